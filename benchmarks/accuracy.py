@@ -19,6 +19,7 @@ from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, s
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.styles import Classifier, load_style_classifier, style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
+from evenhand.evaluation.score import Form as ScoreForm
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -31,7 +32,7 @@ import matplotlib.pyplot as plt
 
 DESCRIPTORS = 200
 UTTERANCES = 400
-METRIC = {"FGB": "fgb", "FGB*": "fgb_corrected", "pooled FGB*": "fgb_pooled_corrected"}
+FORMS = {"FGB": ScoreForm.PLAIN, "FGB*": ScoreForm.CORRECTED, "pooled FGB*": ScoreForm.POOLED_CORRECTED}
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def main() -> None:
     classifier = load_style_classifier(str(testbed.STYLE_CLASSIFIER))
     vectors = utterance_vectors(classifier, rng)
     truth = grammar.truth(prompts, vectors.mean(axis=1), with_nouns=options.nouns)
-    true = {name: find_score(truth, metric).value for name, metric in METRIC.items()}
+    true = {name: find_score(truth, "fgb", form).value for name, form in FORMS.items()}
 
     n_styles = vectors.shape[2]
     clusters = load_style_clusters("testbed", classifier.labels)
@@ -118,7 +119,7 @@ def main() -> None:
         "pooled FGB*": Form(all_styles, is_pooled=True, truth=true["pooled FGB*"]),
     }
     for i, cluster in enumerate(clusters):
-        value = find_score(truth, "scgb_pooled_corrected", cluster=cluster).value
+        value = find_score(truth, "scgb", ScoreForm.POOLED_CORRECTED, cluster=cluster).value
         forms[f"pooled SCGB* {cluster}"] = Form(columns[n_styles + i], is_pooled=True, truth=value)
     results = simulate(prompts, vectors, forms, options, rng)
     print_results(results, true, forms, options.trials)
@@ -135,10 +136,10 @@ def print_results(
     """Print the means and standard deviations of measurements, and the coverage of their intervals."""
     cells = f"{DESCRIPTORS} × {len(grammar.plan().base)} cells"
     print(f"{cells}, {trials} trials; ×10⁻³; mean ± standard deviation of one measurement")
-    print("| responses per cell |", " | ".join(METRIC), "|")
-    print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in METRIC), "|")
+    print("| responses per cell |", " | ".join(FORMS), "|")
+    print("| truth |", " | ".join(f"{1e3 * true[name]:.2f}" for name in FORMS), "|")
     for n, by_form in results.items():
-        values = [1e3 * np.array([estimate.value for estimate in by_form[name]]) for name in METRIC]
+        values = [1e3 * np.array([estimate.value for estimate in by_form[name]]) for name in FORMS]
         print(f"| {n} |", " | ".join(f"{value.mean():.2f} ± {value.std():.2f}" for value in values), "|")
     print("coverage of the 95 % intervals (for FGB: of its expectation, which includes noise)")
     for n, by_form in results.items():

@@ -23,9 +23,9 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.metric import pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import Kind
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
@@ -165,7 +165,7 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
 
         before = run(BASES[base])
         after = run(BASES[base] * np.sqrt(1 - reduction))
-        score = find_score(compare_generation_bias(before, after, {}), "fgb_pooled_corrected_reduction")
+        score = find_headline(compare_generation_bias(before, after, {}), Kind.REDUCTION)
         if score.interval is not None:
             simulation[:2] = score.interval
     return found

@@ -33,14 +33,14 @@ from benchmarks.measuring import parse_options
 from benchmarks.real_model import MODEL
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
-from evenhand.evaluation.score import RESPONSE, TEMPLATE, find_score
+from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 PORT = 8123
@@ -98,7 +98,7 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
         styled_here = eh.StyledResponses(prompts, classify_responses(judge, here[0], prompts), judge.labels)
         styled_there = eh.StyledResponses(prompts, classify_responses(judge, there[0], prompts), judge.labels)
         scores = eh.compare_generation_bias(styled_here, styled_there, {}, by_axis=False)
-        change = find_score(scores, f"{HEADLINE}_difference")
+        change = find_headline(scores, Kind.DIFFERENCE)
         low, high = change.interval
         text = f"{1000 * change.value:.2f} [{1000 * low:.2f}, {1000 * high:.2f}] ×10⁻³"
         print(f"    pooled FGB* less that in this process: {text}", flush=True)

@@ -14,7 +14,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import read_record, read_run
 from evenhand.evaluation.report import html
 from evenhand.evaluation.settings import checked
-from evenhand.recipes import compare, measurement
+from evenhand.recipes import compare, measure
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import CompareSettings
 
@@ -25,15 +25,16 @@ def write_example(run: Path, folder: Path) -> None:
     """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
     html.MAX_BYTES = MAX_BYTES
     if read_record(run, "run")["command"] == "measure":
-        settings, responses = replace(read_settings(run, "run")[0], output_dir=run), [run]
-        (page,) = measurement.report(settings, write=False, show=False).values()
+        settings = read_settings(run, "run")[0].replaced(output_dir=run)
+        responses = [run]
+        (page,) = measure.report(settings, write=False, show=False).values()
     else:
         values = read_run(run, "compare", "run")[0] | {"output_dir": run}
         settings = checked(CompareSettings, values, str(run))
         responses = [settings.before, settings.after]
         (page,) = compare.report(settings, write=False, show=False).values()
-    measurement.write_responses(folder, page.subtitle, *responses)
-    write_text(folder / "report.html", html.page_html(replace(page, links=[measurement.LINK])))
+    measure.write_responses(folder, page.subtitle, *responses)
+    write_text(folder / "report.html", html.page_html(replace(page, links=[measure.LINK])))
 
 
 if __name__ == "__main__":

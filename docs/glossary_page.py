@@ -7,6 +7,7 @@ from typing import Any
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import Form, Kind
 
 TERMS = {
     "axis": "What a descriptor is about, such as age or religion.",
@@ -41,7 +42,14 @@ def _table(formats: tuple[Format, ...]) -> str:
     rows = ["| score | unit | ideal | meaning |", "| --- | --- | --- | --- |"]
     for of in formats:
         ideal = "–" if of.ideal is None else of.ideal_text
-        rows.append(f"| {of.label} (`{of.name}`) | {of.unit} | {ideal} | {of.description} |".replace("*", "\\*"))
+        identity = [f"`{of.name}`"]
+        if of.form != Form.PLAIN:
+            identity.append(of.form)
+        if of.kind != Kind.LEVEL:
+            identity.append(of.kind)
+        rows.append(
+            f"| {of.label} ({', '.join(identity)}) | {of.unit} | {ideal} | {of.description} |".replace("*", "\\*")
+        )
     return "\n".join([*rows, ""])
 
 

@@ -1,4 +1,4 @@
-"""The reference of all settings, generated from their dataclasses: `python docs/settings_page.py` prints it.
+"""The reference of all settings, generated from their classes: `python docs/settings_page.py` prints it.
 
 As a hook of mkdocs, this module adds the page to the documentation site.
 """
@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any
 
-from evenhand.recipes.cli import POSITIONAL, settings_in
+from evenhand.recipes.cli import positional, settings_in
 from evenhand.recipes.settings import COMMANDS
 
 HEAD = """# Settings
@@ -37,7 +37,7 @@ def reference() -> str:
                 add(f"{title}{joint}{setting.name}", f"{anchor}-{setting.name}", setting.group)
 
     for command, cls in COMMANDS.items():
-        add(" ".join([command, *map(str.upper, POSITIONAL.get(command, ()))]), command, cls)
+        add(" ".join([command, *map(str.upper, positional(cls))]), command, cls)
     sections = [f"## `{title}` {{#{anchor}}}\n\n{_table(cls, tables)}" for cls, (title, anchor) in tables.items()]
     return "\n".join([HEAD, *sections])
 
@@ -51,6 +51,8 @@ def _table(cls: type, tables: dict[type, tuple[str, str]]) -> str:
         if setting.group is not None:
             kind, default = f"[group](#{tables[setting.group][1]})", ""
         meaning = setting.text.replace("|", "\\|")
+        if not setting.has_flag:
+            meaning += " (in a file or in Python, no flag)"
         rows.append(f"| `{setting.name}` | {kind} | {default} | {meaning} |")
     return "\n".join([cls.__doc__.splitlines()[0], "", COLUMNS, *rows, ""])
 

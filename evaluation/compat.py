@@ -4,7 +4,7 @@ A new version of such a package may change these; pyproject.toml bounds the vers
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
 
-def segment_statistics(
-    metric: "Metric", hypotheses: list[str], references: Sequence[Sequence[str | None]]
-) -> np.ndarray:
+def segment_statistics(metric: "Metric", hypotheses: list[str], references: Sequence[tuple[Any, ...]]) -> np.ndarray:
     """Return sacrebleu's statistics of n sentences, (n, k) integers, whose sums are the statistics of a corpus.
 
     `references` has a list for the first reference of each sentence, one for the second, and so on; None for none.

@@ -138,14 +138,13 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
 def check_links_inside(folder: Path, field: str, within: Path | None = None, leave_out: Collection[str] = ()) -> None:
     """Raise InputError if `folder`, or a symbolic link inside `folder`, leads out of `within`, by default `folder`.
 
-    Subfolders with a name in `leave_out` may be no such links either, but are not searched. The message names the
+    Folders inside with a name in `leave_out` may be no such links either, but are not searched. The message names the
     setting `field`.
     """
     within, found = within or folder, [folder]
     for place, folders, files in os.walk(folder):
         found += [path for name in (*folders, *files) if (path := Path(place, name)).is_symlink()]
-        if Path(place) == folder:
-            folders[:] = [name for name in folders if name not in leave_out]
+        folders[:] = [name for name in folders if name not in leave_out]
     for path in found:
         if not is_inside(within, path):
             raise InputError(
@@ -153,6 +152,11 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
                 f"{path} is, or lies behind, a symbolic link that leads out of {within}; put the content in "
                 "place of the link, or give another folder.",
             )
+
+
+def is_gguf(name: str) -> bool:
+    """Return whether a model's name is the name of a GGUF file."""
+    return name.lower().endswith(".gguf")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
+from evenhand.evaluation.old_setting_names import with_new_names
 
 MANIFEST, PARTS = "run.json", "parts"
 RUNNING, FINISHED = "running", "finished"
@@ -148,7 +149,7 @@ def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, 
                 f"{path} lists the file {format_value(name)}, which is not the name of a file "
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder.",
             )
-    return record
+    return {**record, "settings": with_new_names(record["settings"])}
 
 
 def clear_pages(folder: Path, command: str) -> None:

@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
+from evenhand.evaluation.old_score_names import current_record
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
@@ -32,15 +34,53 @@ REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
 
 
-FORMER_FIELDS = ("jackknife_over", "jackknife_interval")  # of scores that earlier versions wrote
-# Names in runs of earlier versions: the name before, and the name now.
-RENAMED_METRICS = {
-    "moved_share": "moved_answers",
-    "even_within": "difference_bound",
-    "relevance_within_template": "relevance_to_person",
-}
-RENAMED_GROUPS = {"seen": "tuned"}
 OVERFLOW = "it is larger than the largest number that can be computed with"
+
+
+class Form(StrEnum):
+    """Which statistic of a metric a score is."""
+
+    PLAIN = "plain"
+    CORRECTED = "corrected"  # without the noise of sampling
+    POOLED_CORRECTED = "pooled_corrected"  # of means over all templates, without the noise of sampling
+    PERSON = "person"  # the part of the pooled form that words for the same people share
+    WORD = "word"  # the part of the pooled form in which words for the same people differ
+    MEAN = "mean"  # of an outcome, over responses
+    SPREAD = "spread"  # of an outcome, between people
+
+
+class Kind(StrEnum):
+    """What a score says of its metric."""
+
+    LEVEL = "level"  # the metric of one run
+    DIFFERENCE = "difference"  # the second run minus the first
+    REDUCTION = "reduction"  # 1 − the second run / the first
+    KEPT = "kept"  # the second run / the first
+    RISE = "rise"  # the second run / the first − 1
+    DETECTABLE = "detectable"  # the smallest value that such data can show
+    DETECTABLE_DIFFERENCE = "detectable_difference"  # the smallest difference that such data can show
+
+
+class Caution(StrEnum):
+    """What a reader of a score must know, although the score has a value."""
+
+    ONE_TEMPLATE = "one_template"
+    ONE_SIDED = "one_sided"
+    THESE_PROMPTS = "these_prompts"
+
+    @property
+    def text(self) -> str:
+        """The caution as a clause."""
+        return CAUTION_TEXTS[self]
+
+
+CAUTION_TEXTS = {
+    Caution.ONE_TEMPLATE: "there is one template, so this is FGB*, for this template only and for independent answers",
+    Caution.ONE_SIDED: "of intervals from one template with two responses per descriptor, up to 8.7 % begin above the "
+    "true value, instead of 2.5 %",
+    Caution.THESE_PROMPTS: "somebody has few templates in common with others, so single answers are compared, and what "
+    "is shown holds for these prompts only",
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +88,7 @@ class BiasScore:
     """A score with all information needed to interpret and reproduce it.
 
     Attributes:
-        metric: name of the metric.
+        metric: name of the metric, such as "fgb".
         value: the score in natural units; NaN if undefined, with a `reason`.
         ideal: the value of an unbiased model; None if the metric is only meaningful in a comparison of models.
         bounds: range of the metric; infinite where the metric is unbounded.
@@ -57,9 +97,12 @@ class BiasScore:
         p_value: p-value of the test that the metric's docstring describes.
         n_left_out: number of rows that the metric could not use.
         group: the subset of rows, as values by column, such as {"axis": "age"}; {} for all rows.
-        reason: why the value or the interval is undefined, or a caution about the interval.
+        reason: why the value or the interval is undefined.
         standard_error: the standard error, if the metric's paper defines a standard error.
         signature: model, data, settings and versions that determine the value.
+        form: which statistic of the metric it is, such as pooled_corrected of "fgb".
+        kind: whether it is a level, a change between two runs, or what the data can detect.
+        caution: what a reader must know of a defined score, or None.
     """
 
     metric: str
@@ -74,6 +117,9 @@ class BiasScore:
     reason: str | None = None
     standard_error: float | None = None
     signature: Mapping[str, Any] = field(default_factory=dict)
+    form: Form = Form.PLAIN
+    kind: Kind = Kind.LEVEL
+    caution: Caution | None = None
 
     def __post_init__(self) -> None:
         if math.isinf(self.value):
@@ -83,7 +129,21 @@ class BiasScore:
             object.__setattr__(self, "reason", self.reason or OVERFLOW)
             object.__setattr__(self, "interval", None)
         if math.isnan(self.value) and not self.reason:
-            raise ValueError(f"{self.metric}: an undefined value needs a reason")
+            raise ValueError(f"{self.name}: an undefined value needs a reason")
+
+    @property
+    def name(self) -> str:
+        """The name by which charts and trackers show the score: the metric, its form and its kind.
+
+        >>> BiasScore("fgb", 0.2, 0.0, (0.0, 1.0), n=8, form=Form.POOLED_CORRECTED, kind=Kind.DIFFERENCE).name
+        'fgb_pooled_corrected_difference'
+        """
+        words = [self.metric]
+        if self.form != Form.PLAIN:
+            words.append(self.form)
+        if self.kind != Kind.LEVEL:
+            words.append(self.kind)
+        return "_".join(words)
 
 
 def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
@@ -110,31 +170,41 @@ def read_scores(path: Path | str) -> list[BiasScore]:
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-        scores = []
-        for record in content["scores"]:
-            low, high = record["bounds"]
-            record["interval"] = record["interval"] and tuple(record["interval"])
-            if record["value"] is None:
-                record["value"] = math.nan
-                record["reason"] = record.get("reason") or OVERFLOW  # earlier versions wrote infinity without a reason
-            record["bounds"] = (-math.inf if low is None else low, math.inf if high is None else high)
-            record["signature"] = content["signatures"][record["signature"]]
-            record["metric"] = _current_metric(record["metric"])
-            record["group"] = {RENAMED_GROUPS.get(name, name): value for name, value in record["group"].items()}
-            scores.append(BiasScore(**{name: value for name, value in record.items() if name not in FORMER_FIELDS}))
-        return scores
+        return [_score_of(record, content["signatures"]) for record in content["scores"]]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             path, f"contains no scores of this version ({error}); give the folder of a finished `evenhand measure`."
         ) from None
 
 
-def _current_metric(metric: str) -> str:
-    """Return today's name of a metric that an earlier version wrote."""
-    for before, now in RENAMED_METRICS.items():
-        if metric.startswith(before):  # "moved_share_difference", too
-            return metric.replace(before, now, 1)
-    return metric
+def _score_of(record: Mapping[str, Any], signatures: Mapping[str, Mapping[str, Any]]) -> BiasScore:
+    """Return the score in a record of a file of scores, of this version or of an earlier one."""
+    record = current_record(record)
+    low, high = record["bounds"]
+    interval = record.get("interval")
+    caution = record.get("caution")
+    reason = record.get("reason")
+    value = record["value"]
+    if value is None:
+        value = math.nan
+        reason = reason or OVERFLOW  # earlier versions wrote infinity without a reason
+    return BiasScore(
+        metric=record["metric"],
+        value=value,
+        ideal=record.get("ideal"),
+        bounds=(-math.inf if low is None else low, math.inf if high is None else high),
+        n=record["n"],
+        interval=interval and tuple(interval),
+        p_value=record.get("p_value"),
+        n_left_out=record.get("n_left_out", 0),
+        group=record["group"],
+        reason=reason,
+        standard_error=record.get("standard_error"),
+        signature=signatures[record["signature"]],
+        form=Form(record["form"]),
+        kind=Kind(record["kind"]),
+        caution=caution and Caution(caution),
+    )
 
 
 def display_name(name: str) -> str:
@@ -162,7 +232,7 @@ def signature_line(score: BiasScore) -> str:
     """
     signature = score.signature
     cut = ",".join(f"{name}={value}" for name, value in score.group.items())
-    parts = [score.metric + (f"[{cut}]" if cut else "")]
+    parts = [score.name + (f"[{cut}]" if cut else "")]
     for letter, names in LETTERS.items():
         entry = next((signature[name] for name in names if signature.get(name) is not None), None)
         if entry is not None:
@@ -190,8 +260,8 @@ def _hash(value: Any) -> str:
 
 def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    columns = ["metric", *cuts, "value", "low", "high", "ideal"]
-    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "signature"]
+    columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
+    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
@@ -202,9 +272,14 @@ def _csv(records: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def find_score(scores: Iterable[BiasScore], metric: str, **group: str) -> BiasScore | None:
-    """Return the first score of a metric and a group, or None if no score matches."""
-    return next((score for score in scores if score.metric == metric and dict(score.group) == group), None)
+def find_score(
+    scores: Iterable[BiasScore], metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL, **group: str
+) -> BiasScore | None:
+    """Return the first score of a metric, form, kind and group, or None if no score matches."""
+    for score in scores:
+        if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
+            return score
+    return None
 
 
 def _finite(value: Any) -> Any:

@@ -1,22 +1,28 @@
-"""Settings that several families of metrics share, as strict dataclasses.
+"""Settings that several families of metrics share, as strict pydantic models.
 
 This module imports no slow libraries, because `--help` imports it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.models.revisions import is_gguf
+from evenhand.evaluation.files import is_gguf
+from evenhand.evaluation.old_setting_names import new_name, removed_name
 
 AUTO = "auto"
-OMIT_IF_NULL, IDENTITY, CONTENT = "omit_if_null", "identity", "content"
+# Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.
+IDENTITY = "identity"
+OMIT_IF_NULL = "omit_if_null"
+NOT_COMPARED: dict[str, JsonValue] = {IDENTITY: False}  # it changes no result
+BY_CONTENT: dict[str, JsonValue] = {IDENTITY: "content"}  # a fingerprint of what the path or name leads to counts
+WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or in Python, never on the command line
+OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # later than the first runs, which know nothing of it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
@@ -34,86 +40,121 @@ Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-strict_dataclass = dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 
+class StrictSettings(BaseModel):
+    """The base of all settings: an unknown name is an error, and so is a value of a wrong type or out of range.
 
-def option(
-    default: Any, description: str, *, identity: bool | Literal["content"] = True, omit_if_null: bool = False
-) -> Any:
-    """Return a dataclass field with a description.
-
-    Args:
-        default: the default, or a function that returns the default.
-        description: the text for `--help` and the documentation.
-        identity: whether the value is part of the identity of a run. With "content", a run's inputs have a fingerprint
-            of what the path or name leads to, and that counts instead of the value.
-        omit_if_null: `as_settings` omits the field if its value is None.
+    A field is `name: type = Field(default, description="…")`, with the text for `--help` and the documentation.
+    Every field is part of the identity of a run, unless its `json_schema_extra` is one of the constants above.
     """
-    extra = {IDENTITY: identity} | ({OMIT_IF_NULL: True} if omit_if_null else {})
-    if callable(default):
-        return Field(default_factory=default, description=description, json_schema_extra=extra)
-    return Field(default=default, description=description, json_schema_extra=extra)
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    def replaced(self, **changes: Any) -> Self:
+        """Return a copy with other values of some fields, checked as those of a new object are."""
+        return type(self)(**{**vars(self), **changes})
 
 
-@strict_dataclass
-class NamedSettings:
+class NamedSettings(StrictSettings):
     """A group of settings with a field `name`. A string is short for {name: string}."""
 
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, values: Any) -> Any:
         if isinstance(values, (str, Path)):
-            return {NAME: values}
-        return {} if values is None else values
+            values = {NAME: values}
+        return cls._with_parts({} if values is None else values)
+
+    @classmethod
+    def _with_parts(cls, values: Any) -> Any:
+        """Return the values of a group, where a part of the name may be the value of another field."""
+        return values
 
 
-@strict_dataclass
 class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
-    name: str = option("", "Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH", identity=CONTENT)
-    revision: str | None = option(None, "commit of the model on the hub, or of base if base is set")
-    base: str | None = option(None, "base of an adapter; null: as in the adapter's files", identity=CONTENT)
-    dtype: Dtype = option("float32", "precision of the weights; 'auto': as in the checkpoint")
-    device: str = option(AUTO, "'cpu', 'cuda', 'cuda:1', 'mps'; 'auto': a GPU if there is one", identity=False)
-    device_map: str | dict[str, Any] | None = option(None, "'auto' or {module: device}; null: one", identity=False)
-    attn_implementation: str | None = option(None, "'eager', 'sdpa', …; null: the default of transformers")
-    quantization: Literal["4bit", "8bit"] | None = option(None, "bitsandbytes (evenhand[quantization]); null: none")
-    trust_remote_code: bool = option(False, "run code from the checkpoint")
+    name: str = Field(
+        "",
+        description="Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH",
+        json_schema_extra=BY_CONTENT,
+    )
+    revision: str | None = Field(None, description="commit of the model on the hub, or of its base if that is given")
+    base: str | None = Field(
+        None,
+        description="base of an adapter, if it is not where the adapter's files say",
+        json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
+    )
+    dtype: Dtype = Field("float32", description="precision of the weights; `auto` is the precision of the checkpoint")
+    device: str = Field(
+        AUTO,
+        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one",
+        json_schema_extra=NOT_COMPARED,
+    )
+    device_map: str | dict[str, Any] | None = Field(
+        None,
+        description="device of each module, or `auto`, to split a model over several GPUs",
+        json_schema_extra=NOT_COMPARED,
+    )
+    attn_implementation: str | None = Field(
+        None,
+        description="implementation of attention, such as eager or sdpa; null is the default of transformers",
+        json_schema_extra=WITHOUT_FLAG,
+    )
+    quantization: Literal["4bit", "8bit"] | None = Field(
+        None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
+    )
+    trust_remote_code: bool = Field(False, description="whether code that comes with the model may be executed")
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_device(self) -> Self:
         if self.device_map is not None and self.device != AUTO:
             raise InputError(
                 "device", f"{self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
             )
+        return self
 
 
-@strict_dataclass
 class ModelSettings(CheckpointSettings):
     """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
-    system_prompt: Annotated[str, Field(min_length=1)] | None = option(
-        None, "text before every prompt: a system message, or a line without a chat template; null: none"
+    system_prompt: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="system message before every prompt, or the first line if the model has no chat template"
     )
-    chat_template: AnyPath | None = option(
-        None, "Jinja file of the chat template, in place of the tokenizer's", identity=CONTENT, omit_if_null=True
-    )
-    reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = option(
-        None, "[start, end] of its reasoning, in addition to the known markers; null: only these", omit_if_null=True
-    )
-    adapter_strength: Strength | None = option(None, "factor of a LoRA adapter's change; null: 1", omit_if_null=True)
-    server: str | None = option(None, "OpenAI-compatible server (evenhand[server]), http://host:port/v1; null: none")
-    api: Literal["chat", "completions"] = option("chat", "API of the server; likelihoods need completions")
-    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
-    request: dict[str, Any] | None = option(
+    chat_template: AnyPath | None = Field(
         None,
-        "merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a parameter",
-        omit_if_null=True,
+        description="Jinja file of the chat template, in place of the tokenizer's",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    tokenizer: str | None = option(None, "of a served model, for likelihoods; null: by its name", identity=CONTENT)
+    reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="[start, end] of its reasoning, in addition to the known markers; null: only these",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+    adapter_strength: Strength | None = Field(
+        None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
+    )
+    server: str | None = Field(
+        None, description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server])"
+    )
+    api: Literal["chat", "completions"] = Field("chat", description="API of the server; likelihoods need `completions`")
+    concurrency: Concurrency = Field(
+        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
+    )
+    request: dict[str, Any] | None = Field(
+        None,
+        description="merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a "
+        "parameter",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+    tokenizer: str | None = Field(
+        None,
+        description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
+        json_schema_extra=BY_CONTENT,
+    )
 
-    def __post_init__(self) -> None:
-        CheckpointSettings.__post_init__(self)
+    @model_validator(mode="after")
+    def _check_server(self) -> Self:
         if fixed := [name for name in REQUEST_PARTS if name in (self.request or {})]:
             raise InputError("request", f"{fixed[0]!r} is set by Evenhand for each prompt; leave it out.")
         if self.server is None:
@@ -123,7 +164,7 @@ class ModelSettings(CheckpointSettings):
                 )
             if self.tokenizer is not None:
                 raise InputError("tokenizer", f"{self.tokenizer!r} is for served models only; give model.server, too.")
-            return
+            return self
         if not SERVER_URL.fullmatch(self.server):
             raise InputError(
                 "server",
@@ -136,59 +177,103 @@ class ModelSettings(CheckpointSettings):
         names = [*vars(loaded), "adapter_strength"]
         if changed := next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None):
             raise InputError(changed, f"the server {self.server} determines how its model runs; leave this out.")
+        return self
 
 
-@strict_dataclass
 class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
-    name: AnyPath | None = option(None, "table or log to score; no model is loaded", identity=CONTENT)
-    columns: dict[str, str] = option(
-        dict, "{column: its name in the file, or a path such as metadata.group} for text, response, descriptor, …"
+    name: AnyPath | None = Field(
+        None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="{column: its name in the file, or a path such as metadata.group} for text, response, "
+        "descriptor, …",
     )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
         if self.columns and self.name is None:
             raise InputError("columns", f"{self.columns} are given without a file; give --responses FILE, too.")
+        return self
 
 
-@strict_dataclass
 class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
-    name: str = option("go_emotions", "labels and instruction: 'go_emotions' or a YAML file", identity=CONTENT)
-    server: str | None = option(None, "OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1")
-    api: Literal["chat", "completions"] = option("chat", "API of the server")
-    concurrency: Concurrency = option(16, "concurrent requests to the server", identity=False)
-    samples: Count = option(5, "answers for each text, if the server gives no log-probabilities")
-    cache: AnyPath | None = option(None, "SQLite file of judgements; null: in the user's cache folder", identity=False)
-
-
-@strict_dataclass
-class HeadSettings(CheckpointSettings):
-    """Settings of a sequence classifier and of what its outputs mean. A string is short for {name: string}."""
-
-    head: Literal["softmax", "sigmoid"] | None = option(
-        None, "sigmoid: a text may have several labels; null: by problem_type in its config", omit_if_null=True
+    name: str = Field(
+        "go_emotions", description="labels and instruction: 'go_emotions' or a YAML file", json_schema_extra=BY_CONTENT
     )
-    label_names: AnyPath | None = option(
-        None, "text file with the name of each label, one a line; null: as in its config", omit_if_null=True
+    server: str | None = Field(
+        None, description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1"
+    )
+    api: Literal["chat", "completions"] = Field("chat", description="API of the server", json_schema_extra=WITHOUT_FLAG)
+    concurrency: Concurrency = Field(
+        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
+    )
+    samples: Count = Field(5, description="answers for each text, if the server gives no log-probabilities")
+    cache: AnyPath | None = Field(
+        None,
+        description="SQLite file of judgements; null: in the user's cache folder",
+        json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
 
 
-@strict_dataclass
+class HeadSettings(NamedSettings):
+    """A sequence classifier, on a GPU if there is one. A string is short for {name: string}.
+
+    Its precision is float32, and no code that comes with it is executed. What its outputs mean is said by its config;
+    where that is wrong, a file of settings can say it.
+    """
+
+    base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
+
+    name: str = Field("", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT)
+    revision: str | None = Field(
+        None, description="commit of the classifier on the hub, also as NAME@REVISION", json_schema_extra=WITHOUT_FLAG
+    )
+    head: Literal["softmax", "sigmoid"] | None = Field(
+        None,
+        description="sigmoid: a text may have several labels; null: by problem_type in its config",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
+    label_names: AnyPath | None = Field(
+        None,
+        description="text file with the name of each label, one a line; null: as in its config",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
+
+    @classmethod
+    def _with_parts(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping) or values.get("revision") is not None:
+            return values
+        name, at, revision = str(values.get(NAME) or "").rpartition("@")
+        if not at or "/" in revision or not name:  # a folder may have an @ in its name
+            return values
+        return {**values, NAME: name, "revision": revision}
+
+    def checkpoint(self) -> CheckpointSettings:
+        """Return the settings by which the classifier is loaded."""
+        return CheckpointSettings(name=self.name, revision=self.revision)
+
+
 class StyleClassifierSettings(HeadSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
-    judge: JudgeSettings | None = option(None, "an LLM on a server, whose model is name; null: none", omit_if_null=True)
+    judge: JudgeSettings | None = Field(
+        None,
+        description="an LLM that judges styles; the name of the classifier is the name of its model",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
 
-    def __post_init__(self) -> None:
-        CheckpointSettings.__post_init__(self)
+    @model_validator(mode="after")
+    def _check_judge(self) -> Self:
         if self.judge is not None:
             if self.judge.server is None:
                 raise InputError("judge.server", "a judge needs one; give http://HOST:PORT/v1, and its model as name.")
-            checkpoint = {field.name: getattr(self, field.name) for field in fields(CheckpointSettings)}
-            ModelSettings(**checkpoint, server=self.judge.server)
+            self.served_model()  # its settings are checked
+        return self
 
     def served_model(self) -> ModelSettings:
         """Return the settings of a judge's model."""
@@ -198,61 +283,98 @@ class StyleClassifierSettings(HeadSettings):
         )
 
 
-@strict_dataclass
 class ClassifierSettings(HeadSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
-    name: str | None = option(None, "sequence classifier, id or folder; null: not measured", identity=CONTENT)
-    label: str | None = option(None, "label that means offensive")
+    name: str | None = Field(
+        None,
+        description="sequence classifier: an id, NAME@REVISION or a folder; null: not measured",
+        json_schema_extra=BY_CONTENT,
+    )
+    label: str | None = Field(None, description="label that means offensive")
+
+
+class ReferenceSettings(StrictSettings):
+    """Settings of the gendered references: translations in a masculine and a feminine form."""
+
+    references: AnyPath | None = Field(
+        None,
+        description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
+        json_schema_extra=BY_CONTENT,
+    )
+    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    languages: list[str] = Field(
+        default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
+    )
 
 
 DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter
 
 
-@strict_dataclass
-class PromptSettings:
+class PromptSettings(StrictSettings):
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
-    dataset: str = option("paper", "taxonomy: 'paper', 'more', 'v1.0', 'v1.1', or such a folder", identity=CONTENT)
-    language: str | None = option(
+    dataset: str = Field(
+        "paper",
+        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder like theirs",
+        json_schema_extra=BY_CONTENT,
+    )
+    language: str | None = Field(
         None,
-        "language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
-        omit_if_null=True,
+        description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
+        json_schema_extra=OMITTED_IF_NULL,
     )
-    file: AnyPath | None = option(None, "table of prompts, each repeated answers_per_cell times", identity=CONTENT)
-    templates: AnyPath | None = option(
-        None, "file of templates with {person}, filled with prompts.people", identity=CONTENT, omit_if_null=True
+    file: AnyPath | None = Field(
+        None, description="table of prompts, each repeated answers_per_cell times", json_schema_extra=BY_CONTENT
     )
-    people: AnyPath | None = option(
-        None, "file of people: one a line, or columns, which are crossed", identity=CONTENT, omit_if_null=True
-    )
-    train_file: AnyPath | None = option(None, "table of prompts to train on", identity=CONTENT)
-    descriptor_column: str | None = option(None, "column whose values are compared; null: 'descriptor'")
-    filters: dict[str, Any] = option(
-        lambda: dict(DEFAULT_FILTERS), "{column: values} of the prompts to use; noun_phrase_type has a default"
-    )
-    split_by: str | None = option(None, "column whose values the splits do not share; null: noun, or none for a file")
-    train_fraction: Fraction = option(0.5, "share of the values of split_by for training")
-    untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = option(
-        None, "exclude some of these from training"
-    )
-    untuned_fraction: Fraction = option(0.5, "share of them that training excludes")
-    descriptors: Annotated[int, Field(ge=2)] | None = option(200, "descriptors to sample by axis; null: all")
-    answers_per_cell: PerCell = option(
-        4, "responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
-    )
-    personas: str = option("none", "'none', 'default' or a file", identity=CONTENT)
-    cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = option(
-        list, "how the model knows the person: everyday requests in place of the paper's templates (chat models)"
-    )
-    requests: Annotated[int, Field(ge=1)] | AnyPath | None = option(
+    templates: AnyPath | None = Field(
         None,
-        "with cues: a file of requests, one a line, or a number of the shipped 60; null: all",
-        identity=CONTENT,
+        description="file of templates with {person}, filled with prompts.people",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    variations: bool = option(False, "apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2")
+    people: AnyPath | None = Field(
+        None,
+        description="file of people: one a line, or columns, which are crossed",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+    )
+    train_file: AnyPath | None = Field(None, description="table of prompts to train on", json_schema_extra=BY_CONTENT)
+    descriptor_column: str | None = Field(
+        None, description="column whose values are compared, if it is not `descriptor`"
+    )
+    filters: dict[str, Any] = Field(
+        default_factory=lambda: dict(DEFAULT_FILTERS),
+        description="{column: values} of the prompts to use; noun_phrase_type has a default",
+    )
+    split_by: str | None = Field(
+        None, description="column whose values the splits do not share; null: noun, or none for a file"
+    )
+    untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
+        None, description="what training does not see one half of"
+    )
+    descriptors: Annotated[int, Field(ge=2)] | None = Field(60, description="descriptors to sample by axis; null: all")
+    answers_per_cell: PerCell = Field(
+        2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+    )
+    personas: str = Field(
+        "none",
+        description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
+        json_schema_extra=BY_CONTENT,
+    )
+    cues: list[Literal["mention", "earlier_turn", "profile", "third_person"]] = Field(
+        default_factory=list,
+        description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
+    )
+    requests: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
+        None,
+        description="with cues: a file of requests, one a line, or a number of the shipped 60; null: all",
+        json_schema_extra=BY_CONTENT,
+    )
+    variations: bool = Field(
+        False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
+    )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
         if (self.templates is None) != (self.people is None):
             raise InputError(
                 "templates", "templates and people belong together; give both prompts.templates and people."
@@ -260,18 +382,21 @@ class PromptSettings:
         if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
         if self.templates and (self.untuned_by or self.descriptor_column):
-            raise InputError("templates", "untuned_by and descriptor_column are for other prompts; leave them out.")
+            raise InputError(
+                "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
+            )
         if self.file and self.untuned_by:
             raise InputError("untuned_by", "a prompts file is split by split_by; give a dataset, or leave this out.")
         if self.cues and (self.file or self.variations or self.personas != "none"):
             raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
-        if self.language and (self.file or self.cues or self.variations or self.personas == "default"):
+        if self.language and (self.file or self.cues or self.variations or self.personas in ("default", "paper")):
             raise InputError(
                 "language", "a file has its own, and cues, variations and personas are English; omit these."
             )
         if self.train_file and (self.split_by or not self.file):
             fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
             raise InputError("train_file", f"{self.train_file} cannot be used so; {fix}.")
+        return self
 
     @property
     def source(self) -> str:
@@ -307,13 +432,16 @@ class PromptSettings:
         return {column: values for column, values in filters.items() if values is not None}
 
 
-@strict_dataclass
-class DecodingSettings:
+class DecodingSettings(StrictSettings):
     """Settings of the generation of responses."""
 
-    preset: Literal["sample", "paper"] = option("sample", "'paper': beam search, length ≥ 20, 3-gram blocking (A.4)")
-    arguments: dict[str, Any] = option(dict, "arguments of `generate` that override the preset")
-    batch_size: Count = option(128, "contexts per batch", identity=False)
+    preset: Literal["sample", "paper"] = Field(
+        "sample", description="'paper': beam search, length ≥ 20, 3-gram blocking (A.4)"
+    )
+    arguments: dict[str, Any] = Field(
+        default_factory=dict, description="arguments of `generate` that override the preset"
+    )
+    batch_size: Count = Field(128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.
@@ -326,7 +454,7 @@ class DecodingSettings:
 
 def as_settings(settings: Any) -> Any:
     """Return settings as plain YAML values, without the `omit_if_null` fields that are None."""
-    if is_dataclass(settings):
+    if isinstance(settings, BaseModel):
         return {name: as_settings(value) for name, value, _ in _values(settings)}
     if isinstance(settings, dict):
         return {key: as_settings(value) for key, value in settings.items()}
@@ -347,7 +475,7 @@ def checked(cls: type, values: Any, source: str) -> Any:
     try:
         settings = TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
-        raise InputError(source, f"{'; '.join(map(_describe, error.errors()))}") from None
+        raise InputError(source, f"{'; '.join(_describe(each, cls) for each in error.errors())}") from None
     if faults := list(_booleans_for_numbers("", values, settings)):
         raise InputError(source, f"{'; '.join(faults)}")
     return settings
@@ -383,12 +511,42 @@ def _booleans_for_numbers(name: str, given: Any, settings: Any) -> Iterator[str]
         yield from _booleans_for_numbers(f"{name}.{key}" if name else key, item, of_key)
 
 
-def _describe(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors with the dotted name of the setting."""
-    group = "".join(f"{part}." for part in error["loc"])
-    if isinstance(cause := error.get("ctx", {}).get("error"), InputError):  # begins with the name of a field
-        return f"{group}{cause}"
-    return f"{group[:-1]}: {format_value(error['input'])} cannot be used: {error['msg']}."
+def group_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the class of a group of settings by the type of its field, which may be optional; None for a value."""
+    for part in (annotation, *get_args(annotation)):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
+
+
+def _describe(error: Mapping[str, Any], cls: Any) -> str:
+    """Return one of pydantic's errors with the dotted name of the setting, of settings of the class `cls`."""
+    location = list(map(str, error["loc"]))
+    dotted = ".".join(location)
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):  # it names a field of the group
+        return ".".join([*location, str(cause)])
+    if error["type"] == "extra_forbidden":
+        return f"{dotted}: {_unknown_setting(location, cls)}"
+    return f"{dotted}: {format_value(error['input'])} cannot be used: {error['msg']}."
+
+
+def _unknown_setting(location: Sequence[str], cls: Any) -> str:
+    """Return what is wrong with the name of a setting that does not exist, and the name that may have been meant."""
+    *groups, name = location
+    removed = removed_name(".".join(location))
+    if removed is not None:
+        return f"this setting is gone: {removed}; leave it out."
+    renamed = new_name(".".join(location))
+    if renamed is not None:
+        return f"it is called {renamed!r} now; rename it."
+    for group in groups:
+        field = cls.model_fields.get(group) if cls is not None else None
+        cls = None if field is None else group_of(field.annotation)
+    close = get_close_matches(name, cls.model_fields, n=1) if cls is not None else []
+    if close:
+        return f"there is no such setting; did you mean {close[0]!r}?"
+    return "there is no such setting; leave it out."
 
 
 def identity_of(settings: Any, *, with_paths: bool = False) -> dict[str, Any]:
@@ -396,11 +554,11 @@ def identity_of(settings: Any, *, with_paths: bool = False) -> dict[str, Any]:
 
     `with_paths` includes the fields with the identity "content": paths and names whose content counts.
     """
-    return dict(_identity("", settings, (True, CONTENT) if with_paths else (True,)))
+    return dict(_identity("", settings, (True, "content") if with_paths else (True,)))
 
 
 def _identity(name: str, value: Any, kinds: tuple[bool | str, ...]) -> Iterator[tuple[str, Any]]:
-    if is_dataclass(value):
+    if isinstance(value, BaseModel):
         items = [(field, item) for field, item, extra in _values(value) if extra.get(IDENTITY, True) in kinds]
     elif isinstance(value, Mapping):
         items = list(value.items())
@@ -411,9 +569,10 @@ def _identity(name: str, value: Any, kinds: tuple[bool | str, ...]) -> Iterator[
         yield from _identity(f"{name}.{key}" if name else str(key), item, kinds)
 
 
-def _values(settings: Any) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _values(settings: BaseModel) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
-    for field in fields(settings):
-        value, extra = getattr(settings, field.name), type(settings).__pydantic_fields__[field.name].json_schema_extra
-        if value is not None or not (extra or {}).get(OMIT_IF_NULL):
-            yield field.name, value, extra or {}
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        declared = field.json_schema_extra or {}
+        if value is not None or not declared.get(OMIT_IF_NULL):
+            yield name, value, declared

@@ -49,7 +49,7 @@ class Tracker:
 
         A score is overall if it has a value and no group.
         """
-        overall = {each.metric: each.value for each in scores if not each.group and not math.isnan(each.value)}
+        overall = {each.name: each.value for each in scores if not each.group and not math.isnan(each.value)}
         self.log_values(dict(list(overall.items())[:HEADLINES]))
         self.log_summary(overall)
         self.log_table("scores", pd.DataFrame(map(_row, scores)))
@@ -257,4 +257,4 @@ def _row(score: BiasScore) -> dict[str, Any]:
     names = ("value", "low", "high", "standard_error", "ideal", "p_value")
     values = (score.value, *(score.interval or (None, None)), score.standard_error, score.ideal, score.p_value)
     numbers = {name: math.nan if it is None else float(it) for name, it in zip(names, values, strict=True)}
-    return {"metric": score.metric, "cut": cut, **numbers, "n": score.n}
+    return {"metric": score.name, "cut": cut, **numbers, "n": score.n}

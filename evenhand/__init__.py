@@ -22,8 +22,9 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.bias_callback import BiasCallback
     from evenhand.mitigation.labels import label_responses
+    from evenhand.recipes.api import Run, compare, label, measure, tune
     from evenhand.recipes.check import assert_no_worse
-    from evenhand.recipes.measured_responses import MeasuredResponses, measure_responses
+    from evenhand.recipes.responses import MeasuredResponses, measure_responses
 
 # bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -33,23 +34,28 @@ __all__ = [
     "BiasScore",
     "InputError",
     "MeasuredResponses",
+    "Run",
     "StyledResponses",
     "assert_no_worse",
     "clean_response",
+    "compare",
     "compare_generation_bias",
     "derive_style_clusters",
     "effect_changes",
     "effects",
     "effects_figure",
     "generation_bias",
+    "label",
     "label_responses",
     "load_style_classifier",
     "load_style_clusters",
+    "measure",
     "measure_responses",
     "score_figure",
     "score_table",
     "signature_line",
     "style_vectors",
+    "tune",
 ]
 
 _MODULES = {
@@ -66,8 +72,9 @@ _MODULES = {
     "evaluation.score": ("BiasScore", "signature_line"),
     "mitigation.labels": ("label_responses",),
     "mitigation.bias_callback": ("BiasCallback",),
+    "recipes.api": ("Run", "compare", "label", "measure", "tune"),
     "recipes.check": ("assert_no_worse",),
-    "recipes.measured_responses": ("MeasuredResponses", "measure_responses"),
+    "recipes.responses": ("MeasuredResponses", "measure_responses"),
 }
 
 

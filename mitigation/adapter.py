@@ -108,9 +108,9 @@ def copy_weights(checkpoint: Path, folder: Path, base: DialogueModel) -> int:
         settings = json.loads(config.read_text(encoding="utf-8"))
         if isinstance(settings["target_modules"], list):  # PEFT writes a set in random order
             settings["target_modules"].sort()
-        revision = base.revision if hub_repository(base.name) else None
-        named = {"base_model_name_or_path": loadable_name(base.name), "revision": revision}
-        write_json(config, {**settings, **named})
+        settings["base_model_name_or_path"] = loadable_name(base.name)
+        settings["revision"] = base.revision if hub_repository(base.name) else None
+        write_json(config, settings)
     base.tokenizer.save_pretrained(str(folder))
     headers = map(parse_local_safetensors_file_metadata, folder.glob("*.safetensors"))
     return sum(sum(header.parameter_count.values()) for header in headers)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import torch
-from transformers import Trainer, TrainerCallback, TrainerState
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
@@ -21,7 +21,7 @@ from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import likelihood_scores, likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.loaded import LoadedModel
@@ -37,7 +37,7 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
-    find_score,
+    Kind,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
@@ -46,16 +46,19 @@ PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 
 log = logging.getLogger("evenhand")
 
-HEADLINE = "fgb_pooled_corrected"
-BIAS_NAME, RISE, RISE_P = f"bias/{HEADLINE}", "bias/rise", "bias/rise_p"
-MAX_EFFECTS, LEVEL = 3, 0.05
+BIAS_NAME = "bias/fgb_pooled_corrected"
+RISE = "bias/rise"
+RISE_P = "bias/rise_p"
+MAX_EFFECTS = 3
+LEVEL = 0.05
 BASELINE = "bias_at_step_0.npy"  # style vectors at step 0, in the trainer's output_dir, for a resumed training
 
 
 @contextmanager
 def preserve_random_states() -> Iterator[None]:
     """Restore the global random states of Python, NumPy and torch after the block."""
-    python, numpy = random.getstate(), np.random.get_state()
+    python = random.getstate()
+    numpy = np.random.get_state()
     try:
         with torch.random.fork_rng():
             yield
@@ -73,7 +76,8 @@ class MeasureCallback(TrainerCallback):
 
     def __init__(self, measure: Callable[[torch.nn.Module], Mapping[str, float]], every: int) -> None:
         """Set `measure`, which returns values by names with a slash ("bias/fgb_pooled_corrected"), and k = `every`."""
-        self.measure, self.every = measure, every
+        self.measure = measure
+        self.every = every
         self.trainer: Trainer | None = None
         self.measured_at = -1
 
@@ -84,7 +88,9 @@ class MeasureCallback(TrainerCallback):
         self.trainer = trainer
         return self
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if self.trainer is None:
             raise InputError("callbacks", "a callback that measures logs through its trainer; call attach(trainer).")
         if processes.shards_model():
@@ -92,20 +98,21 @@ class MeasureCallback(TrainerCallback):
         elif state.global_step == 0:
             self._measure(state, control)
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step % self.every == 0 or control.should_training_stop:
             self._measure(state, control)
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if control.should_training_stop and self.measured_at < state.global_step:  # stopped early
             self._measure(state, control)
 
-    def _measure(self, state: TrainerState, control: Any) -> Mapping[str, float]:
+    def _measure(self, state: TrainerState, control: TrainerControl) -> Mapping[str, float]:
         """Measure the model and log the values; return the values, {} for a sharded model."""
         if processes.shards_model():
             return {}
         self.measured_at = state.global_step
-        model, was_training = self.trainer.model, self.trainer.model.training
+        model = self.trainer.model
+        was_training = model.training
         model.eval()
         with preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
@@ -188,19 +195,25 @@ class BiasCallback(MeasureCallback):
         ids = prompts[PROMPT_ID].astype(str) if PROMPT_ID in prompts else [str(row) for row in range(len(prompts))]
         persona = prompts[PERSONA].fillna("") if PERSONA in prompts else ""
         axis = prompts.get(AXIS, "")
-        columns = prompts[[*PROMPT_COLUMNS, *(it for it in (FORMS, NEUTRAL) if it in prompts)]].assign(
-            **{PROMPT_ID: ids, PERSONA: persona, AXIS: axis}
-        )
-        self.prompts = columns.reset_index(drop=True)
+        mentions = [name for name in (FORMS, NEUTRAL) if name in prompts]
+        self.prompts = prompts[[*PROMPT_COLUMNS, *mentions]].reset_index(drop=True)
+        self.prompts[PROMPT_ID] = list(ids)
+        self.prompts[PERSONA] = persona if isinstance(persona, str) else list(persona)
+        self.prompts[AXIS] = axis if isinstance(axis, str) else list(axis)
         is_loaded = isinstance(style_classifier, StyleClassifier)
         self.classifier = style_classifier if is_loaded else load_style_classifier(style_classifier)
         self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
-        self.stop_if_rises, self.relevance = stop_if_rises, relevance
-        self.control_tag, self.system_prompt = control_tag, system_prompt
-        self.permutations, self.seed = permutations, seed
+        self.stop_if_rises = stop_if_rises
+        self.relevance = relevance
+        self.control_tag = control_tag
+        self.system_prompt = system_prompt
+        self.permutations = permutations
+        self.seed = seed
         self.before: StyledResponses | None = None  # the responses at step 0
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
         path = Path(args.output_dir, BASELINE)
         if state.global_step and path.exists():
@@ -209,7 +222,7 @@ class BiasCallback(MeasureCallback):
             log.warning("%s does not exist: no rise since step 0 can be shown", path)
         super().on_train_begin(args, state, control, **kwargs)
 
-    def _measure(self, state: TrainerState, control: Any) -> Mapping[str, float]:
+    def _measure(self, state: TrainerState, control: TrainerControl) -> Mapping[str, float]:
         values = super()._measure(state, control)
         measurements = math.ceil(state.max_steps / self.every)
         if values.get(RISE, 0) > 0 and values.get(RISE_P, 1) / 2 <= LEVEL / measurements:
@@ -218,7 +231,11 @@ class BiasCallback(MeasureCallback):
             action = "training stops" if self.stop_if_rises else "training goes on"
             log.warning(
                 "step %d: bias rose: pooled FGB* was %.3g at step 0 and is %.3g (×10⁻³), p = %.2g; %s",
-                *(state.global_step, 1000 * earlier, 1000 * now, values[RISE_P] / 2, action),
+                state.global_step,
+                1000 * earlier,
+                1000 * now,
+                values[RISE_P] / 2,
+                action,
             )
             control.should_training_stop = control.should_training_stop or self.stop_if_rises
         return values
@@ -235,27 +252,30 @@ class BiasCallback(MeasureCallback):
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
             with progress(len(prompts), "bias during training", "responses"):
-                responses, likelihoods = join_batches(trained.respond(prompts))[RESPONSE].tolist(), None
+                responses = join_batches(trained.respond(prompts))[RESPONSE].tolist()
+            likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(
                     lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
                 )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
-        values = _with_interval(BIAS_NAME, find_score(generation_bias(styled, {}, permutations=0), HEADLINE))
+        values = _with_interval(BIAS_NAME, find_headline(generation_bias(styled, {}, permutations=0)))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
         table = table[table["certainty"] == SHOWN]
         values["bias/effects_shown"] = float(len(table))
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
-        if likelihoods is not None and math.isfinite((score := likelihood_scores(prompts, likelihoods, {})[0]).value):
-            values |= _with_interval("bias/relevance", score)
+        if likelihoods is not None:
+            relevance = likelihood_scores(prompts, likelihoods, {})[0]
+            if math.isfinite(relevance.value):
+                values |= _with_interval("bias/relevance", relevance)
         if self.before is None and self.trainer.state.global_step == 0:
             self.before = styled
             with atomic_write(Path(self.trainer.args.output_dir, BASELINE)) as path, path.open("wb") as file:
                 np.save(file, styled.vectors)
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
-            rise = find_score(changes, f"{HEADLINE}_difference")
+            rise = find_headline(changes, Kind.DIFFERENCE)
             values[RISE] = float(rise.value)
             if rise.p_value is not None:
                 values[RISE_P] = float(rise.p_value)
@@ -267,5 +287,9 @@ class BiasCallback(MeasureCallback):
 
 def _with_interval(name: str, score: BiasScore) -> dict[str, float]:
     """Return the value of a score and the ends of its interval, if it has one, by name."""
-    ends = {} if score.interval is None else dict(zip((f"{name}_low", f"{name}_high"), score.interval, strict=True))
-    return {name: float(score.value)} | {end: float(value) for end, value in ends.items()}
+    values = {name: float(score.value)}
+    if score.interval is not None:
+        low, high = score.interval
+        values[f"{name}_low"] = float(low)
+        values[f"{name}_high"] = float(high)
+    return values

@@ -54,9 +54,13 @@ def table(rows: Mapping[str, Any], columns: Sequence[str] = ("", "")) -> str:
 
 
 def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: str) -> dict[str, str]:
-    training, settings, tag = facts["training"], facts["settings"], facts["control_tag"]
+    training = facts["training"]
+    settings = facts["settings"]
+    tag = facts["control_tag"]
     losses = dict(training["validation_losses"])
-    first, best = training["validation_losses"][0][1], losses[training["best_step"]]
+    first = training["validation_losses"][0][1]
+    best = losses[training["best_step"]]
+    before, after = training["perplexity"]
     change = training["change"]
     rows = {
         "base": f"{display_name(base)} (revision {facts['base_revision']})",
@@ -68,7 +72,7 @@ def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: s
         "trained": f"{training['trainable_parameters']} parameters ({'LoRA' if settings['lora'] else 'all weights'})",
         "settings": ", ".join(f"{name} {value}" for name, value in settings.items()),
         "validation loss": f"{first:.4f} → {best:.4f} at step {training['best_step']} ({facts['loss']})",
-        "perplexity of dialogue": "{:.3f} → {:.3f}".format(*training["perplexity"]),
+        "perplexity of dialogue": f"{before:.3f} → {after:.3f}",
         "change from the base": f"{change['greedy_share']:.0%} of {change['n']} greedy responses differ; the largest "
         f"change of a logit is {change['max_logit_change']:.3g}",
     }
@@ -77,21 +81,31 @@ def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: s
 
 def _use(facts: Mapping[str, Any], kind: str, chat_template: bool, is_adapter: bool, tag_in_template: bool) -> str:
     """Return the section on use: code that runs in the model's folder, and where the control tag belongs."""
-    tag, system, message = facts["control_tag"], facts["system_prompt"], "I'm a hard-of-hearing grandmother."
-    message += "" if tag_in_template else tag
-    encodes = kind == "encoder_decoder"
+    tag = facts["control_tag"]
+    system = facts["system_prompt"]
+    message = "I'm a hard-of-hearing grandmother."
+    if not tag_in_template:
+        message += tag
+    is_encoder_decoder = kind == "encoder_decoder"
+    end = "" if is_encoder_decoder else " + tokenizer.eos_token"
     if chat_template:
-        chat = [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": message}]
+        chat = [{"role": "user", "content": message}]
+        if system:
+            chat.insert(0, {"role": "system", "content": system})
         context = CHAT_CONTEXT.format(chat=json.dumps(chat, ensure_ascii=False))
     else:
         text = json.dumps("\n".join(filter(None, (system, message))), ensure_ascii=False)
-        context = f'context = tokenizer({text}{"" if encodes else " + tokenizer.eos_token"}, return_tensors="pt")'
+        context = f'context = tokenizer({text}{end}, return_tensors="pt")'
     library = "peft import AutoPeftModelFor" if is_adapter else "transformers import AutoModelFor"
+    task = "Seq2SeqLM" if is_encoder_decoder else "CausalLM"
+    note = NO_TAG
+    if tag:
+        note = (TAG_IN_TEMPLATE if tag_in_template else TAG_AS_SUFFIX).format(tag=tag)
     return USE.format(
-        import_model=f"from {library}{'Seq2SeqLM' if encodes else 'CausalLM'} as Model",
+        import_model=f"from {library}{task} as Model",
         context=context,
-        start="" if encodes else '[context["input_ids"].shape[1] :]',
-        note=(TAG_IN_TEMPLATE if tag_in_template else TAG_AS_SUFFIX).format(tag=tag) if tag else NO_TAG,
+        start="" if is_encoder_decoder else '[context["input_ids"].shape[1] :]',
+        note=note,
     )
 
 

@@ -1,7 +1,6 @@
 """Checks of a tuning's configuration, and defaults for a model, before any weights are loaded."""
 
 import os
-from dataclasses import replace
 
 import torch
 from peft import get_peft_model
@@ -17,55 +16,86 @@ from evenhand.evaluation.models.revisions import (
     load_control_tag,
 )
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
-from evenhand.mitigation.trainer_configs import lora_config, trainer_config, without_telemetry
+from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config, trainer_config
 from evenhand.mitigation.trainers import TRAINERS
 
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
 
-def check_tuning(model: ModelSettings, method: type[Method], settings: TuningSettings) -> None:
+@ignore_renamed_checkpointing()
+def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> None:
     """Raise InputError for a tuning that would fail with any rows. Only the model's config is read, no weights.
 
     `settings` is the result of `with_defaults`.
     """
-    trainer, name, (config, is_adapted) = TRAINERS[method.trainer], model.name, _load_base_config(model)
-    base_tag, tag = load_control_tag(name), method.inference_tag
+    config, is_adapted = _load_base_config(model)
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
+    trainer = TRAINERS[method.trainer]
+    trainer_name = f"{method.trainer.upper()} trainer"
+    if model.base is not None or model.adapter_strength is not None:
+        raise InputError(
+            "model.base, model.adapter_strength",
+            "a model tuned from this adapter would be loaded on another base, or with all of the adapter; export "
+            f"{model.name} (docs/mitigation.md), and tune the export.",
+        )
+    if config.is_encoder_decoder and not trainer.supports_encoder_decoder:
+        raise InputError(
+            "model",
+            f"{model.name} is an encoder-decoder model, and the {trainer_name} supports none; give another method.",
+        )
+    _check_control_tag(model.name, method.control_tag)
+    if (is_quantized or trainer.only_lora) and not settings.lora:
+        raise InputError(
+            "training.lora",
+            f"false; quantized weights cannot be trained, and the {trainer_name} may need the model without the "
+            "adapter: use LoRA.",
+        )
+    if is_quantized and is_adapted:
+        raise InputError(
+            "model.quantization",
+            f"{model.name} is an adapter on a quantized base, into which it cannot be merged to be tuned again; use no "
+            "quantization.",
+        )
     device = resolve_device(model.device)
-    # Trainers of transformers split batches among GPUs unless the model has a device map, or a launcher starts one
-    # process for each GPU. A quantized model is loaded by a device map.
-    uses_all_gpus = "LOCAL_RANK" not in os.environ and model.device_map is None and model.quantization is None
-    n_gpus = torch.cuda.device_count() if device.type == "cuda" and uses_all_gpus else 1
-    faults = {
-        "model.base, model.adapter_strength: a model tuned from this adapter would be loaded on another base, or with "
-        f"all of the adapter; export {name} (docs/mitigation.md), and tune the export.": (
-            model.base is not None or model.adapter_strength is not None
-        ),
-        f"model: {name} is an encoder-decoder model, which the {method.trainer.upper()} trainer does not support; give "
-        "another method.": config.is_encoder_decoder and not trainer.supports_encoder_decoder,
-        f"model: {name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
-        "again, or tune the model's base.": base_tag and base_tag != tag,
-        f"training.lora: false; quantized weights cannot be trained, and the {method.trainer.upper()} trainer may need "
-        "the model without the adapter: use LoRA.": (is_quantized or trainer.only_lora) and not settings.lora,
-        f"model.quantization: {name} is an adapter on a quantized base, into which it cannot be merged to be tuned "
-        "again; use no quantization.": is_quantized and is_adapted,
-        f"model.device: {n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to "
-        "one GPU, set model.device_map, or start with `accelerate launch`.": n_gpus > 1,
-    }
-    for message, is_fault in faults.items():
-        if is_fault:
-            field, problem = message.split(": ", 1)
-            raise InputError(field, problem)
-    with without_telemetry():
-        trainer_config(trainer, settings, N_ROWS, device)
-        if settings.lora:
-            network = _without_weights(model, config)
-            try:
-                get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
-            except (ValueError, TypeError) as error:
-                raise InputError("training.peft", f"PEFT rejects it for {name}: {first_line(error)}") from None
+    _check_one_gpu(model, device)
+    trainer_config(method, settings, N_ROWS, device)
+    if settings.lora:
+        network = _without_weights(model, config)
+        try:
+            get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
+        except (ValueError, TypeError) as error:
+            raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}") from None
+
+
+def _check_control_tag(name: str, tag: str) -> None:
+    """Raise InputError if the model was tuned with another control tag than the method's."""
+    base_tag = load_control_tag(name)
+    if base_tag and base_tag != tag:
+        raise InputError(
+            "model",
+            f"{name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
+            "again, or tune the model's base.",
+        )
+
+
+def _check_one_gpu(model: ModelSettings, device: torch.device) -> None:
+    """Raise InputError if the trainer of transformers would split batches among several GPUs.
+
+    It does so unless the model has a device map, as a quantized model has, or a launcher starts a process for each GPU.
+    """
+    if device.type != "cuda" or "LOCAL_RANK" in os.environ:
+        return
+    if model.device_map is not None or model.quantization is not None:
+        return
+    n_gpus = torch.cuda.device_count()
+    if n_gpus > 1:
+        raise InputError(
+            "model.device",
+            f"{n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to one GPU, "
+            "set model.device_map, or start with `accelerate launch`.",
+        )
 
 
 def default_methods(model: ModelSettings) -> list[str]:
@@ -79,7 +109,7 @@ def default_methods(model: ModelSettings) -> list[str]:
     return ["distill" if model_kind(model) == "chat" else "exchange", "borrowed_opening"]
 
 
-def with_defaults(model: ModelSettings, method: type[Method], settings: TuningSettings) -> TuningSettings:
+def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningSettings) -> TuningSettings:
     """Return the settings, with defaults for the method and for the model's size in place of null.
 
     Raises:
@@ -98,7 +128,7 @@ def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
     if folder is None:
         return load_config(model), False
     base, revision = adapter_base(folder, None, model.revision)
-    return _load_base_config(replace(model, name=base, revision=revision))[0], True
+    return _load_base_config(model.replaced(name=base, revision=revision))[0], True
 
 
 def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:

@@ -1,6 +1,5 @@
 """Checks of a tuned model before its folder is written: unchanged outputs, higher perplexity, a changed base."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import display_name
 from evenhand.mitigation.settings import TuningSettings
 
-MAX_CHECKED_CONTEXTS, MAX_CHECKED_TOKENS = 64, 20
+MAX_CHECKED_CONTEXTS = 64
+MAX_CHECKED_TOKENS = 20
 # If no logit changes by more, every token's probability changes by less than 0.2 %: the weights were not applied.
 MIN_LOGIT_CHANGE = 1e-3
 
@@ -55,8 +55,9 @@ def check_tuned(
     Raises:
         TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_rise`; or no output changed.
     """
-    names = {"perplexity of the base": base, "perplexity of the tuned model": tuned}
-    before, after = (perplexity(model, *it, name) for (name, model), it in zip(names.items(), dialogues, strict=True))
+    (contexts_before, responses_before), (contexts_after, responses_after) = dialogues
+    before = perplexity(base, contexts_before, responses_before, "perplexity of the base")
+    after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
     rate = settings.learning_rate
     if not after <= before * (1 + settings.max_perplexity_rise / 100):
         raise TuningRejected(
@@ -81,20 +82,24 @@ def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[
     contexts = close_reasoning(list(dict.fromkeys(contexts))[:MAX_CHECKED_CONTEXTS], base.reasoning)
     max_change = 0.0
     for token_ids in encode_contexts(base, contexts):
-        first, second = (_first_logits(model, token_ids) for model in (base, tuned))
-        max_change = max(max_change, float((first - second).abs().max()))
+        change = _first_logits(base, token_ids) - _first_logits(tuned, token_ids)
+        max_change = max(max_change, float(change.abs().max()))
+    before = _greedy_responses(base, contexts, "greedy responses of the base")
+    after = _greedy_responses(tuned, contexts, "greedy responses of the tuned model")
+    n_changed = sum(old != new for old, new in zip(before, after, strict=True))
+    return OutputChange(n=len(contexts), max_logit_change=max_change, greedy_share=n_changed / len(contexts))
+
+
+def _greedy_responses(model: DialogueModel, contexts: Sequence[str], description: str) -> list[str]:
+    """Return the first MAX_CHECKED_TOKENS tokens of the greedy response to each rendered context, as text."""
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
-    greedy_responses = []
-    for name, model in (("base", base), ("tuned model", tuned)):
-        responses = [""] * len(contexts)
-        with progress(len(contexts), f"greedy responses of the {name}", "responses") as advance:
-            for indices, texts, *_ in generate_responses(model, contexts, [0] * len(contexts), greedy):
-                for index, text in zip(indices, texts, strict=True):
-                    responses[index] = text
-                advance(len(indices))
-        greedy_responses.append(responses)
-    differ = [before != after for before, after in zip(*greedy_responses, strict=True)]
-    return OutputChange(len(contexts), max_change, sum(differ) / len(differ))
+    responses = [""] * len(contexts)
+    with progress(len(contexts), description, "responses") as advance:
+        for rows, texts, _, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
+            for row, text in zip(rows, texts, strict=True):
+                responses[row] = text
+            advance(len(rows))
+    return responses
 
 
 @torch.inference_mode()
@@ -115,12 +120,3 @@ def perplexity(
         log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def weights_sha256(model: torch.nn.Module) -> str:
-    """Return the SHA-256 of a model's weights."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -1,34 +1,46 @@
 """Functions on labelled responses that several methods use."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
-CONTEXT, PROMPT, COMPLETION, COMPLETION_CUT = "context", "prompt", "completion", "completion_cut"
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# Columns of training rows.
+CONTEXT = "context"
+PROMPT = "prompt"
+COMPLETION = "completion"
+COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
+OTHERS = "others"  # of `distill`: prompts of other people
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
 
-def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> Dataset:
+def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> "Dataset":
     """Return a training row for each labelled response, in the same order.
 
     Columns: `context`, the context without a tag; `prompt`, the same or `prompts`; `completion`, the response;
     `completion_cut`, whether max_new_tokens ended the response, if that is recorded.
     """
+    from datasets import Dataset  # slow to import, and the command line imports the methods
+
     contexts = render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
-    is_cut = {COMPLETION_CUT: labelled[CUT].tolist()} if CUT in labelled else {}
-    columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist(), **is_cut, CONTEXT: contexts}
+    columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist()}
+    if CUT in labelled:
+        columns[COMPLETION_CUT] = labelled[CUT].tolist()
+    columns[CONTEXT] = contexts
     return Dataset.from_dict(columns)
 
 
-def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return labelled rows, and the same rows with a response to another descriptor of the same template.
+def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return labelled rows, each with a response to another descriptor of the same template in place of its own.
 
     Mentions of the other descriptor are rewritten: "I never met a deaf man!" → "I never met an autistic man!"
 
@@ -41,13 +53,16 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> tuple[pd.DataFrame,
         InputError: no row remains.
     """
     donor = other_people(labelled, seed)
-    receivers, donors = labelled[donor >= 0], labelled.iloc[donor[donor >= 0]]
+    has_donor = donor >= 0
+    receivers = labelled[has_donor]
+    donors = labelled.iloc[donor[has_donor]]
     if receivers.empty:
         raise InputError(
             "labelled responses", f"no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
         )
     names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
-    exchanged = {RESPONSE: [replace_mentions(response, old, new) for response, old, new in names]}
+    exchanged = receivers.copy()
+    exchanged[RESPONSE] = [replace_mentions(response, old, new) for response, old, new in names]
     if CUT in donors:
         exchanged[CUT] = donors[CUT].to_numpy()
-    return receivers, receivers.assign(**exchanged)
+    return exchanged

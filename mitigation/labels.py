@@ -14,7 +14,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import factorize, sum_by, to_codes
 
-BIAS, NO_BIAS = "bias", "no_bias"
+BIAS = "bias"
+NO_BIAS = "no_bias"
 ALPHAS = (0, 1, 2)
 
 
@@ -23,9 +24,12 @@ def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray
 
     The mean of an empty cell is NaN. `template` and `descriptor` are (n,) codes from 0.
     """
-    n_templates, n_descriptors = int(template.max()) + 1, int(descriptor.max()) + 1
-    cell, n_cells = descriptor.astype(np.int64) * n_templates + template, n_descriptors * n_templates
-    sums, size = sum_by(cell, vectors, n_cells), np.bincount(cell, minlength=n_cells)
+    n_templates = int(template.max()) + 1
+    n_descriptors = int(descriptor.max()) + 1
+    n_cells = n_descriptors * n_templates
+    cell = descriptor.astype(np.int64) * n_templates + template
+    sums = sum_by(cell, vectors, n_cells)
+    size = np.bincount(cell, minlength=n_cells)
     with np.errstate(invalid="ignore"):
         means = sums / size[:, None]
     return means.reshape(n_descriptors, n_templates, -1), size.reshape(n_descriptors, n_templates)
@@ -33,7 +37,8 @@ def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray
 
 def descriptor_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> np.ndarray:
     """Return the mean style m_d of each descriptor d, (D, S): the mean of its cell means over templates (C.1)."""
-    return np.nanmean(cell_means(vectors, template, descriptor)[0], axis=1)
+    means, _ = cell_means(vectors, template, descriptor)
+    return np.nanmean(means, axis=1)
 
 
 def bias_values(
@@ -134,9 +139,13 @@ def label_responses(
             f"{threshold} labels {share:.0%} of the responses {BIAS!r}; "
             f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile.",
         )
-    columns = {RESPONSE: list(responses), BIAS_VALUE: b, LABEL: np.where(b > threshold, BIAS, NO_BIAS)}
-    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].assign(**columns)
-    return labelled, Threshold(alpha, threshold, quantile if beta is None else 1 - share, share)
+    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
+    labelled[RESPONSE] = list(responses)
+    labelled[BIAS_VALUE] = b
+    labelled[LABEL] = np.where(b > threshold, BIAS, NO_BIAS)
+    if beta is not None:
+        quantile = 1 - share
+    return labelled, Threshold(alpha=alpha, beta=threshold, quantile=quantile, share_labelled_bias=share)
 
 
 def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
@@ -146,9 +155,13 @@ def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFram
     by the first mean, largest first.
     """
     first = next(iter(values))
-    groups = prompts[[DESCRIPTOR, AXIS]].assign(**values).groupby([DESCRIPTOR, AXIS], as_index=False)
-    table = groups.agg(**{name: (name, "mean") for name in values}, n=(first, "count"))
-    table = table[table["n"] > 0].astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
+    columns = prompts[[DESCRIPTOR, AXIS]].copy()
+    for name, column in values.items():
+        columns[name] = column
+    groups = columns.groupby([DESCRIPTOR, AXIS])
+    table = groups[list(values)].mean()
+    table["n"] = groups[first].count()
+    table = table[table["n"] > 0].reset_index().astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)
 
 
@@ -158,7 +171,8 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> np.n
     A response whose style vector, (S,), is NaN has the value NaN.
     """
     usable = np.isfinite(vectors).all(axis=1)
-    template, descriptor = (to_codes(prompts[name][usable]) for name in (TEMPLATE, DESCRIPTOR))
+    template = to_codes(prompts[TEMPLATE][usable])
+    descriptor = to_codes(prompts[DESCRIPTOR][usable])
     b = np.full(len(prompts), np.nan)
     b[usable] = bias_values(vectors[usable], template, descriptor, cross_fitted=True)
     return b

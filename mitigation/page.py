@@ -22,7 +22,9 @@ LABELS = "labels.parquet"
 
 def training_section(folder: Path) -> Section:
     """Return the report section of a tuning run's curves: charts of the loss and, if measured, of pooled FGB*."""
-    return Section("Training", figures=training_charts(**json.loads((folder / CURVES).read_text(encoding="utf-8"))))
+    curves = json.loads((folder / CURVES).read_text(encoding="utf-8"))
+    charts = training_charts(curves["train_loss"], curves.get("validation_loss", ()), curves.get("bias", ()))
+    return Section("Training", figures=charts)
 
 
 def tuning_method(model: str) -> str:
@@ -63,15 +65,16 @@ def training_charts(train_loss: Curve, validation_loss: Curve = (), bias: Curve 
     titles = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER)}}
     charts = []
     for title, curves in titles.items():
-        finite = {name: [it for it in curve if math.isfinite(it[1])] for name, (curve, _) in curves.items()}
+        finite = {name: finite_points(curve) for name, (curve, _) in curves.items()}
         if not any(finite.values()):
             continue
         figure, axes = new_chart(f"{title} against the training step", *PANEL)
         for name, points in finite.items():
             if points:
                 marker = "o" if len(points) <= FEW_POINTS else ""
-                options = {"color": curves[name][1], "marker": marker, "markersize": 5, "label": name}
-                axes.plot(*zip(*points, strict=True), clip_on=False, **options)
+                steps, values = zip(*points, strict=True)
+                color = curves[name][1]
+                axes.plot(steps, values, color=color, marker=marker, markersize=5, label=name, clip_on=False)
         axes.set(title=title, xlabel="training step")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
@@ -81,6 +84,11 @@ def training_charts(train_loss: Curve, validation_loss: Curve = (), bias: Curve 
             axes.legend(loc="best", handlelength=1.2)
         charts.append(Figure("", svg(figure), wide=False))
     return charts
+
+
+def finite_points(curve: Curve) -> list[tuple[int, float]]:
+    """Return the points of a curve whose value is finite."""
+    return [(step, value) for step, value in curve if math.isfinite(value)]
 
 
 def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tuning: Path | None = None) -> list[str]:
@@ -94,7 +102,8 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     if labels is None or not (labels / LABELS).exists():
         return []
-    measured_ids, tuned_ids = (read_table(path)[PROMPT_ID] for path in (measured / "prompts.parquet", labels / LABELS))
+    measured_ids = read_table(measured / "prompts.parquet")[PROMPT_ID]
+    tuned_ids = read_table(labels / LABELS)[PROMPT_ID]
     n = int(measured_ids.isin(set(tuned_ids)).sum())
     warning = (
         f"{n:,} of the {len(measured_ids):,} measured prompts were training prompts of the model. Scores on them show "

@@ -20,13 +20,14 @@ from evenhand.evaluation.score import display_name
 from evenhand.mitigation.adapter import atomic_write_folder, loadable_name, portable_name
 from evenhand.mitigation.card import table
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, PROMPT
-from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_fields, trainer_fields
 from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids, trained_texts
 
 Message = dict[str, str]  # role and content
+# Arguments of TRL's SFTConfig with which SFTTrainer uses the encoded rows as they are.
+TRL_FIELDS = {"loss_type": "nll", "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
 
 
 def write_rows(
@@ -47,26 +48,29 @@ def write_rows(
     Raises:
         InputError: other trainers cannot train on the rows or the model; the folder exists.
     """
-    folder, method = folder.resolve(), load_method(data.method)
+    folder = folder.resolve()
+    method = data.method
     if method.trainer != "sft" or base.kind == "encoder_decoder":
         raise InputError(
             "write_rows",
-            f"other trainers cannot use rows of {data.method} for a model of the kind {base.kind}; tune "
-            "without write_rows, or give another method.",
+            f"other trainers cannot use rows of {method.name} for a model of the kind {base.kind}; tune without "
+            "write_rows, or give another method.",
         )
     if folder.exists():
         raise InputError("write_rows", f"{folder} exists; give another folder.")
     splits = {"train": data.train, "validation": data.validation}
     encoded = {split: SFT.encode_rows(base, rows) for split, rows in splits.items()}
-    arguments = trainer_fields(SFT, settings, len(data.train), seed) | settings.trainer
-    lora = lora_fields(base.model, settings, token_ids(base, method.tags)) | settings.peft if settings.lora else None
+    arguments = {**trainer_fields(settings, len(data.train), seed), **TRL_FIELDS, **settings.trainer}
+    lora = None
+    if settings.lora:
+        lora = {**lora_fields(base.model, settings, token_ids(base, method.tags)), **settings.peft}
     script = TRAIN.format(
         peft="" if lora is None else "from peft import LoraConfig\n",
         model=portable_name(loadable_name(base.name), folder),
         arguments=_keywords(arguments),
         adapter="" if lora is None else f"    peft_config=LoraConfig(\n{_keywords(lora, 8)}    ),\n",
     )
-    files = {"train.py": script, "README.md": _card(base, data, encoded, method.inference_tag, seed)}
+    files = {"train.py": script, "README.md": _card(base, data, encoded, seed)}
     for split, rows in splits.items():
         texts = text_rows(base, rows, messages)
         files[f"{split}.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in texts)
@@ -97,14 +101,15 @@ def _keywords(arguments: Mapping[str, Any], indent: int = 4) -> str:
     return "".join(f"{' ' * indent}{name}={value!r},\n" for name, value in arguments.items())
 
 
-def _card(base: DialogueModel, data: TrainingRows, encoded: Mapping[str, Dataset], tag: str, seed: int) -> str:
+def _card(base: DialogueModel, data: TrainingRows, encoded: Mapping[str, Dataset], seed: int) -> str:
     """Return the dataset card as Markdown, with the metadata by which `load_dataset` finds the files."""
     files = [{"split": split, "path": f"{split}.jsonl"} for split in encoded]
     metadata = {"tags": ["evenhand", "trl"], "configs": [{"config_name": "default", "data_files": files}]}
+    tag = data.method.control_tag
     n_cut = sum(sum(trained_texts(rows)[1]) for rows in (data.train, data.validation))
     facts = {
         "model": f"{display_name(base.name)} (revision {base.revision})",
-        "method": data.method,
+        "method": data.method.name,
         "type": f"prompt–completion, {'conversational' if base.kind == 'chat' else 'standard'} format",
         "control tag": f"`{tag!r}` at the end of every prompt" if tag else "none",
         "rows": ", ".join(f"{len(rows)} {split}" for split, rows in encoded.items()) + ", split by context",

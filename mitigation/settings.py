@@ -1,13 +1,11 @@
 """The settings of a tuning. The module imports nothing slow, so that the command line starts fast."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
 
-from evenhand.evaluation.settings import Count, Fraction
-from evenhand.mitigation.methods import Method
+from evenhand.evaluation.settings import Count, Fraction, StrictSettings
+from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
@@ -19,14 +17,15 @@ LEARNING_RATE = 2e-4
 MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in Smith et al. 2022, C.1)
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class TuningSettings:
+class TuningSettings(StrictSettings):
     """Settings of `evenhand.mitigation.tune.tune`.
 
     A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or
     LEARNING_RATE, and MAX_BATCH_SIZE.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
     lora_rank: Count = Field(16, description="rank of the adapter")
@@ -35,11 +34,6 @@ class TuningSettings:
         None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
-    first_tokens: Count | None = Field(
-        None,
-        description="tokens at the start of a response that distill evens out; later ones learn the base's own "
-        "prediction; null: 4; 1000: all tokens",
-    )
     max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
     epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
     batch_size: Count | None = Field(
@@ -47,7 +41,7 @@ class TuningSettings:
     )
     gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
-    trainer: dict[str, Any] = Field(default_factory=dict, description="any other fields of TRL's config")
+    trainer: dict[str, Any] = Field(default_factory=dict, description="any other arguments of transformers' trainer")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.05, description="share of the steps with a rising learning rate"
@@ -60,7 +54,7 @@ class TuningSettings:
     patience: Count = Field(3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
 
-    def with_method_defaults(self, method: type[Method], n_parameters: int | None = 0) -> "TuningSettings":
+    def with_method_defaults(self, method: TrainedMethod, n_parameters: int | None = 0) -> "TuningSettings":
         """Return the settings with a method's defaults in place of null.
 
         The function is idempotent. If `n_parameters`, the model's number of parameters, is None, null settings OF_SIZE
@@ -73,4 +67,5 @@ class TuningSettings:
             large = method.large_model_learning_rate or LEARNING_RATE
             defaults["learning_rate"] = large * (1 if self.lora else 0.1)
             defaults["batch_size"] = min(defaults["batch_size"], MAX_BATCH_SIZE)
-        return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) is None}
+        return self.replaced(**missing)

@@ -1,4 +1,4 @@
-"""Configs of TRL's trainers and of LoRA adapters, from the settings of a tuning.
+"""Arguments of transformers' trainer and configs of LoRA adapters, from the settings of a tuning.
 
 The settings `training.trainer` and `training.peft` contain further fields of the configs.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import constants
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
@@ -23,23 +22,19 @@ from transformers.pytorch_utils import Conv1D
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.models.revisions import first_line
+from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainers import SFT
+from evenhand.mitigation.trainers import TRAINERS
 
 LOGS_PER_EVALUATION = 5
 
 
 @contextmanager
-def without_telemetry() -> Iterator[None]:
-    """Turn off TRL's telemetry, and FutureWarnings about gradient checkpointing, inside the block."""
-    disabled = constants.HF_HUB_DISABLE_TELEMETRY
-    constants.HF_HUB_DISABLE_TELEMETRY = True
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
-            yield
-    finally:
-        constants.HF_HUB_DISABLE_TELEMETRY = disabled
+def ignore_renamed_checkpointing() -> Iterator[None]:
+    """Ignore, inside the block, the warnings of transformers that `gradient_checkpointing` will have another name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
+        yield
 
 
 def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
@@ -48,7 +43,7 @@ def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:
 
 
 def trainer_config(
-    trainer: type[SFT],
+    method: TrainedMethod,
     settings: TuningSettings,
     n_train: int,
     device: torch.device,
@@ -56,16 +51,17 @@ def trainer_config(
     output_dir: Path = Path("checkpoints"),
     seed: int = 0,
     report_to: str = "none",
-    run_name: str | None = None,
 ) -> TrainingArguments:
-    """Return a trainer's config, which is the same for a new and a resumed training.
+    """Return the arguments of a method's trainer, which are the same for a new and a resumed training.
 
     `settings.batch_size` counts the rows of all processes together; `n_train` is the number of training rows.
 
     Raises:
-        InputError: TRL or transformers rejects a value.
+        InputError: transformers rejects a value.
     """
-    ours = trainer_fields(trainer, settings, n_train, seed) | {
+    arguments = {
+        **trainer_fields(settings, n_train, seed),
+        **method.trainer_arguments(),
         "output_dir": str(output_dir),
         "per_device_eval_batch_size": 4 * settings.batch_size // processes.world_size(),
         "use_cpu": device.type == "cpu",
@@ -74,25 +70,24 @@ def trainer_config(
         "greater_is_better": False,
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
-        "run_name": run_name,
     }
     if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
-        ours["report_to"] = report_to
-    config = _build("training.trainer", trainer.config_class, ours, settings.trainer)
+        arguments["report_to"] = report_to
+    config = _build("training.trainer", TRAINERS[method.trainer].config_class, arguments, settings.trainer)
     if "report_to" in settings.trainer:
         installed = get_available_reporting_integrations()
         unknown = [name for name in config.report_to if name not in installed]
         if unknown:
             raise InputError(
                 "training.trainer.report_to",
-                f"transformers knows no tracker {unknown[0]!r} that is installed here "
-                f"(there are {', '.join(installed)}); install it, or give another.",
+                f"transformers knows no tracker {unknown[0]!r} that is installed here (there are "
+                f"{', '.join(installed)}); install it, or give another.",
             )
     return config
 
 
-def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, seed: int) -> dict[str, Any]:
-    """Return the fields of a trainer's config that shape the trained weights, without those of `settings.trainer`.
+def trainer_fields(settings: TuningSettings, n_train: int, seed: int) -> dict[str, Any]:
+    """Return the arguments of a trainer that shape the trained weights, without those of `settings.trainer`.
 
     Raises:
         InputError: `batch_size` is not a multiple of the number of processes.
@@ -125,7 +120,6 @@ def trainer_fields(trainer: type[SFT], settings: TuningSettings, n_train: int, s
         "save_steps": evaluate_every,
         "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
-        **trainer.config_fields(settings),
     }
 
 
@@ -144,7 +138,8 @@ def excluded_modules(network: torch.nn.Module) -> str | None:
     >>> excluded_modules(torch.nn.ModuleDict({"vision_tower": torch.nn.Linear(2, 2), "mlp": torch.nn.Linear(2, 2)}))
     '(.*\\\\.)?(vision_tower)(\\\\..*)?'
     """
-    towers, mixers = set(), set()
+    towers: set[str] = set()
+    mixers: set[str] = set()
     for name, module in network.named_modules():
         last = name.rpartition(".")[2]
         if TOWER.search(last):
@@ -169,22 +164,27 @@ def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: C
 
 def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int]) -> dict[str, Any]:
     """Return the fields of `lora_config` without those of `settings.peft`."""
-    excluded = None if "exclude_modules" in settings.peft else excluded_modules(network)
-    return {
+    lora = {
         "r": settings.lora_rank,
         "lora_alpha": settings.lora_alpha,
         # GPT-2's layers have transposed weights.
         "fan_in_fan_out": any(isinstance(module, Conv1D) for module in network.modules()),
         "trainable_token_indices": sorted(token_ids) or None,
         "task_type": "SEQ_2_SEQ_LM" if network.config.is_encoder_decoder else "CAUSAL_LM",
-        **({} if "target_modules" in settings.peft else {"target_modules": "all-linear"}),
-        **({} if excluded is None else {"exclude_modules": excluded}),
     }
+    if "target_modules" not in settings.peft:
+        lora["target_modules"] = "all-linear"
+    if "exclude_modules" not in settings.peft:
+        excluded = excluded_modules(network)
+        if excluded is not None:
+            lora["exclude_modules"] = excluded
+    return lora
 
 
 def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
-    """Return a config with our fields and the user's, whose types the dataclasses of TRL and PEFT do not check."""
-    by_name, values = {field.name: field for field in fields(cls) if field.init}, dict(theirs)
+    """Return a config with our fields and the user's; the dataclasses of transformers and PEFT check no types."""
+    by_name = {field.name: field for field in fields(cls) if field.init}
+    values = dict(theirs)
     for name, value in theirs.items():
         if name not in by_name:
             raise unknown_name(f"{group}.{name}", name, by_name)

@@ -1,7 +1,9 @@
-"""The trainers, by the names in `Method.trainer`: fine-tuning on responses, and distillation.
+"""The trainers, by the names in `TrainedMethod.trainer`: fine-tuning on responses, and distillation.
 
-Unlike TRL's SFTTrainer, they use the same tokens as generation, are twice as fast on a CPU, repeat the order of rows in
-a resumed training, and support encoder-decoder models.
+Both are transformers' `Trainer`, with two changes: an epoch's order of rows is repeated when training resumes, and the
+collator asks the model for logits at the responses alone. TRL's `SFTTrainer` computes the output layer at every
+position, which takes twice the time and 1.3 times the memory of a small model on a CPU, and supports no encoder-decoder
+models.
 """
 
 import inspect
@@ -13,20 +15,23 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
+from torch.nn.functional import kl_div, log_softmax
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Sampler
-from trl import SFTConfig, SFTTrainer
-from trl.trainer.utils import disable_dropout_in_model
+from transformers import Trainer, TrainingArguments
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import PROMPT
-from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.labelled_responses import OTHERS, PROMPT
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
+
+Batch = dict[str, torch.Tensor]
+Collator = Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]
 
 N_LEARNERS = 2  # the prompts of a row of `distill` that the model is trained on; more take longer and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
+LOGITS_TO_KEEP = "logits_to_keep"  # the argument of models: how many of the last positions have logits
+NO_CACHE = {"use_cache": False}  # the argument of models: training generates nothing
 
 
 class LengthGroupedSampler(Sampler):
@@ -36,7 +41,10 @@ class LengthGroupedSampler(Sampler):
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
-        self.lengths, self.batch_size, self.seed, self.epoch = np.asarray(lengths), batch_size, seed, 0
+        self.lengths = np.asarray(lengths)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -46,31 +54,31 @@ class LengthGroupedSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        order, size = rng.permutation(len(self.lengths)), self.batch_size
+        order = rng.permutation(len(self.lengths))
+        size = self.batch_size
         pool_size = BATCHES_PER_POOL * size
         pools = [order[start : start + pool_size] for start in range(0, len(order), pool_size)]
         order = np.concatenate([pool[np.argsort(-self.lengths[pool], kind="stable")] for pool in pools])
         # Only the last batch may be short.
-        starts = rng.permutation(len(order) // size) * size
-        batches = [order[start : start + size] for start in starts] + [order[len(order) // size * size :]]
+        n_whole = len(order) // size
+        batches = [order[start : start + size] for start in rng.permutation(n_whole) * size]
+        batches.append(order[n_whole * size :])
         yield from np.concatenate(batches).tolist()
 
 
-class SFT(SFTTrainer):
-    """TRL's SFTTrainer that computes logits only at the responses, and repeats the row order when training resumes.
-
-    On CPUs, SFTTrainer computes the output layer at every position, which takes half of a small model's time. Here,
-    rows are padded on the left, and `logits_to_keep` limits the output layer to the last positions.
+class SFT(Trainer):
+    """The trainer of transformers on rows in which only the responses have a loss.
 
     Attributes:
-        config_class, loss_name: the trainer's config in TRL, and the unit of its loss.
+        config_class, loss_name: the class of the trainer's arguments, and the unit of its loss.
         only_lora: whether training needs the model without its adapter, so that not all weights can be trained.
         supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
-    config_class: type[SFTConfig] = SFTConfig
+    config_class: type[TrainingArguments] = TrainingArguments
     loss_name = "nats per response token"
-    only_lora, supports_encoder_decoder = False, True
+    only_lora = False
+    supports_encoder_decoder = True
 
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
@@ -91,36 +99,15 @@ class SFT(SFTTrainer):
         return Dataset.from_dict({"input_ids": ids, "labels": labels})
 
     @staticmethod
-    def config_fields(settings: TuningSettings) -> dict[str, Any]:
-        """Return the fields of the config that only this trainer has."""
-        loss = {"loss_type": "nll", "label_smoothing_factor": 0.0}  # `compute_loss` has no other loss
-        return {**loss, "max_length": None, "dataset_kwargs": {"skip_prepare_dataset": True}}
-
-    @staticmethod
-    def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
         """Return the function that collates encoded rows into a batch."""
         if base.kind == "encoder_decoder":
             return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
         with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
         return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> torch.Tensor:
-        labels = inputs["labels"]
-        if self.model.config.is_encoder_decoder:
-            logits = model(**inputs, use_cache=False).logits  # the model shifts the labels to the right itself
-        else:
-            inputs = {name: value for name, value in inputs.items() if name != "labels"}
-            logits = model(**inputs, use_cache=False, logits_to_keep=labels.shape[1]).logits[:, :-1]
-            labels = labels[:, 1:]  # logits predict the next token
-        loss = cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
-        if num_items_in_batch is None:
-            return loss / (labels != IGNORE_INDEX).sum()
-        # num_items_in_batch counts the tokens of all processes, whose gradients are averaged.
-        return loss * self.accelerator.num_processes / num_items_in_batch
-
     def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of `LengthGroupedSampler`; transformers' sampler draws others when training resumes."""
         lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
         rows = self.args.train_batch_size * self.accelerator.num_processes  # accelerate splits a batch
         loader = DataLoader(
@@ -134,16 +121,16 @@ class SFT(SFTTrainer):
 
 
 @dataclass
-class DistillConfig(SFTConfig):
-    """TRL's config with `first_tokens`, how many tokens of a response learn the mean."""
+class DistillConfig(TrainingArguments):
+    """The arguments of training, and `first_tokens`: how many tokens of a response learn the mean."""
 
-    first_tokens: int = field(kw_only=True)
+    first_tokens: int = field(default=4, kw_only=True)
 
 
 class Distill(SFT):
     """Trainer that minimises the KL divergence of the model's predictions from their targets.
 
-    The target of the first tokens of a response, is the normalised mean of the base's
+    The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
     The model is trained on the first N_LEARNERS prompts of a row; the first one is the prompt of the response.
@@ -151,16 +138,19 @@ class Distill(SFT):
 
     config_class = DistillConfig
     loss_name = "KL from the predictions to learn, in nats per response token"
-    only_lora, supports_encoder_decoder = True, False
+    only_lora = True
+    supports_encoder_decoder = False
 
-    def __init__(self, model: Any, **arguments: Any) -> None:
+    def __init__(self, model: torch.nn.Module, **arguments: Any) -> None:
         super().__init__(model, **arguments)
-        disable_dropout_in_model(self.model)  # with dropout, two passes of the same model have a KL above 0
+        for module in self.model.modules():  # with dropout, two passes of the same model have a KL above 0
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
 
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `input_ids`, lists of ids: each prompt of the row with the response, and `labels`."""
-        groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows["others"], strict=True)]
+        groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
         flat = iter(prompt_ids(base, [prompt for group in groups for prompt in group]))
         prompts = [[next(flat) for _ in group] for group in groups]
         completions = response_ids(base, rows, [max(group, key=len) for group in prompts])
@@ -170,11 +160,7 @@ class Distill(SFT):
         return Dataset.from_dict({"input_ids": ids, "labels": labels})
 
     @staticmethod
-    def config_fields(settings: TuningSettings) -> dict[str, Any]:
-        return {**SFT.config_fields(settings), "first_tokens": settings.first_tokens}
-
-    @staticmethod
-    def collator(base: DialogueModel, pad_token_id: int) -> Callable[[Sequence[Mapping[str, Any]]], dict[str, Any]]:
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
         """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
         collate = SFT.collator(base, pad_token_id)
 
@@ -184,38 +170,52 @@ class Distill(SFT):
                 for row in rows
                 for ids, labels in zip(row["input_ids"], row["labels"], strict=True)
             ]
-            batch = collate(sequences)
-            return {**batch, "labels": batch["labels"].unflatten(0, (len(rows), -1))}
+            collated = collate(sequences)
+            batch = {name: value for name, value in collated.items() if isinstance(value, torch.Tensor)}
+            batch["labels"] = batch["labels"].unflatten(0, (len(rows), -1))
+            return batch
 
         return collate_rows
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> torch.Tensor:
-        labels = inputs["labels"]
+        self,
+        model: torch.nn.Module,
+        inputs: Batch,
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
+        """Return the mean divergence over the tokens of responses; see the class for targets and learners."""
+        labels = inputs["labels"]  # (rows, prompts, k)
         is_trained = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
         sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
         learners = {name: value[:, :N_LEARNERS] for name, value in sequences.items()}
-        openings, is_kept = cut_responses(sequences, is_trained.sum(1), self.args.first_tokens)
-
-        def log_probabilities(batch: dict[str, torch.Tensor], positions: torch.Tensor) -> torch.Tensor:
-            """Return the log-probabilities where `positions` (rows, k) is true, (prompts, true positions, vocabulary).
-
-            `positions` are the last k of the sequences.
-            """
-            batch = {name: value.flatten(0, 1) for name, value in batch.items()}
-            logits = model(**batch, use_cache=False, logits_to_keep=positions.shape[1] + 1).logits[:, :-1]
-            return log_softmax(logits.unflatten(0, (len(labels), -1)).transpose(0, 1)[:, positions].float(), -1)
-
+        first_tokens = self.args.first_tokens
+        openings, is_kept = cut_responses(sequences, is_trained.sum(1), first_tokens)
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            target = log_probabilities(learners, is_trained)
-            is_opening = is_trained.cumsum(1)[is_trained] <= self.args.first_tokens
-            target[:, is_opening] = log_softmax(log_probabilities(openings, is_kept).mean(0), -1)
-        loss = kl_div(log_probabilities(learners, is_trained), target, reduction="sum", log_target=True) / N_LEARNERS
+            target = log_probabilities(model, learners, is_trained)
+            is_opening = is_trained.cumsum(1)[is_trained] <= first_tokens
+            target[:, is_opening] = log_softmax(log_probabilities(model, openings, is_kept).mean(0), -1)
+        learned = log_probabilities(model, learners, is_trained)
+        loss = kl_div(learned, target, reduction="sum", log_target=True) / N_LEARNERS
         if num_items_in_batch is None:
-            return loss / is_trained.sum()
-        # num_items_in_batch counts a response once for each of its prompts, in all processes. DDP averages gradients.
-        return loss * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
+            loss = loss / is_trained.sum()
+        else:
+            # It counts a response once for each of its prompts, in all processes. DDP averages gradients.
+            loss = loss * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
+        return (loss, {}) if return_outputs else loss
+
+
+def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities where `positions` is true, (prompts, true positions, vocabulary).
+
+    Args:
+        batch: input_ids, attention_mask and perhaps position_ids, (rows, prompts, t).
+        positions: a mask of the last k positions of each row's sequences, bool (rows, k).
+    """
+    flat = {name: value.flatten(0, 1) for name, value in batch.items()}
+    logits = model(**flat, use_cache=False, logits_to_keep=positions.shape[1] + 1).logits[:, :-1]
+    by_row = logits.unflatten(0, (len(positions), -1))
+    return log_softmax(by_row.transpose(0, 1)[:, positions].float(), -1)
 
 
 TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": Distill}
@@ -223,24 +223,28 @@ TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": Distill}
 
 def collate_causal(
     rows: Sequence[Mapping[str, list[int]]], pad_token_id: int, with_positions: bool
-) -> dict[str, torch.Tensor]:
+) -> dict[str, torch.Tensor | int]:
     """Return rows as a batch padded on the left: input_ids and attention_mask (b, t), labels (b, k).
 
-    k is the length of the longest response plus 1; the labels are at the last k positions.
+    k is the length of the longest response plus 1; labels and logits are at the last k positions.
     """
     n_labels = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
     mask = _padded([[1] * len(row["input_ids"]) for row in rows], 0, left=True)
-    batch = {
+    batch: dict[str, torch.Tensor | int] = {
         "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id, left=True),
         "attention_mask": mask,
         "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX, left=True)[:, -n_labels:],
+        LOGITS_TO_KEEP: n_labels,
+        **NO_CACHE,
     }
-    return batch | ({"position_ids": (mask.cumsum(1) - 1).clamp(min=0)} if with_positions else {})
+    if with_positions:
+        batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    return batch
 
 
 def cut_responses(
     sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, first_tokens: int
-) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+) -> tuple[Batch, torch.Tensor]:
     """Return the sequences with their responses cut after `first_tokens` tokens, and where the responses are.
 
     Args:
@@ -251,20 +255,26 @@ def cut_responses(
         The cut sequences, padded on the left, and a mask (rows, k) of the last k positions, k being the length of the
         longest cut response: true where the position has a token of the response.
     """
+    _, n_prompts, length = sequences["input_ids"].shape
     kept = lengths.clamp(max=first_tokens)
-    shift, columns = lengths - kept, torch.arange(sequences["input_ids"].shape[2], device=lengths.device)
-    source = (columns[shift.min() :] - shift[:, None])[:, None].expand(-1, sequences["input_ids"].shape[1], -1)
+    shift = lengths - kept
+    columns = torch.arange(length, device=lengths.device)
+    source = (columns[shift.min() :] - shift[:, None])[:, None].expand(-1, n_prompts, -1)
     cut = {name: value.gather(2, source.clamp(min=0)) for name, value in sequences.items()}
     cut["attention_mask"] = cut["attention_mask"] * (source >= 0)
-    return cut, torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
+    is_kept = torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
+    return cut, is_kept
 
 
-def collate_encoder_decoder(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor]:
+def collate_encoder_decoder(
+    rows: Sequence[Mapping[str, list[int]]], pad_token_id: int
+) -> dict[str, torch.Tensor | bool]:
     """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
     return {
         "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id),
         "attention_mask": _padded([[1] * len(row["input_ids"]) for row in rows], 0),
         "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX),
+        **NO_CACHE,
     }
 
 

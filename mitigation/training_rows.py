@@ -19,20 +19,20 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, CONTEXT, ContextRenderer
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import TrainedMethod
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """The training rows of the method with the name `method`, and its validation rows."""
+    """The training rows of a method, and its validation rows."""
 
-    method: str
+    method: TrainedMethod
     train: Dataset
     validation: Dataset
 
 
 def training_rows(
-    name: str,
+    method: TrainedMethod,
     labelled: pd.DataFrame,
     render: ContextRenderer,
     *,
@@ -40,14 +40,14 @@ def training_rows(
     validation_fraction: float = 0.05,
     max_rows: int | None = None,
 ) -> TrainingRows:
-    """Return the rows of the method `name` on labelled responses, split into training and validation rows.
+    """Return the rows of a method on labelled responses, split into training and validation rows.
 
     Raises:
         InputError: see `hold_out`; the labelled responses give no row.
     """
-    rows = load_method(name)(seed).rows(labelled, render)
+    rows = method.rows(labelled, render)
     train, validation = hold_out(rows, validation_fraction, seed, max_rows)
-    return TrainingRows(method=name, train=train, validation=validation)
+    return TrainingRows(method=method, train=train, validation=validation)
 
 
 def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = None) -> tuple[Dataset, Dataset]:
@@ -61,14 +61,14 @@ def hold_out(rows: Dataset, fraction: float, seed: int, max_rows: int | None = N
     """
     if max_rows is not None and max_rows < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(seed).permutation(len(rows))[:max_rows]))
-    contexts, context_of, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
+    contexts, context_number, sizes = np.unique(list(rows[CONTEXT]), return_inverse=True, return_counts=True)
     if len(contexts) < 2:
         raise InputError(
             "rows", f"{len(contexts)} distinct contexts; a split into training and validation rows needs 2."
         )
     order = np.random.default_rng(seed).permutation(len(contexts))
     n_held_out = 1 + np.searchsorted(np.cumsum(sizes[order]), fraction * len(rows))
-    held_out = np.isin(context_of, order[: min(n_held_out, len(contexts) - 1)])
+    held_out = np.isin(context_number, order[: min(n_held_out, len(contexts) - 1)])
     return rows.select(np.flatnonzero(~held_out)), rows.select(np.flatnonzero(held_out))
 
 
@@ -88,14 +88,15 @@ def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
         InputError: the tokenizer encodes different prompts as the same tokens.
     """
     distinct = list(dict.fromkeys(prompts))
-    tokens_of = dict(zip(distinct, encode_contexts(base, close_reasoning(distinct, base.reasoning)), strict=True))
-    if len({tuple(tokens) for tokens in tokens_of.values()}) < len(distinct):
+    encoded = encode_contexts(base, close_reasoning(distinct, base.reasoning))
+    if len({tuple(tokens) for tokens in encoded}) < len(distinct):
         raise InputError(
             "model",
             f"the tokenizer of {base.name} encodes different prompts as the same tokens, perhaps because it has "
             "no tokens for the control tag; use another model or a method without tags.",
         )
-    return [tokens_of[prompt] for prompt in prompts]
+    tokens = dict(zip(distinct, encoded, strict=True))
+    return [tokens[prompt] for prompt in prompts]
 
 
 def trained_texts(rows: Dataset) -> tuple[list[str], list[bool]]:
@@ -116,14 +117,14 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
-    whole, is_cut = trained_texts(rows)
+    texts, is_cut = trained_texts(rows)
     end = end_of_response(base)
     responses = [
         ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids
-        for ids, cut in zip(encode_responses(base, whole), is_cut, strict=True)
+        for ids, cut in zip(encode_responses(base, texts), is_cut, strict=True)
     ]
-    both = max if base.kind == "encoder_decoder" else sum
-    longest = max(both((len(prompt), len(response))) for prompt, response in zip(prompts, responses, strict=True))
+    lengths = [(len(prompt), len(response)) for prompt, response in zip(prompts, responses, strict=True)]
+    longest = max(max(pair) if base.kind == "encoder_decoder" else sum(pair) for pair in lengths)
     limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
     if longest > limit:
         raise InputError(

@@ -17,10 +17,18 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig, prepare_model_for_kbit_training
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from pydantic_core import to_json
 from safetensors import safe_open
-from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback, TrainerState, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.trainer_pt_utils import safe_globals
 
 from evenhand.evaluation import processes
@@ -28,6 +36,7 @@ from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.progress import progress
@@ -40,17 +49,24 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import model_card
-from evenhand.mitigation.guards import OutputChange, check_tuned, weights_sha256
+from evenhand.mitigation.guards import OutputChange, check_tuned
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config, without_telemetry
+from evenhand.mitigation.trainer_configs import (
+    ignore_renamed_checkpointing,
+    lora_config,
+    steps_per_epoch,
+    trainer_config,
+)
 from evenhand.mitigation.trainers import SFT, TRAINERS
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
-CHECKPOINTS, STATE = "checkpoints", "trainer_state.json"
+CHECKPOINTS = "checkpoints"
+STATE = "trainer_state.json"
 Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
+Dialogue = tuple[Sequence[str], Sequence[str]]  # contexts or prompts, and responses
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,7 @@ class TuningResult:
 
 
 @preserve_random_states()
-@without_telemetry()
+@ignore_renamed_checkpointing()
 def tune(
     base: DialogueModel,
     rows: TrainingRows,
@@ -84,10 +100,9 @@ def tune(
     output_dir: Path,
     *,
     seed: int = 0,
-    neutral: tuple[Sequence[str], Sequence[str]] | None = None,
+    neutral: Dialogue | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     report_to: str = "none",
-    run_name: str | None = None,
     card: Mapping[str, Any] | None = None,
 ) -> TuningResult:
     """Tune a copy of `base` on a method's rows and write the tuned model to `output_dir`/adapter, atomically.
@@ -111,75 +126,141 @@ def tune(
         InputError: the rows or the model cannot be used; `output_dir` has checkpoints of another tuning.
         TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
-    base_sha256, method, checkpoints = weights_sha256(base.model), load_method(rows.method), output_dir / CHECKPOINTS
-    trainer = TRAINERS[method.trainer]
-    train, validation = (trainer.encode_rows(base, part) for part in (rows.train, rows.validation))
-    options = {"output_dir": checkpoints, "seed": seed, "report_to": report_to, "run_name": run_name}
-    config = trainer_config(trainer, settings, len(train), base.model.device, **options)
+    method = rows.method
+    trainer_class = TRAINERS[method.trainer]
+    checkpoints = output_dir / CHECKPOINTS
+    train = trainer_class.encode_rows(base, rows.train)
+    validation = trainer_class.encode_rows(base, rows.validation)
+    config = trainer_config(
+        method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
+    )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**asdict(settings), "seed": seed}
-    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": base_sha256}
+    recorded = {**settings.model_dump(), **method.settings.model_dump(), "seed": seed}
+    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": weights_sha256(base.model)}
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    state = fit(base, trainer, (train, validation), settings, config, lora, callbacks)
+    state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
 
-    tags = base.control_tag, method.inference_tag
+    result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
+    _log_result(result)
+    return result
 
-    def save() -> TuningResult:
-        with atomic_write_folder(output_dir / ADAPTER_FOLDER) as folder:
-            trainable = copy_weights(checkpoints / f"checkpoint-{state.best_global_step}", folder, base)
-            tuned = load_tuned(base, folder, settings.lora)
-            dialogues = [tuple(list(rows.validation[column]) for column in (PROMPT, COMPLETION))] * 2
-            if neutral is not None:
-                contexts = (render_contexts(base, neutral[0], [""] * len(neutral[0]), tag) for tag in tags)
-                dialogues = [(it, neutral[1]) for it in contexts]
-            steps = f"step {state.best_global_step} of {state.max_steps}"
-            perplexities, change = check_tuned(base, tuned, dialogues, rows.validation[PROMPT], settings, steps)
-            if weights_sha256(base.model) != base_sha256:
-                raise RuntimeError(f"tuning changed the weights of its base {base.name}")
-            measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
-            result = TuningResult(
-                path=output_dir / ADAPTER_FOLDER,
-                train_losses=curve(state, "loss"),
-                validation_losses=curve(state, "eval_loss"),
-                measured={name: curve(state, name) for name in measured},
-                best_step=state.best_global_step,
-                stopped_early=state.global_step < state.max_steps,
-                n_train=len(rows.train),
-                n_validation=len(rows.validation),
-                trainable_parameters=trainable,
-                perplexity=perplexities,
-                change=change,
-            )
-            facts = {
-                "control_tag": method.inference_tag,
-                "method": rows.method,
-                "loss": trainer.loss_name,
-                "base": portable_name(base.name, folder),
-                "base_revision": base.revision,
-                "system_prompt": base.system_prompt,
-                "settings": recorded,
-                "training": {key: value for key, value in asdict(result).items() if key != "path"},
-            }
-            facts = json.loads(to_json(facts, inf_nan_mode="null"))
-            write_json(folder / TUNING_FILE, facts)
-            of_base = {"kind": base.kind, "chat_template": bool(base.tokenizer.chat_template)}
-            text = model_card(facts, card or {}, base.name, is_adapter=settings.lora, **of_base)
-            write_text(folder / "README.md", text)
-        return result
 
-    result = processes.on_rank_zero(save)
-    first, best = result.validation_losses[0][1], dict(result.validation_losses)[result.best_step]
-    shares = 100 * result.change.greedy_share, result.change.n
+def _save(
+    base: DialogueModel,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    output_dir: Path,
+    state: TrainerState,
+    inputs: Mapping[str, Any],
+    neutral: Dialogue | None,
+    card: Mapping[str, Any],
+) -> TuningResult:
+    """Check the weights of the best step, and write them with their facts and card, or nothing."""
+    path = output_dir / ADAPTER_FOLDER
+    with atomic_write_folder(path) as folder:
+        trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)
+        perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
+        if weights_sha256(base.model) != inputs["model"]:
+            raise RuntimeError(f"tuning changed the weights of its base {base.name}")
+        result = _result(path, rows, state, trainable, perplexities, change)
+        _write_facts(folder, base, rows.method, inputs["settings"], result, card, is_adapter=settings.lora)
+    return result
+
+
+def _check_saved(
+    base: DialogueModel,
+    folder: Path,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    state: TrainerState,
+    neutral: Dialogue | None,
+) -> tuple[tuple[float, float], OutputChange]:
+    """Return perplexities of dialogue by the base and by the tuned model in `folder`, and the change of outputs.
+
+    Each model reads neutral dialogue with its control tag.
+    """
+    tuned = load_tuned(base, folder, settings.lora)
+    own_dialogue = (list(rows.validation[PROMPT]), list(rows.validation[COMPLETION]))
+    dialogues = [own_dialogue, own_dialogue]
+    if neutral is not None:
+        prompts, responses = neutral
+        personas = [""] * len(prompts)
+        tags = [base.control_tag, rows.method.control_tag]
+        dialogues = [(render_contexts(base, prompts, personas, tag), responses) for tag in tags]
+    steps = f"step {state.best_global_step} of {state.max_steps}"
+    return check_tuned(base, tuned, dialogues, rows.validation[PROMPT], settings, steps)
+
+
+def _result(
+    path: Path,
+    rows: TrainingRows,
+    state: TrainerState,
+    trainable: int,
+    perplexities: tuple[float, float],
+    change: OutputChange,
+) -> TuningResult:
+    """Return the result of a tuning from the state of its trainer."""
+    measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
+    return TuningResult(
+        path=path,
+        train_losses=curve(state, "loss"),
+        validation_losses=curve(state, "eval_loss"),
+        measured={name: curve(state, name) for name in measured},
+        best_step=state.best_global_step,
+        stopped_early=state.global_step < state.max_steps,
+        n_train=len(rows.train),
+        n_validation=len(rows.validation),
+        trainable_parameters=trainable,
+        perplexity=perplexities,
+        change=change,
+    )
+
+
+def _write_facts(
+    folder: Path,
+    base: DialogueModel,
+    method: TrainedMethod,
+    recorded: Mapping[str, Any],
+    result: TuningResult,
+    further: Mapping[str, Any],
+    *,
+    is_adapter: bool,
+) -> None:
+    """Write evenhand.json and the model card of a tuned model."""
+    facts = {
+        "control_tag": method.control_tag,
+        "method": method.name,
+        "loss": TRAINERS[method.trainer].loss_name,
+        "base": portable_name(base.name, folder),
+        "base_revision": base.revision,
+        "system_prompt": base.system_prompt,
+        "settings": recorded,
+        "training": {key: value for key, value in asdict(result).items() if key != "path"},
+    }
+    facts = json.loads(to_json(facts, inf_nan_mode="null"))
+    write_json(folder / TUNING_FILE, facts)
+    has_template = bool(base.tokenizer.chat_template)
+    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
+    write_text(folder / "README.md", text)
+
+
+def _log_result(result: TuningResult) -> None:
+    first = result.validation_losses[0][1]
+    best = dict(result.validation_losses)[result.best_step]
+    before, after = result.perplexity
+    log.info("tuning: validation loss %.4f → %.4f (step %d)", first, best, result.best_step)
     log.info(
-        "tuning: validation loss %.4f → %.4f (step %d), perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
-        *(first, best, result.best_step, *result.perplexity, *shares),
+        "tuning: perplexity %.3f → %.3f; %.0f %% of %d greedy responses changed",
+        before,
+        after,
+        100 * result.change.greedy_share,
+        result.change.n,
     )
     if best >= first:
         log.warning(
             "tuning: the validation loss did not fall below the base's; expect no improvement. "
             "Lower training.learning_rate, or give more rows (training.max_rows)."
         )
-    return result
 
 
 def fit(
@@ -196,8 +277,10 @@ def fit(
     `rows` are training and validation rows that `encode_rows` of the trainer returned. Without `lora`, all weights are
     trained.
     """
+    train, validation = rows
     checkpoints = Path(config.output_dir)
-    last, done = processes.on_rank_zero(lambda: last_checkpoint(checkpoints)), 0
+    last = processes.on_rank_zero(lambda: last_checkpoint(checkpoints))
+    done = 0
     if last is not None:
         state = TrainerState.load_from_json(str(last / STATE))
         n_later = sum(step > state.best_global_step for step, _ in curve(state, "eval_loss"))
@@ -206,29 +289,21 @@ def fit(
         done = state.global_step
         log.info("tuning: resuming from step %d", done)
     config.eval_on_start = last is None
-    if lora is None:
-        model = copy.deepcopy(base.model).float()
-    else:
-        model = share_weights(base.model)
-        if is_quantized(base.model):
-            model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=config.gradient_checkpointing)
+    model = trainable_model(base, config, lora)
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    model.config.pad_token_id = model.generation_config.pad_token_id = tokenizer.pad_token_id  # avoids a warning
-    with progress(settings.epochs * steps_per_epoch(settings, len(rows[0])), "tuning", "steps", done) as advance:
-        own = [EarlyStoppingCallback(settings.patience), _StepCallback(advance)]
+    n_steps = settings.epochs * steps_per_epoch(settings, len(train))
+    with progress(n_steps, "tuning", "steps", done) as advance:
         trainer = trainer_class(
             model,
             args=config,
             data_collator=trainer_class.collator(base, pad_token_id),
-            train_dataset=rows[0],
-            eval_dataset=rows[1],
+            train_dataset=train,
+            eval_dataset=validation,
             processing_class=tokenizer,
-            callbacks=[*own, *callbacks],
-            peft_config=lora,
+            callbacks=[EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.create_model_card = lambda *arguments, **options: None  # `tune` writes a card; checkpoints need none
         measuring = [callback for callback in callbacks if isinstance(callback, MeasureCallback)]
         for callback in measuring:
             callback.attach(trainer)
@@ -238,9 +313,31 @@ def fit(
             for callback in measuring:
                 callback.trainer = None
     state = trainer.state
-    del trainer, own, model
+    del trainer, model
     gc.collect()  # frees the memory of the trainer, which is in reference cycles, for the checks
     return state
+
+
+def trainable_model(base: DialogueModel, config: TrainingArguments, lora: LoraConfig | None) -> torch.nn.Module:
+    """Return the network to train: a copy of the base in float32, or a new adapter on the base's weights."""
+    if lora is None:
+        network = copy.deepcopy(base.model).float()
+    else:
+        network = share_weights(base.model)
+        if is_quantized(base.model):
+            network = prepare_model_for_kbit_training(network, use_gradient_checkpointing=config.gradient_checkpointing)
+    if not network.config.is_encoder_decoder:
+        network.loss_type = "ForCausalLM"  # the default, which transformers takes with a warning for GPT-2
+    # The trainer would set the tokenizer's, with a warning.
+    network.config.pad_token_id = base.tokenizer.pad_token_id
+    network.generation_config.pad_token_id = base.tokenizer.pad_token_id
+    if lora is None:
+        return network
+    set_seed(config.seed)  # of the adapter's initial weights
+    adapted = get_peft_model(network, lora)
+    if config.gradient_checkpointing:
+        adapted.enable_input_require_grads()  # else no gradient reaches the adapter through frozen embeddings
+    return adapted
 
 
 class _StepCallback(TrainerCallback):
@@ -249,11 +346,18 @@ class _StepCallback(TrainerCallback):
     def __init__(self, advance: Callable[[int], object]) -> None:
         self.advance = advance
 
-    def on_step_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
         self.advance(1)
 
-    def on_evaluate(self, args: Any, state: TrainerState, control: Any, metrics: Mapping[str, float], **_: Any) -> None:
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
 
 
@@ -264,11 +368,12 @@ def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
         write_json(file, inputs)
     recorded = read_json(file, "output_dir")
     known = recorded if isinstance(recorded, dict) else {}
-    if changed := [name for name, value in inputs.items() if known.get(name) != value]:
+    changed = [name for name, value in inputs.items() if known.get(name) != value]
+    if changed:
         raise InputError(
             "output_dir",
-            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; "
-            "give another --output_dir, or delete the folder.",
+            f"{checkpoints} has checkpoints of a tuning with other {' and '.join(changed)}; give another --output_dir, "
+            "or delete the folder.",
         )
 
 

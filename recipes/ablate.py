@@ -1,7 +1,8 @@
 """The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.settings import as_settings, checked, identity_of
-from evenhand.mitigation.methods import load_method
-from evenhand.recipes.loop import Plan, StageFolders, plan_method, run_plans
+from evenhand.mitigation.methods import JOIN, load_method
+from evenhand.mitigation.methods import names as method_names
+from evenhand.recipes.loop import run_points
+from evenhand.recipes.point import Point, StageFolder, plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings
-from evenhand.recipes.sweep.grid import grid_points, set_point
 from evenhand.recipes.sweep.points import track_point, write_report
 
 METHOD = "method"
@@ -29,23 +31,26 @@ def ablate(settings: AblateSettings) -> None:
     Raises:
         InputError: a setting is unknown, a value is invalid, a point is repeated, or every point was rejected.
     """
-    plans = [plan_point(settings, values, seed) for values in distinct_points(settings) for seed in settings.seeds]
-    points = [point for plan in plans for point in plan.points]
+    points: list[Point] = []
+    for values in distinct_points(settings):
+        for seed in settings.seeds:
+            points += swept_points(settings, values, seed)
     comparisons = [point.comparison for point in points]
-    if repeated := [point.swept for point in points if comparisons.count(point.comparison) > 1]:
+    repeated = [point.swept for point in points if comparisons.count(point.comparison) > 1]
+    if repeated:
         raise InputError("sweep", f"the points {repeated} are equal; leave one of them out.")
-    refused = run_plans(settings, plans, lambda point: track_point(settings, point))
+    refused = run_points(points, settings, lambda point: track_point(settings, point))
     processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
 
-def plan_point(settings: AblateSettings, values: Mapping[str, Any], seed: int) -> Plan:
-    """Return the plan of the loop with the settings of one point and one seed."""
+def swept_points(settings: AblateSettings, values: Mapping[str, Any], seed: int) -> list[Point]:
+    """Return the points of the loop with the values of the swept settings and one seed: one for each decoding."""
     loop = point_settings(settings, values, seed)
-    plan = plan_method(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
-    return replace(plan, points=[replace(point, swept=values) for point in plan.points])
+    points = plan_points(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
+    return [replace(point, swept=values) for point in points]
 
 
-def hashed_folders(folder: Path) -> StageFolders:
+def hashed_folders(folder: Path) -> StageFolder:
     """Return a function that returns the folder of a stage, named by the stage's command and a hash of its settings.
 
     Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
@@ -74,19 +79,59 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
             )
         for point in grid_points([grid]):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
-            method = load_method(point[METHOD])
-            unused = () if method.uses_threshold else THRESHOLD_SETTINGS
-            unused += () if method.trainer else (STRENGTH,)
-            used = {name: value for name, value in point.items() if name not in unused}
+            used = {name: value for name, value in point.items() if is_used(name, point[METHOD])}
             if used not in distinct:
                 distinct.append(used)
     return distinct
 
 
+def is_used(setting: str, method: str) -> bool:
+    """Return whether a method's result depends on a setting, given by its dotted name."""
+    group = setting.partition(".")[0]
+    if group in method_names():
+        return group in method.split(JOIN)
+    trained = load_method(method).trained
+    if setting == STRENGTH:
+        return trained is not None
+    if setting in THRESHOLD_SETTINGS:
+        return trained is not None and trained.reads_labels
+    return True
+
+
+def grid_points(grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return each combination of the values in each grid, as a dictionary {setting: value}.
+
+    >>> grid_points([{"model": ["a", "b"], "seed": 1}])
+    [{'model': 'a', 'seed': 1}, {'model': 'b', 'seed': 1}]
+    """
+    points = []
+    for grid in grids:
+        lists = [values if isinstance(values, list) else [values] for values in grid.values()]
+        for combination in product(*lists):
+            points.append(dict(zip(grid, combination, strict=True)))
+    return points
+
+
 def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:
     """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
-    set_point(loop, {name: value for name, value in point.items() if name != METHOD})
+    for name, value in point.items():
+        if name != METHOD:
+            _set_value(loop, name, value)
     # Points share stages, so no stage is tracked; `track_point` tracks each point.
     loop |= {"output_dir": str(settings.output_dir), "report_to": "none", "seed": seed}
     return checked(LoopSettings, loop, "sweep")
+
+
+def _set_value(settings: dict[str, Any], name: str, value: Any) -> None:
+    """Set a value in nested settings of a loop by its dotted name."""
+    *parents, last = name.split(".")
+    group: Any = settings
+    for parent in parents:
+        inner = group.get(parent)
+        if inner is None and parent in method_names():  # settings of a method that the loop does not mention
+            inner = group[parent] = {}
+        if not isinstance(inner, dict):
+            raise InputError("sweep", f"{name!r} is not a setting in use; see `evenhand loop --help`.")
+        group = inner
+    group[last] = value

@@ -27,12 +27,12 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     detectable_sizes,
     effect_changes,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.tables import value_text
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import Form, Kind, find_score
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
@@ -48,7 +48,9 @@ from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
 log = logging.getLogger("evenhand")
 
 JUNIT, SUMMARY = CHECKED
-HOLDS, BROKEN, INCONCLUSIVE = "holds", "broken", "inconclusive"
+HOLDS = "holds"
+BROKEN = "broken"
+INCONCLUSIVE = "inconclusive"
 EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
 # an effect can be significant at 0.05 only with at least 20 permutations per style.
@@ -153,38 +155,41 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 def _level(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
-    score = find_score(run.scores, HEADLINE)
+    score = find_headline(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
 
     def decides(estimate: Estimate) -> bool:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
-    text = score_text(score) + (f"; {score.reason}" if score.interval and score.reason else "")
+    text = score_text(score)
+    if score.interval and score.caution:
+        text += f"; {score.caution.text}"
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
 
 
 def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
     """Return the finding on the spread of an outcome between people, in the outcome's unit."""
-    score = find_score(run.scores, f"{outcome}_spread")
+    score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
         raise InputError(
             "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
         )
-    of = format_of(score)
-    status = _status(score.interval, limit / of.factor)
-    return Finding(f"{of.label} ≤ {limit:g} {of.unit}".rstrip(), status, value_text(score))
+    metric = format_of(score)
+    status = _status(score.interval, limit / metric.factor)
+    return Finding(f"{metric.label} ≤ {limit:g} {metric.unit}".rstrip(), status, value_text(score))
 
 
 def _even(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
-    name, score = f"even within {limit:g} points", find_score(run.scores, DIFFERENCE_BOUND)
+    name = f"even within {limit:g} points"
+    score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
     text = f"with 95 % confidence, nobody differs from the average by more than {number(high, 1)} points in a style"
     if low:
         text += f", and one is at least {number(low, 1)}"
-    return Finding(name, HOLDS if high <= limit else BROKEN if low > limit else INCONCLUSIVE, text)
+    return Finding(name, _status((low, high), limit), text)
 
 
 def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float | None:
@@ -209,8 +214,10 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
-    difference, reduction = (find_score(scores, f"{HEADLINE}_{name}") for name in ("difference", "reduction"))
-    before, after = -difference.ideal, difference.value - difference.ideal
+    difference = find_headline(scores, Kind.DIFFERENCE)
+    reduction = find_headline(scores, Kind.REDUCTION)
+    before = -difference.ideal
+    after = difference.value + before
     text = f"{number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
     if reduction.interval:
         low, high = sorted(-bound for bound in reduction.interval)
@@ -245,16 +252,18 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
-    before, after = (100 * (changes[f"mean_{side}"] - changes[f"average_{side}"]) for side in ("before", "after"))
+    before = 100 * (changes["mean_before"] - changes["average_before"])
+    after = 100 * (changes["mean_after"] - changes["average_after"])
     growth = after.abs() - before.abs()
     is_grown = (changes["certainty"] == SHOWN) & (growth >= NEGLIGIBLE)
     grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_page", kind="stable")
     details = [
-        f"{sanitize(f'{it.unit}, {it.name}', 100)}: {number(it.before, 1, sign=True)} → "
-        f"{number(it.after, 1, sign=True)} percentage points, p {p_value(it.p_page)}"
-        for it in grown.head(MAX_ROWS).itertuples()
+        f"{sanitize(f'{row.unit}, {row.name}', 100)}: {number(row.before, 1, sign=True)} → "
+        f"{number(row.after, 1, sign=True)} percentage points, p {p_value(row.p_page)}"
+        for row in grown.head(MAX_ROWS).itertuples()
     ]
-    text, (size, worst) = f"{len(grown)} of {len(changes):,} are shown to have grown", detectable_sizes(changes)
+    text = f"{len(grown)} of {len(changes):,} are shown to have grown"
+    size, worst = detectable_sizes(changes)
     if size > 0:
         text += (
             f"; a change of a style of at least {IN_USE:.0%} of the responses is found with a probability of 80 % from "
@@ -298,10 +307,14 @@ def junit_xml(title: str, findings: Sequence[Finding]) -> str:
 
     Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
     """
-    failures, errors = (sum(found.status == status for found in findings) for status in (BROKEN, INCONCLUSIVE))
-    counts = {"tests": str(len(findings)), "failures": str(failures), "errors": str(errors)}
-    suites = ElementTree.Element("testsuites", **counts)
-    suite = ElementTree.SubElement(suites, "testsuite", name="evenhand check", **counts)
+    statuses = [found.status for found in findings]
+    counts = {
+        "tests": str(len(findings)),
+        "failures": str(statuses.count(BROKEN)),
+        "errors": str(statuses.count(INCONCLUSIVE)),
+    }
+    suites = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "evenhand check", **counts})
     for found in findings:
         case = ElementTree.SubElement(suite, "testcase", classname=NOT_IN_XML.sub("?", title), name=found.name)
         tag = {BROKEN: "failure", INCONCLUSIVE: "error"}.get(found.status, "system-out")
@@ -325,6 +338,6 @@ def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> st
         "| limit | status | measured |",
         "| :--- | :--- | :--- |",
     ]
-    lines += [f"| {escaped(it.name)} | **{it.status}** | {escaped(it.text)} |" for it in findings]
+    lines += [f"| {escaped(found.name)} | **{found.status}** | {escaped(found.text)} |" for found in findings]
     details = [f"- {escaped(detail)}" for found in findings for detail in found.details]
     return "\n".join([*lines, "", *details]) + "\n"

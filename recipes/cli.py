@@ -1,57 +1,80 @@
 """The command line: `evenhand COMMAND [--config FILE.yaml] [--field VALUE] [--group.field VALUE] …`.
 
-argparse reads the flags, one for each field of the command's settings class; pydantic checks all values. Modules that
+pydantic-settings reads the flags, one for each setting; pydantic checks all values. Modules that
 are slow to import are imported after the settings are checked.
 """
 
+import json
 import logging
 import os
 import signal
 import sys
 import typing
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, HelpFormatter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from argparse import SUPPRESS, ArgumentParser, HelpFormatter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel
+from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, format_error, require_extra
+from evenhand.evaluation.errors import InputError, first_line, format_error, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
+from evenhand.evaluation.old_setting_names import new_name, removed_name
 from evenhand.evaluation.progress import start_logging
-from evenhand.evaluation.settings import NAME, as_settings, checked
-from evenhand.evaluation.tracking import destinations
+from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
+from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
-from evenhand.recipes.settings import COMMANDS
 
 log = logging.getLogger("evenhand")
 
 ERROR = 2  # the exit status of an error in the input
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
-PLACEHOLDERS = {bool: "BOOL", int: "INT", float: "NUM", Path: "PATH", list: "A,B", dict: "{K: V}"}  # in `--help`
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
-# The settings of a command that have no flag: the finished runs that it is about, in this order, or names of configs.
-POSITIONAL = {
-    "label": ("run",),
-    "tune": ("labels",),
-    "compare": ("before", "after"),
-    "rate": ("before", "after"),
-    "report": ("runs",),
-    "plan": ("run",),
-    "check": ("run",),
-    "export": ("tuning",),
-    "configs": ("names",),
-}
 TRUST = "trust_remote_code"
-COMPLETION, GENERAL = "--print_completion", ("command", "config", "print_config", "verbose", "quiet")
+COMPLETION = "--print_completion"
+NULL = "null"
+POSITIONAL_MODEL = "positional_model"
+# The placeholders of values in `--help`, by type.
+PLACEHOLDERS = {
+    "bool": "BOOL",
+    "dict": "{K: V}",
+    "float": "NUM",
+    "int": "INT",
+    "list": "A,B",
+    "Path": "PATH",
+    "str": "TEXT",
+}
+MAX_NEW_TOKENS = "max_new_tokens"
+# The commands with a model and short names, and where a measurement is in their settings.
+PREFIXES = {"measure": "", "loop": "measure."}
+# What is most often given has a short name, the end of its name. A setting to come never changes what one means.
+SHORT_NAMES = (
+    "model",
+    "model.server",
+    "model.dtype",
+    "model.device",
+    "metrics",
+    "capabilities",
+    "prompts.descriptors",
+    "prompts.answers_per_cell",
+    "prompts.cues",
+    "prompts.language",
+    "generation_bias.style_classifier",
+    "generation_bias.second_style_classifier",
+    "generation_bias.style_clusters",
+    "generation_bias.outcomes",
+    "generation_bias.accepted",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -113,7 +136,7 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
                 given.append(following)
             elif argument.startswith(f"{flag}="):
                 given.append(argument.removeprefix(f"{flag}="))
-        folder = Path(given[-1]) if given else COMMANDS[command]().output_dir
+        folder = Path(given[-1]) if given else settings_class(command)().output_dir
         with suppress(OSError, ValueError):
             clear_pages(folder, command)
     return ERROR
@@ -121,30 +144,47 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     """Run a command, or print the version, the commands or the settings; return the exit status."""
-    parser = _parser(arguments)
-    given = vars(parser.parse_args(arguments))
-    if given.get("version"):
+    line = _read_command_line(arguments)
+    if line.options.get("version"):
         from importlib import metadata  # slow to import
 
         print(f"evenhand {metadata.version('evenhand')}")
         return 0
-    if given["command"] is None:
-        parser.print_help()
+    if not line.command:
+        print(line.options["help"], end="")
         return 0
-    command, settings = given["command"], _checked(given)
-    if given.get("print_config"):
+    settings = _settings(line)
+    if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
         return 0
     start_logging()
-    level = logging.DEBUG if given.get("verbose") else logging.WARNING if given.get("quiet") else logging.INFO
-    log.setLevel(level if processes.is_rank_zero() else logging.ERROR)  # other ranks would log the same lines
-    if command != "configs":  # it loads nothing
-        if (hasattr(settings, "report_to") or command == "judge") and processes.is_rank_zero():
-            log.info("evenhand %s: %s", command, destinations(settings))
-        log.info("evenhand %s: loading libraries, and checking settings and inputs", command)
-    status = run_command(command, settings)
+    log.setLevel(_log_level(line.options))
+    if line.command != "configs":  # it loads nothing
+        is_tracked = hasattr(settings, "report_to") or line.command == "judge"
+        if is_tracked and processes.is_rank_zero():
+            from evenhand.evaluation.tracking import destinations
+
+            log.info("evenhand %s: %s", line.command, destinations(settings))
+        log.info("evenhand %s: loading libraries, and checking settings and inputs", line.command)
+    status = run_command(line.command, settings)
     processes.shut_down()
     return status
+
+
+def _log_level(options: Mapping[str, Any]) -> int:
+    """Return the level of messages to log; other ranks than the first would log the same lines."""
+    if not processes.is_rank_zero():
+        return logging.ERROR
+    if options.get("verbose"):
+        return logging.DEBUG
+    return logging.WARNING if options.get("quiet") else logging.INFO
+
+
+def settings_class(command: str) -> type[BaseModel]:
+    """Return the class of a command's settings."""
+    from evenhand.recipes import settings  # the families of metrics take a second to import
+
+    return settings.COMMANDS[command]
 
 
 def run_command(command: str, settings: Any) -> int:
@@ -169,34 +209,50 @@ def read_settings(command: str, file: Path | None = None, overrides: Mapping[str
 
 def parse(arguments: Sequence[str]) -> Any:
     """Return the settings of a command line; errors as in `read_settings`."""
-    return _checked(vars(_parser(arguments).parse_args(arguments)))
+    return _settings(_read_command_line(arguments))
 
 
-def _checked(given: Mapping[str, Any]) -> Any:
-    """Return the settings of a config file and flags, by their dotted names; flags override the file."""
-    file, command = given.get("config"), given["command"]
-    values = read_config(file, command) if file else {}
-    flags = {name: value for name, value in given.items() if name not in GENERAL}
+def _settings(line: "CommandLine") -> Any:
+    """Return the settings of a config file and flags; flags override the file."""
+    values = read_config(line.config, line.command) if line.config else {}
     for name in _trusting(values):
-        if name not in flags:
+        if name not in line.flags:
             raise InputError(
                 name,
-                f"{file} asks to execute code that comes with a model, which only the command line can allow; "
+                f"{line.config} asks to execute code that comes with a model, which only the command line can allow; "
                 f"if you trust that code, give --{name} true.",
             )
+    cls = settings_class(line.command)
+    values = _merged(values, line.values, cls)
+    if line.max_new_tokens is not None:
+        decoding = group_at(values, f"{PREFIXES[line.command]}decoding")
+        decoding["arguments"] = {**(decoding.get("arguments") or {}), MAX_NEW_TOKENS: line.max_new_tokens}
+    sources = [str(line.config)] if line.config else []
+    if line.flags or not line.config:
+        sources.append("command line")
+    return checked(cls, values, " and ".join(sources))
+
+
+def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
+    """Return the nested mapping at a dotted name; add it if it is missing."""
+    for name in dotted.split("."):
+        values[name] = dict(values.get(name) or {})
+        values = values[name]
+    return values
+
+
+def _merged(file: Any, flags: Any, cls: type[BaseModel] | None) -> Any:
+    """Return the values of a file overridden by those of flags, group by group; `cls` is the class of a group."""
+    if cls is None or not isinstance(flags, Mapping):
+        return flags
+    if not isinstance(file, Mapping):
+        file = {} if file is None else {NAME: file}  # `model: gpt2` is short for `model: {name: gpt2}`
+    if flags == {NAME: None}:  # `--second_style_classifier null`
+        return None
+    merged = dict(file)
     for name, value in flags.items():
-        *groups, last = name.split(".")
-        target, parent = values, values
-        for group in groups:
-            parent, inner = target, target.get(group)
-            inner = inner if isinstance(inner, Mapping) else {} if inner is None else {NAME: inner}
-            target[group] = target = dict(inner)
-        if groups and last == NAME and value is None:  # `--second_style_classifier null`
-            parent[groups[-1]] = None
-        else:
-            target[last] = value
-    source = " and ".join([*([str(file)] if file else []), *(["command line"] if flags or not file else [])])
-    return checked(COMMANDS[command], values, source)
+        merged[name] = _merged(file.get(name), value, group_of(cls.model_fields[name].annotation))
+    return merged
 
 
 def _trusting(values: Any, group: str = "") -> Iterator[str]:
@@ -242,18 +298,89 @@ class _Parser(ArgumentParser):
         raise InputError("command line", message)
 
 
-def _parser(arguments: Sequence[str]) -> ArgumentParser:
-    """Return the parser of the whole command line, with the settings of the commands that `arguments` need."""
+@dataclass(frozen=True)
+class CommandLine:
+    """What stands on a command line.
+
+    Attributes:
+        command: the name of the command, or "" without one.
+        options: what is no setting: version, print_config, verbose, quiet.
+        config: the file or folder after `--config`.
+        max_new_tokens: the number after `--max_new_tokens`, which is a key of the setting `decoding.arguments`.
+        flags: the dotted names of the settings that are given.
+        values: their values, nested, of which pydantic checks types and ranges.
+    """
+
+    command: str
+    options: Mapping[str, Any]
+    config: Path | None = None
+    max_new_tokens: int | None = None
+    flags: Collection[str] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _read_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Return what stands on a command line; print the help or the completion, and exit, if it is asked for.
+
+    Raises:
+        InputError: a command or flag is unknown, or the value of a flag is missing or cannot be read.
+    """
+    first = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if first is not None and first not in COMMANDS and COMPLETION not in arguments:
+        raise unknown_name("command", first, COMMANDS)
+    parser, sources = _parser(arguments)
+    given, unknown = parser.parse_known_args(arguments)
+    options = vars(given)
+    command = options.pop("command") or ""
+    if unknown:
+        raise _unknown_flag(unknown[0], sources[command].flags if command else ["version", "help"])
+    if not command:
+        return CommandLine("", {**options, "help": parser.format_help()})
+    config = options.pop("config", None)
+    max_new_tokens = options.pop(MAX_NEW_TOKENS, None)
+    model = options.pop(POSITIONAL_MODEL, None)
+    model_name = f"{PREFIXES.get(command, '')}model.{NAME}"
+    if model is not None:
+        if model_name in options:
+            raise InputError("model", f"{model!r} and {options[model_name]!r} are both given; give one model.")
+        options[model_name] = model
+    settings = {name: value for name, value in options.items() if name in sources[command].settings}
+    rest = {name: value for name, value in options.items() if name not in settings}
+    return CommandLine(command, rest, config, max_new_tokens, list(settings), sources[command].nested(settings))
+
+
+def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
+    """Return the error for an argument that the command does not have."""
+    name = argument.partition("=")[0].lstrip("-")
+    removed = removed_name(name)
+    if removed is not None:
+        return InputError(argument, f"this setting is gone: {removed}; leave it out.")
+    renamed = new_name(name)
+    if renamed is not None:
+        group = name.rpartition(".")[0]
+        return InputError(argument, f"the setting is called --{f'{group}.{renamed}' if group else renamed} now.")
+    close = get_close_matches(name, known, n=1)
+    if argument.startswith("-") and close:
+        return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")
+    return InputError(argument, "the command line has no such argument; --help lists all.")
+
+
+def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagSource"]]:
+    """Return the parser of the whole command line, and the flags of each command that `arguments` need."""
     parser = _Parser("evenhand", description="Measure and reduce social biases of language models.", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", default=SUPPRESS, help="show the version")
     subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    for command, cls in COMMANDS.items():
-        runs = "".join(f"{name.upper()} " for name in POSITIONAL.get(command, ()))
+    sources = {}
+    for command, purpose in COMMANDS.items():
+        is_needed = command in arguments or COMPLETION in arguments
+        cls = settings_class(command) if is_needed else None
+        runs = "".join(f"{name.upper()} " for name in positional(cls)) if cls else ""
+        model = "[MODEL] " if command in PREFIXES else ""
         sub = subparsers.add_parser(
             command,
-            help=(cls.__doc__ or command).splitlines()[0],  # PYTHONOPTIMIZE=2 removes docstrings
-            description=cls.__doc__,
-            usage=f"evenhand {command} {runs}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
+            help=purpose,
+            description=cls.__doc__ if cls else purpose,
+            usage=f"evenhand {command} {runs}{model}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
             argument_default=SUPPRESS,
             allow_abbrev=False,
             formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
@@ -262,35 +389,152 @@ def _parser(arguments: Sequence[str]) -> ArgumentParser:
         sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
         sub.add_argument("-v", "--verbose", action="store_true", help="log more")
         sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
-        if command in arguments or COMPLETION in arguments:
-            _add_settings(sub, cls, positional=POSITIONAL.get(command, ()))
+        if command in PREFIXES:
+            sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
+            sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
+        if is_needed:
+            sources[command] = _FlagSource(command, sub, hidden=_hidden_groups(command, arguments))
     if COMPLETION in arguments:
         require_extra("completion", "shtab", field=COMPLETION)
         import shtab
 
         shtab.add_argument_to(parser, COMPLETION, help="print the script that completes commands in a shell")
-    return parser
+    return parser, sources
 
 
-def _add_settings(parser: ArgumentParser, cls: type, positional: Sequence[str]) -> None:
-    """Add a flag for each field of a settings class, in one group of the help for each group of settings."""
-    groups: dict[str, Any] = {}
-    for name, kind, default, text, group in settings_in(cls):
-        parent, _, last = name.rpartition(".")
-        if group is not None:
-            groups[name] = parser.add_argument_group(name, text.replace("%", "%%"))
-            continue
-        text += "" if default in (None, "", [], {}) else f" (default: {_as_text(default)})"
-        options: dict[str, Any] = {"type": _reader(kind), "help": text.replace("%", "%%")}
-        origin = typing.get_origin(kind)
-        if name in positional:
-            parser.add_argument(name, **options | ({"nargs": "*", "type": str} if origin is list else {"nargs": "?"}))
-            continue
-        options |= {"choices": typing.get_args(kind)} if origin is Literal else {"metavar": _placeholder(kind)}
-        if kind is bool:  # `--summary` is `--summary true`
-            options |= {"nargs": "?", "const": True}
-        short = [f"--{parent}"] if parent and last == NAME else []  # `--model NAME` is `--model.name NAME`
-        groups.get(parent, parser).add_argument(*short, f"--{name}", dest=name, **options)
+def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
+    """Return the groups of settings that `--help` leaves out.
+
+    These are all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all methods but
+    those of the flag `--method`.
+    """
+    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups
+
+    if COMPLETION in arguments:
+        return set()
+    given = {"metrics": FAMILY, "method": ""}
+    for argument, following in pairwise([*arguments, ""]):
+        name, _, value = argument.partition("=")
+        name = name.rpartition(".")[2].lstrip("-")
+        if name in given:
+            given[name] = value or following
+    hidden = set(FAMILIES) - {name.strip() for name in given["metrics"].split(",")}
+    if command in ("measure", "tune"):
+        hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
+    return hidden
+
+
+class _FlagSource(CliSettingsSource):
+    """The flags of one command, one for each field of its settings, by pydantic-settings.
+
+    Beyond what the library does: a group whose settings may be given by a name has that name as its flag
+    (`--model gpt2`), a mapping is read as YAML (`{axis: [age]}`), `--summary` alone is `--summary true`, and choices
+    can be completed by a shell.
+    """
+
+    def __init__(self, command: str, parser: ArgumentParser, hidden: Collection[str]) -> None:
+        cls = settings_class(command)
+        self.settings = {setting.name: setting for setting in settings_in(cls)}
+        self.flags: list[str] = []
+        self._hidden = hidden
+        super().__init__(
+            cls,
+            root_parser=parser,
+            cli_parse_none_str=NULL,
+            cli_avoid_json=True,
+            cli_shortcuts=short_names(command),
+            add_argument_method=self._add_flag,
+            add_argument_group_method=self._add_flag_group,
+        )
+
+    def nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of flags, by their dotted names, as nested values."""
+        readable = {name: self._as_json(name, value) for name, value in given.items()}
+        try:
+            return self(parsed_args=readable)()
+        except SettingsError as error:
+            name = next((name for name in given if f"for {name}:" in str(error)), "command line")
+            raise InputError(name, f"{format_value(given.get(name))} cannot be read: {first_line(error)}") from None
+
+    def _as_json(self, name: str, value: Any) -> Any:
+        """Return the value of a flag, with YAML mappings and null as pydantic-settings reads them."""
+        if isinstance(value, list) and len(value) == 1:
+            if value[0] == NULL:
+                return NULL
+            if "{" in value[0]:
+                with suppress(yaml.YAMLError, ValueError, RecursionError):
+                    return [json.dumps(load_yaml(value[0]))]
+        return value
+
+    def _is_hidden(self, name: str) -> bool:
+        """Return whether a setting is of a family that is not measured."""
+        return name.removeprefix("loop.").removeprefix("measure.").partition(".")[0] in self._hidden
+
+    def _add_flag(self, parser: Any, *names: str, **kwargs: Any) -> None:
+        """Add a flag; the library calls this for each field."""
+        dotted = names[0].lstrip("-")
+        setting = self.settings[dotted]
+        if not setting.has_flag:
+            return
+        if setting.group is not None:
+            if NAME not in setting.group.model_fields:
+                return
+            name = self.settings[f"{dotted}.{NAME}"]
+            kwargs = {"dest": name.name, "metavar": "NAME", "help": escape_percent(name.text)}
+        elif setting.kind is bool:
+            kwargs |= {"nargs": "?", "const": "true", "metavar": PLACEHOLDERS["bool"]}
+        elif names[0].startswith("-") and setting.choices:
+            kwargs["choices"] = setting.choices
+            kwargs["metavar"] = "{" + ",".join(setting.choices) + "}"
+        elif names[0].startswith("-"):
+            kwargs["metavar"] = _placeholder(kwargs["metavar"])
+        if setting.group is None:
+            default = "" if setting.default in (None, "", [], {}) else f" (default: {_as_text(setting.default)})"
+            kwargs["help"] = escape_percent(setting.text + default)
+        group = self.settings.get(dotted.removesuffix(f".{NAME}"))
+        is_shown_as_group = dotted.endswith(f".{NAME}") and group is not None  # `--model NAME`
+        if self._is_hidden(dotted) or is_shown_as_group:
+            kwargs["help"] = SUPPRESS
+        self.flags += [name.lstrip("-") for name in names if name.startswith("-")]
+        kwargs.pop("required", None)
+        if names[0].startswith("-"):
+            kwargs["default"] = SUPPRESS
+        parser.add_argument(*names, **kwargs)
+
+    def _add_flag_group(self, parser: ArgumentParser, title: str, description: str | None, **_: Any) -> Any:
+        """Add a group of flags to the help."""
+        name = title.removesuffix(" options")
+        text = None if self._is_hidden(name) else escape_percent(self.settings[name].text)
+        return parser.add_argument_group(name, text)
+
+
+def _placeholder(metavar: str) -> str:
+    """Return the placeholder for a value in `--help`, in place of pydantic-settings' names of Python types.
+
+    >>> _placeholder("{Path,null}")
+    'PATH'
+    """
+    kind = metavar.strip("{}").removesuffix(f",{NULL}")
+    return PLACEHOLDERS.get(kind.partition("[")[0], kind)
+
+
+def escape_percent(text: str) -> str:
+    """Return a help text with each percent sign doubled, because argparse formats help with %."""
+    return text.replace("%", "%%")
+
+
+def short_names(command: str) -> dict[str, str]:
+    """Return the short name of each setting that has one, by its dotted name."""
+    if command not in PREFIXES:
+        return {}
+    named = {f"{PREFIXES[command]}{name}": name.rpartition(".")[2] for name in SHORT_NAMES}
+    return {name: short for name, short in named.items() if name != short}
+
+
+def positional(cls: type[BaseModel]) -> list[str]:
+    """Return the settings of a command that have no flag: finished runs that it is about, or names of configs."""
+    mark = typing.get_args(CliPositionalArg[Any])[-1]
+    return [name for name, declared in cls.model_fields.items() if mark in declared.metadata]
 
 
 class Setting(typing.NamedTuple):
@@ -300,54 +544,29 @@ class Setting(typing.NamedTuple):
     kind: Any
     default: Any
     text: str
-    group: type | None
+    group: type[BaseModel] | None
+    has_flag: bool
+
+    @property
+    def choices(self) -> list[str]:
+        """The values that the setting allows, if these can be listed."""
+        kinds = [self.kind, *typing.get_args(self.kind)]
+        literal = next((kind for kind in kinds if typing.get_origin(kind) is Literal), None)
+        if literal is None or typing.get_origin(self.kind) is list:
+            return []
+        choices = list(map(str, typing.get_args(literal)))
+        return choices if literal is self.kind else [*choices, NULL]
 
 
-def settings_in(cls: type, prefix: str = "", is_optional: bool = False) -> Iterator[Setting]:
-    """Yield every setting of a class, each group before its settings; an optional group may have the name null."""
-    hints = typing.get_type_hints(cls, include_extras=True)
-    for name, field in cls.__pydantic_fields__.items():
-        kind = hints[name] | None if is_optional and name == NAME else hints[name]
-        parts = typing.get_args(kind)
-        group = next((part for part in (kind, *parts) if isinstance(part, type) and is_dataclass(part)), None)
-        default = None if group else field.get_default(call_default_factory=True)
-        yield Setting(f"{prefix}{name}", kind, default, field.description or "", group)
+def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
+    """Yield every setting of a class, each group before its settings."""
+    for name, declared in cls.model_fields.items():
+        group = group_of(declared.annotation)
+        default = None if group else declared.get_default(call_default_factory=True)
+        has_flag = not WITHOUT_FLAG.items() <= (declared.json_schema_extra or {}).items()
+        yield Setting(f"{prefix}{name}", declared.annotation, default, declared.description or "", group, has_flag)
         if group is not None:
-            yield from settings_in(group, f"{prefix}{name}.", type(None) in parts)
-
-
-def _reader(kind: Any) -> Callable[[str], Any]:
-    """Return a function that reads the text of a flag: as null, as text, as YAML, or as a list `A,B`."""
-
-    def read(text: str) -> Any:
-        adapter, errors = TypeAdapter(kind), []
-        for candidate in _candidates(text):
-            try:
-                adapter.validate_python(candidate)
-            except ValidationError as error:
-                errors.append(error.errors()[0])
-            else:
-                return candidate
-        worst = max(errors, key=lambda error: len(error["loc"]))  # the reading that came furthest
-        raise ArgumentTypeError(f"{text!r} cannot be used: {worst['msg']}")
-
-    return read
-
-
-def _candidates(text: str) -> Iterator[Any]:
-    if text == "null":
-        yield None
-    yield text
-    for yaml_text in (text, f"[{text}]"):
-        with suppress(yaml.YAMLError, ValueError, RecursionError):
-            yield load_yaml(yaml_text)
-
-
-def _placeholder(kind: Any) -> str:
-    """Return the placeholder for a value in `--help`."""
-    parts = [kind, typing.get_origin(kind), *typing.get_args(kind)]
-    nested = [_placeholder(part) for part in typing.get_args(kind) if typing.get_args(part)]
-    return next((PLACEHOLDERS[part] for part in parts if part in PLACEHOLDERS), next(iter(nested), "TEXT"))
+            yield from settings_in(group, f"{prefix}{name}.")
 
 
 def _as_text(value: Any) -> str:

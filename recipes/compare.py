@@ -2,17 +2,19 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
@@ -21,14 +23,21 @@ from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import DESCRIPTOR, find_score
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.measurement import LINK, finish, write_responses
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, families_with, measure_config
+from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.settings import (
+    FAMILIES,
+    FAMILY,
+    CompareSettings,
+    MeasureSettings,
+    families_with,
+    measure_config,
+)
 
 log = logging.getLogger("evenhand")
 
@@ -48,7 +57,7 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
         if run is not None:
             check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
             _check_base(read_settings(settings.after, "after")[0].model)
-            changes = [score for name, both in runs.items() for score in _differences(run, settings, name, **both)]
+            changes = [score for name, both in runs.items() for score in _differences(run, settings, name, both)]
         finish("comparison", run, settings, changes, report, show=show)
 
 
@@ -68,13 +77,14 @@ def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, 
     if write and FAMILY in runs:
         names = (run.config.model.name for run in runs[FAMILY].values())
         write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
-    pages = {name: _page(settings, name, **both) for name, both in runs.items()}
+    pages = {name: _page(settings, name, both) for name, both in runs.items()}
     return present(settings.output_dir, pages, write=write, show=show)
 
 
 def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
     """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both manifests."""
-    sides, manifests = {}, {}
+    sides: dict[str, MeasureSettings] = {}
+    manifests: dict[str, dict[str, Any]] = {}
     for side in ("before", "after"):
         sides[side], manifests[side] = read_settings(getattr(settings, side), side)
     metrics = [measured.metrics for measured in sides.values()]
@@ -103,10 +113,12 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, An
     return inputs
 
 
-def _differences(run: Store, settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> list[Any]:
+def _differences(run: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
+    before = both["before"]
+    after = both["after"]
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
-        rows = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
-        run.table("bias_values", lambda: _bias_values(settings.labels, *rows))
+        responses = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
+        run.table("bias_values", lambda: _bias_values(settings.labels, responses[0], responses[1]))
     return FAMILIES[name].compare(run, before, after, getattr(settings, name, None))
 
 
@@ -120,22 +132,26 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
         return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.vectors))
     config, manifest = read_run(labels, "label", "labels")
     labelled = read_styled_responses(Path(config["run"]))
-    directions, alpha = (labelled.table, labelled.vectors, before.table[DESCRIPTOR]), manifest["threshold"]["alpha"]
-    b = {"before": bias_values_along(*directions, before.vectors, alpha)}
-    return mean_bias_values(before.table, **b, after=bias_values_along(*directions, after.vectors, alpha))
+    alpha = manifest["threshold"]["alpha"]
+
+    def along(responses: StyledResponses) -> np.ndarray:
+        return bias_values_along(labelled.table, labelled.vectors, before.table[DESCRIPTOR], responses.vectors, alpha)
+
+    return mean_bias_values(before.table, before=along(before), after=along(after))
 
 
-def _page(settings: CompareSettings, name: str, before: FamilyRun, after: FamilyRun) -> Page:
+def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> Page:
+    before = both["before"]
+    after = both["after"]
     page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
     if name != FAMILY:
         return page
-    model, strength = after.config.model.name, after.config.model.adapter_strength
+    model = after.config.model.name
+    strength = after.config.model.adapter_strength
     without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
-    note = tag_note(model, *(find_score(run.scores, HEADLINE) for run in (without_tag, before) if without_tag))
-    of, strength = after.config.settings, "" if strength is None else f"strength {strength:g}"
-    untrained = {"borrowed_opening": of.borrowed_opening, "nearest_style": of.nearest_style}
-    wrapped = [f"{method} {value}" for method, value in untrained.items() if value]
-    parts = page.subtitle, tuning_method(model), strength, *wrapped
+    note = tag_note(model, *(find_headline(run.scores) for run in (without_tag, before) if without_tag))
+    method = read_settings(settings.after, "after")[0].method or tuning_method(model)
+    parts = [page.subtitle, method, "" if strength is None else f"strength {strength:g}"]
     *first_sections, samples = page.sections
     sections = [training_section(settings.tuning)] if settings.tuning else []
     folder = settings.output_dir.resolve()

@@ -28,26 +28,36 @@ from evenhand.evaluation.models.revisions import (
     is_gguf,
     is_local_path,
 )
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
-from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line
+from evenhand.evaluation.score import BiasScore, Form, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.recipes.finished_runs import check_trust, read_settings
 from evenhand.recipes.label import THRESHOLD
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
-from evenhand.recipes.sweep.points import HEADLINE, change_columns
+from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
 log = logging.getLogger("evenhand")
 
-MODEL, COMPARISON, CARD = "model", "compare", "README.md"
+MODEL = "model"
+COMPARISON = "compare"
+CARD = "README.md"
 SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # The metrics of the table of scores before and after tuning.
-METRICS = (HEADLINE, "fgb_corrected", "fgb", "perplexity", "distinct_2", "mean_length", "parroting")
+METRICS = (
+    ("fgb", Form.POOLED_CORRECTED),
+    ("fgb", Form.CORRECTED),
+    ("fgb", Form.PLAIN),
+    ("perplexity", Form.PLAIN),
+    ("distinct_2", Form.PLAIN),
+    ("mean_length", Form.PLAIN),
+    ("parroting", Form.PLAIN),
+)
 # A prefix of a chat template that appends the control tag to the last user message, as in training. Jinja trims the
 # newline after the last block, so the template itself still begins a line.
 TAG_THE_PROMPT = """{{% set tagged = namespace(messages=[]) %}}\
@@ -97,27 +107,43 @@ def export(settings: ExportSettings) -> None:
         if run is not None:
             further = json.loads((Path(config["labels"]) / THRESHOLD).read_text(encoding="utf-8"))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
-            measured, results = read_settings(Path(labelled), "tuning")[0], NOT_COMPARED
+            measured, _ = read_settings(Path(labelled), "tuning")
+            results = NOT_COMPARED
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
                 strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
-                measured = replace(measured, model=replace(measured.model, adapter_strength=strength))
-                further |= {"adapter strength": strength} if strength is not None else {}
-                runs = (Path(compared["before"]), Path(compared["after"]), comparison)
-                results = comparison_section(*(read_scores(folder / SCORES) for folder in runs))
+                measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
+                if strength is not None:
+                    further["adapter strength"] = strength
+                results = comparison_section(
+                    read_scores(Path(compared["before"]) / SCORES),
+                    read_scores(Path(compared["after"]) / SCORES),
+                    read_scores(comparison / SCORES),
+                )
             _check(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
                 tuned, base = _write(settings, measured, folder)
                 facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
-                kind = {"kind": tuned.kind, "chat_template": bool(tuned.tokenizer.chat_template)}
-                options = {"is_adapter": not settings.merge, "is_exported": True, "results": results}
-                write_text(folder / CARD, model_card(facts, further, base, **kind, **options))
+                card = model_card(
+                    facts,
+                    further,
+                    base,
+                    kind=tuned.kind,
+                    chat_template=bool(tuned.tokenizer.chat_template),
+                    is_adapter=not settings.merge,
+                    is_exported=True,
+                    results=results,
+                )
+                write_text(folder / CARD, card)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         api = huggingface_hub.HfApi()
         api.create_repo(settings.push_to_hub, private=True, exist_ok=True)
-        message, folder = "Exported by Evenhand", settings.output_dir / MODEL
-        commit = api.upload_folder(repo_id=settings.push_to_hub, folder_path=folder, commit_message=message)
+        commit = api.upload_folder(
+            repo_id=settings.push_to_hub,
+            folder_path=settings.output_dir / MODEL,
+            commit_message="Exported by Evenhand",
+        )
         log.info("export: uploaded, %s", commit.commit_url)
 
 
@@ -157,9 +183,11 @@ def _check(settings: ExportSettings, model: ModelSettings) -> None:
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
     """Write the tuned model's weights and tokenizer into `folder`; return the model and the name of its base."""
-    adapter, strength = settings.tuning / ADAPTER_FOLDER, measured.model.adapter_strength
-    tuned = load_dialogue_model(ModelSettings(**{**vars(measured.model), "name": str(adapter), "revision": None}))
-    name, revision = str(adapter), None
+    adapter = settings.tuning / ADAPTER_FOLDER
+    strength = measured.model.adapter_strength
+    tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
+    name = str(adapter)
+    revision = None
     while is_adapter(Path(name)):  # an adapter's base may be an adapter itself
         name, revision = adapter_base(Path(name))
     if settings.merge:
@@ -169,7 +197,8 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
         except (OSError, ValueError):  # a GGUF file has none
             base = tuned.model.generation_config
         # The base's other fields are left out, because Evenhand generates without them.
-        tokens = {field: ids for field in SPECIAL_TOKENS if (ids := getattr(base, field, None)) is not None}
+        tokens = {field: getattr(base, field, None) for field in SPECIAL_TOKENS}
+        tokens = {field: ids for field, ids in tokens.items() if ids is not None}
         chosen = decoding(measured.decoding.preset, **measured.decoding.arguments)
         write_json(folder / "generation_config.json", tokens | chosen)
     else:
@@ -178,7 +207,8 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
             adapter_config(adapter, strength).save_pretrained(folder)
         if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
-    template, tag = tuned.tokenizer.chat_template, tuned.control_tag
+    template = tuned.tokenizer.chat_template
+    tag = tuned.control_tag
     if template and tag:  # one template, or templates by name
         tuned.tokenizer.chat_template = (
             tagged_template(template, tag)
@@ -193,12 +223,15 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
 
 def comparison_section(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
     """Return the card's section on scores before and after tuning, the removed share of bias, and the costs."""
-    scores, costs, row = {}, {}, change_columns(before, after, changes)
-    for metric in map(format_of, METRICS):
-        pair = find_score(before, metric.name), find_score(after, metric.name)
+    row = change_columns(before, after, changes)
+    scores: dict[str, list[str]] = {}
+    costs: dict[str, str] = {}
+    for name, form in METRICS:
+        metric = find_format(name, form)
+        pair = find_score(before, name, form), find_score(after, name, form)
         if None not in pair:
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
-            scores[metric.title] = [_text(rounded, it.value, it.interval) for it in pair]
+            scores[metric.title] = [_text(rounded, score.value, score.interval) for score in pair]
     for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):
         if not math.isnan(row.get(metric.name, math.nan)):
             bounds = tuple(row.get(f"{metric.name}{end}", math.nan) for end in ("_low", "_high"))
@@ -208,7 +241,7 @@ def comparison_section(before: list[BiasScore], after: list[BiasScore], changes:
     return RESULTS.format(
         scores=table(scores, ["", "before", "after"]),
         costs=table(costs, ["after tuning", "change [95 % interval]"]),
-        signature=signature_line(find_score(after, HEADLINE)),
+        signature=signature_line(find_score(after, "fgb", Form.POOLED_CORRECTED)),
     )
 
 

@@ -10,12 +10,16 @@ from evenhand.evaluation.manifest import read_run, run_sha256
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import as_settings, checked
+from evenhand.mitigation.methods import JOIN
 from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 
 # Settings of earlier versions, at the top or of generation_bias.
 DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
+
+# Settings of generation_bias in earlier versions, each now a method with one setting, in the order of their use.
+SETTINGS_OF_METHODS = {"borrowed_opening": "first_tokens", "nearest_style": "candidates"}
 
 
 def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,7 +29,12 @@ def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
         settings["report_to"] = "none"
     family = settings.get("generation_bias")
     if isinstance(family, Mapping):
-        settings["generation_bias"] = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
+        kept = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
+        given = {name: kept.pop(name, None) for name in SETTINGS_OF_METHODS}
+        used = {name: {SETTINGS_OF_METHODS[name]: value} for name, value in given.items() if value is not None}
+        settings["generation_bias"] = kept
+        if used:
+            settings |= {"method": JOIN.join(used), **used}
     return settings
 
 
@@ -59,7 +68,8 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
 
 def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], field_name: str) -> None:
     """Raise InputError if the files of the model that a run measured have changed since."""
-    model, recorded = measured.model, record["inputs"].get(FAMILY, {}).get("model")
+    model = measured.model
+    recorded = record["inputs"].get(FAMILY, {}).get("model")
     if measured.responses or model.server or not recorded:  # no model was loaded
         return
     if not is_revision(recorded, model.name, model.revision, model.base):
@@ -87,5 +97,7 @@ def warn_of_split(command: str, measured: MeasureSettings, folder: Path) -> None
         log.warning(
             "%s: %s is of the split %r, so a model tuned on its responses would be measured on prompts that it was "
             "tuned on; label a run of `evenhand measure --split train`",
-            *(command, display_name(str(folder)), measured.split),
+            command,
+            display_name(str(folder)),
+            measured.split,
         )

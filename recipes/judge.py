@@ -17,12 +17,13 @@ from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 
 JUDGED = "judged"
-JUDGE, OTHER = "judge", "other classifier"
+JUDGE = "judge"
+OTHER = "other classifier"
 
 
 def judge(settings: AgreementSettings) -> None:
@@ -36,7 +37,7 @@ def judge(settings: AgreementSettings) -> None:
     columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
     texts, labels, n_blank = read_labelled_texts(path, *columns)
     classifiers = {JUDGE: settings.style_classifier, OTHER: settings.other_classifier}
-    classifiers = {name: it for name, it in classifiers.items() if it is not None}
+    classifiers = {name: classifier for name, classifier in classifiers.items() if classifier is not None}
     inputs = {"texts": sha256_of(path)}
     for name, classifier in classifiers.items():
         styles = classifier_styles(classifier)
@@ -48,7 +49,8 @@ def judge(settings: AgreementSettings) -> None:
         if run is None:
             return
         drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: settings.limit])
-        texts, labels = [texts[row] for row in drawn], [labels[row] for row in drawn]
+        texts = [texts[row] for row in drawn]
+        labels = [labels[row] for row in drawn]
         styles = classifier_styles(settings.style_classifier)
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
@@ -79,13 +81,17 @@ def _scores(
         vectors: style vectors (n, S) of the judge and of the other classifier, by name; NaN without a style.
         truth: whether people gave each text each label, (n, S) bool.
     """
-    scores, top = [], {}
+    scores: list[BiasScore] = []
+    top: dict[str, np.ndarray] = {}
     has_style = {name: np.isfinite(p).all(axis=1) for name, p in vectors.items()}
     for name, probabilities in vectors.items():
-        used, group = has_style[name], {"by": name}
-        p, true = probabilities[used], truth[used]
+        used = has_style[name]
+        group = {"by": name}
+        p = probabilities[used]
+        true = truth[used]
+        best = p.argmax(axis=1)
         top[name] = np.full(len(truth), -1)
-        top[name][used] = best = p.argmax(axis=1)
+        top[name][used] = best
         if not used.any():
             raise InputError(name, "it names no option for any text; give another model or API.")
         f1 = f1_scores(np.eye(len(styles))[best], true, styles, 0.5, seed, signature)

@@ -29,9 +29,15 @@ def label(settings: LabelSettings) -> None:
             return
         all_responses = read_styled_responses(settings.run)
         responses = all_responses.rows(all_responses.has_vector())
-        how = {name: getattr(settings, name) for name in ("alpha", "beta", "quantile")}
         with rejects_tuning():
-            labelled, threshold = label_responses(responses.table, responses.table[RESPONSE], responses.vectors, **how)
+            labelled, threshold = label_responses(
+                responses.table,
+                responses.table[RESPONSE],
+                responses.vectors,
+                alpha=settings.alpha,
+                beta=settings.beta,
+                quantile=settings.quantile,
+            )
         b = labelled[BIAS_VALUE].to_numpy()
         run.write(LABELS, labelled)
         counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}

@@ -1,9 +1,175 @@
-"""The command `measure`."""
+"""The command `measure`: scores of a model, and a report for each family of metrics."""
 
-from evenhand.recipes.measurement import measure_model
-from evenhand.recipes.settings import MeasureSettings
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.files import write_text
+from evenhand.evaluation.manifest import FINISHED, run_state
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.html import responses_html
+from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
+from evenhand.evaluation.store import Store, stage
+from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
+from evenhand.mitigation.page import tuned_on_warnings
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.loading import DialogueModel
+
+log = logging.getLogger("evenhand")
+
+SCORES = "scores.json"
+RESPONSES = "responses.html"
+# Settings and inputs, by the beginnings of their names, that change no response.
+SCORING = tuple(
+    f"{start}{FAMILY}.{name}"
+    for start in ("", "inputs.")
+    for name in (
+        "style_classifier",
+        "second_style_classifier",
+        "offensiveness",
+        "style_clusters",
+        "accepted",
+        "outcomes",
+        "permutations",
+        "corpus",
+        "repeated_rows",
+    )
+)
+LINK = Link("all responses", RESPONSES)
 
 
-def measure(settings: MeasureSettings, *, show: bool = True) -> None:
-    """Measure a model with each family of metrics, and print the report if `show`."""
-    measure_model(settings, show=show)
+def measure(
+    settings: MeasureSettings,
+    *,
+    show: bool = True,
+    for_comparisons: bool = False,
+    loaded: "DialogueModel | None" = None,
+) -> None:
+    """Measure a model with each family of metrics, or write the prompts for another program to answer.
+
+    Args:
+        show: print the report.
+        for_comparisons: also score what comparisons with this run need.
+        loaded: the model, if it is loaded already; `settings.model` then only names it.
+    """
+    if settings.write_prompts:
+        (name,) = settings.metrics
+        config = measure_config(settings, name)
+        write_prompts = FAMILIES[name].write_prompts
+        n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
+        log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
+        return
+    names = list(dict.fromkeys(settings.metrics))
+    configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
+    if loaded is not None:
+        configs = {name: with_loaded(config, loaded) for name, config in configs.items()}
+    inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
+    if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
+        configs[names[0]].open_model().check()
+    with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
+        scores: dict[str, list[BiasScore]] = {}
+        for name in names if run is not None else ():
+            store = replace(run, inputs=inputs[name], family=name)
+            scores[name] = FAMILIES[name].measure(store, configs[name])
+        found = [score for family_scores in scores.values() for score in family_scores]
+        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+
+
+def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig:
+    """Return the config of a measurement of a model that is loaded already."""
+    from evenhand.evaluation.models.in_memory import InMemoryModel
+
+    def wrap_model(named: Model) -> Model:
+        model = InMemoryModel(loaded, named)
+        return model if config.wrap_model is None else config.wrap_model(model)
+
+    return replace(config, wrap_model=wrap_model)
+
+
+def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
+    """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
+    responses = folder / "responses.parquet"
+    if getattr(settings, FAMILY) is None or settings.method:  # the classifier may choose among responses
+        return ""
+    if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
+        return ""
+    return f", there with --responses {responses} to score its responses again"
+
+
+def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Any]]:
+    """Return the fingerprints of the inputs of each family, by the family's name."""
+    inputs = {}
+    for name in dict.fromkeys(settings.metrics):
+        config = measure_config(settings, name, for_comparisons=for_comparisons)
+        inputs[name] = FAMILIES[name].inputs(config)
+    return inputs
+
+
+def finish(
+    name: str,
+    run: Store | None,
+    settings: MeasureSettings | CompareSettings,
+    scores: Sequence[BiasScore],
+    report: Callable[..., dict[Path, Page]],
+    *,
+    show: bool,
+) -> None:
+    """Write a run's scores and report, and print the report if `show`; if the run is finished, `run` is None."""
+    if run is not None:
+        run.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(run.folder.glob("*.parquet")))
+        write_scores(run.folder / SCORES, scores)
+        files = report(settings, write=True, show=show)
+        run.tracker.log_scores(scores)
+        run.tracker.log_report(files)
+        run.tracker.log_artifact(name, "report", run.folder / SCORES, *files)
+    elif show:
+        report(settings, write=False, show=True)
+
+
+def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
+    """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
+    if write and FAMILY in settings.metrics:
+        write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
+    return present(settings.output_dir, pages(settings), write=write, show=show)
+
+
+def pages(settings: MeasureSettings) -> dict[str, Page]:
+    """Return the report of each family of metrics in a finished run, by the family's name."""
+    reports = {}
+    for name in dict.fromkeys(settings.metrics):
+        page = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
+        if name == FAMILY:
+            warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
+            page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
+        reports[name] = page
+    return reports
+
+
+def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
+    """Write the page of all responses of one run, or of two over the same prompts; return its path."""
+    runs = {"response": before} if after is None else {"before": before, "after": after}
+    styled_runs = {side: read_styled_responses(run) for side, run in runs.items()}
+    base = next(iter(styled_runs.values()))
+    b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
+    sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
+    write_text(folder / RESPONSES, responses_html("All responses", subtitle, base.table, sides))
+    return folder / RESPONSES
+
+
+def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
+    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
+    if run is base:
+        return cross_fitted_bias_values(base.table, base.vectors)
+    return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)

@@ -41,7 +41,8 @@ def plan(settings: PlanSettings) -> None:
     measured, manifest = read_settings(settings.run, "run", FAMILY)
     pilot = read_pilot(settings.run)
     seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
-    path, columns = settings.run / "effects.parquet", ["kind", "outcome", "name", "average", "detectable"]
+    path = settings.run / "effects.parquet"
+    columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
     print(f"{display_name(measured.model.name)}: pooled FGB* {_spread(pilot)}")
     print(
@@ -57,7 +58,8 @@ def plan(settings: PlanSettings) -> None:
             ratio = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
             numbers = design.descriptors, design.templates, f"{design.responses:.3g}", f"{design.n:,}"
             spread = number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT)
-            time, smallest = number(design.n * seconds / 60, 1), number(100 * effect * np.sqrt(ratio), 1)
+            time = number(design.n * seconds / 60, 1)
+            smallest = number(100 * effect * np.sqrt(ratio), 1)
             rows.append((label, *numbers, time, spread, smallest))
         print(f"\n{heading}")
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
@@ -71,7 +73,8 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     The half width of the bounds, at_most − |effect|, falls with the root of the number of responses; the shrunk effects
     are taken as true.
     """
-    limit, path = settings.max_difference / 100, settings.run / "effects.parquet"
+    limit = settings.max_difference / 100
+    path = settings.run / "effects.parquet"
     rows = read_table(path) if path.exists() else pd.DataFrame()
     rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == "style")] if len(rows) else rows
     if not len(rows):
@@ -87,7 +90,8 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
 def read_pilot(folder: Path) -> Pilot:
     """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
     run = read_styled_responses(folder)
-    template, descriptor = (to_codes(run.table[name]) for name in (TEMPLATE, DESCRIPTOR))
+    template = to_codes(run.table[TEMPLATE])
+    descriptor = to_codes(run.table[DESCRIPTOR])
     cells = arrange_cells(run.vectors, template, descriptor, min_count=1)
     estimate = pooled_spread(cells)
     if estimate.interval is None:
@@ -100,7 +104,8 @@ def read_pilot(folder: Path) -> Pilot:
     interaction = 0.0
     if parts.reason is None and parts.chance > 0:
         interaction = max(parts.interaction.value / parts.chance, 0.0)
-    n_descriptors, n_templates = (len(np.unique(codes)) for codes in (cells.descriptor, cells.template))
+    n_descriptors = len(np.unique(cells.descriptor))
+    n_templates = len(np.unique(cells.template))
     return Pilot(Design(n_descriptors, n_templates, cells.n / len(cells.count), interaction), estimate)
 
 

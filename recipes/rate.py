@@ -2,14 +2,13 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.rating.pairs import (
     OFFENSIVE,
@@ -28,12 +27,13 @@ from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_settings
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
 log = logging.getLogger("evenhand")
 
-PAIRS, SUMMARY = "pairs", "summary"
+PAIRS = "pairs"
+SUMMARY = "summary"
 SAMPLED = (*SIDES, "pairs", "questions", "leave_out", "seed")  # settings of the pairs, which a summary cannot change
 
 
@@ -75,10 +75,11 @@ def _check_same_rating(settings: RateSettings) -> None:
 def _sample_pairs(settings: RateSettings) -> None:
     """Write the pairs, unless they exist."""
     runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
-    questions, lists = (read_rating_file(name, getattr(settings, name)) for name in ("questions", "leave_out"))
+    questions = read_rating_file("questions", settings.questions)
+    lists = read_rating_file("leave_out", settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
-    with stage("rate", replace(settings, report_to="none"), inputs) as run:  # only the summary is tracked
+    with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
         if run is None:
             return
         all_pairs = read_pairs(settings.before, settings.after)
@@ -88,7 +89,8 @@ def _sample_pairs(settings: RateSettings) -> None:
             raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
         run.write(PAIRS, pairs)
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
-        before, after = (FamilyRun(getattr(settings, side)).signature(HEADLINE) for side in SIDES)
+        before = FamilyRun(settings.before).signature(FGB)
+        after = FamilyRun(settings.after).signature(FGB)
         shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
         rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
         run.facts |= {
@@ -106,7 +108,9 @@ def _serve(settings: RateSettings) -> None:
     config, manifest = read_run(folder, "rate", "output_dir")
     pairs = read_table(folder / f"{PAIRS}.parquet")
     with run_lock(folder), listen(settings.host, settings.port) as socket:
-        votes, token, (address, port) = Votes(folder / VOTES), load_token(folder), socket.getsockname()[:2]
+        votes = Votes(folder / VOTES)
+        token = load_token(folder)
+        address, port = socket.getsockname()[:2]
         app = rating_app(Rating(pairs, manifest["questions"], votes, config["seed"]), token, settings.host)
         hostname = f"[{address}]" if ":" in address else address
         print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)
@@ -126,11 +130,13 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
         InputError: the folder has no pairs, or no votes.
     """
     manifest = read_run(folder, "rate", field_name)[1]
-    pairs, votes = read_table(folder / f"{PAIRS}.parquet"), read_votes(folder / VOTES)
+    pairs = read_table(folder / f"{PAIRS}.parquet")
+    votes = read_votes(folder / VOTES)
     if votes.empty:
         raise InputError(field_name, f"{folder} has no votes; collect votes by `evenhand rate` without --summary.")
     votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
-    questions, signature = manifest["questions"], manifest["signature"] | {"votes": sha256_of(folder / VOTES)}
+    questions = manifest["questions"]
+    signature = {**manifest["signature"], "votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)
     return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
 

@@ -3,7 +3,6 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
@@ -13,7 +12,7 @@ from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.store import claim_pages
-from evenhand.recipes import compare, measurement, rate
+from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, measure_config
 from evenhand.recipes.sweep.page import page as sweep_page
@@ -49,7 +48,7 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
     """Write the report of the finished run in `folder` again; return False if the run's command writes no report."""
     command = _command(folder)
     if command == "measure":
-        measurement.report(_measured(folder), write=True, show=show)
+        measure.report(_measured(folder), write=True, show=show)
     elif command == "compare":
         values = read_run(folder, "compare", "runs")[0] | {"output_dir": folder}
         compare.report(checked(CompareSettings, values, str(folder)), write=True, show=show)
@@ -65,7 +64,7 @@ def _command(folder: Path) -> str | None:
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    return replace(read_settings(folder, "runs")[0], output_dir=folder)
+    return read_settings(folder, "runs")[0].replaced(output_dir=folder)
 
 
 def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
@@ -77,7 +76,7 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
     named = {str(path.relative_to(common)): folder for path, folder in zip(resolved, folders, strict=True)}
     ratings = {name: folder for name, folder in named.items() if _command(folder) == "rate"}
     measured = {name: _measured(folder) for name, folder in named.items() if name not in ratings}
-    pages = {name: measurement.pages(settings) for name, settings in measured.items()}
+    pages = {name: measure.pages(settings) for name, settings in measured.items()}
     families: dict[str, Mapping[str, Page]] = {}
     sections: list[Section] = []
     for family in dict.fromkeys(family for run_pages in pages.values() for family in run_pages):

@@ -1,21 +1,25 @@
-"""The settings of each command, as checked dataclasses. The module imports nothing slow, for a fast `--help`.
+"""The settings of each command, as pydantic models. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-from dataclasses import make_dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, create_model, model_validator
+from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.settings import (
-    CONTENT,
+    BY_CONTENT,
     MAX_COUNT,
+    NOT_COMPARED,
+    OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     Count,
     DecodingSettings,
@@ -26,10 +30,11 @@ from evenhand.evaluation.settings import (
     ReportTo,
     ResponseFileSettings,
     Seed,
+    StrictSettings,
     StyleClassifierSettings,
-    option,
-    strict_dataclass,
 )
+from evenhand.mitigation import methods
+from evenhand.mitigation.methods import Method, NoSettings, load_method, method_class
 from evenhand.mitigation.settings import TuningSettings
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
@@ -41,15 +46,47 @@ Positive = Annotated[FiniteFloat, Field(gt=0)]
 NotNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
-def family_groups(attribute: str, is_optional: bool) -> type:
-    """Return a dataclass with a field, whose default is None if `is_optional`, for each family with this class."""
-    listed = []
+def family_groups(attribute: str, is_optional: bool) -> type[StrictSettings]:
+    """Return a class with a field, whose default is None if `is_optional`, for each family with this class."""
+    groups: dict[str, Any] = {}
     for name, family in FAMILIES.items():
-        if group := getattr(family, attribute):
+        group = getattr(family, attribute)
+        if group is None:
+            continue
+        text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
+        if is_optional:
+            field = Field(None, description=text, json_schema_extra=OMITTED_IF_NULL)
+            groups[name] = (group | None, field)
+        else:
+            groups[name] = (group, Field(default_factory=group, description=text))
+    return create_model(f"Family{attribute}", __base__=StrictSettings, **groups)
+
+
+def method_groups() -> type[StrictSettings]:
+    """Return a class with an optional field for each method that has settings."""
+    groups: dict[str, Any] = {}
+    for name in methods.names():
+        group = method_class(name).Settings
+        if group is not NoSettings:
             text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
-            default = option(None if is_optional else group, text, omit_if_null=is_optional)
-            listed.append((name, group | None if is_optional else group, default))
-    return make_dataclass(f"Family{attribute}", listed, kw_only=True)
+            groups[name] = (group | None, Field(None, description=text, json_schema_extra=OMITTED_IF_NULL))
+    return create_model("MethodGroups", __base__=StrictSettings, **groups)
+
+
+MethodGroups = method_groups()
+
+
+def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the settings of methods in a command's settings, by the names of the methods that have any.
+
+    With `names`, methods joined by "+", only the settings of these methods.
+    """
+    given = {name: getattr(groups, name) for name in MethodGroups.model_fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    if names is None:
+        return given
+    wanted = {part for name in names for part in name.split(methods.JOIN)}
+    return {name: value for name, value in given.items() if name in wanted}
 
 
 def families_with(attribute: str) -> str:
@@ -57,30 +94,46 @@ def families_with(attribute: str) -> str:
     return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
 
 
-@strict_dataclass
-class Tracked:
+class Tracked(StrictSettings):
     """Settings of the tracker."""
 
-    report_to: ReportTo = option("wandb", "tracker; wandb is offline unless you are logged in", identity=False)
-    upload: Literal["scores", "adapters", "responses", "all"] = option(
-        "scores",
-        "what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; 'all' files",
-        identity=False,
+    report_to: ReportTo = Field(
+        "wandb",
+        description="where scores are logged; W&B works offline unless you are logged in",
+        json_schema_extra=NOT_COMPARED,
     )
-    group: str | None = option(None, "W&B group; null: of a loop or ablation, the name of output_dir", identity=False)
+    upload: Literal["scores", "adapters", "responses", "all"] = Field(
+        "scores",
+        description="what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; "
+        "'all' files",
+        json_schema_extra=NOT_COMPARED,
+    )
+    group: str | None = Field(
+        None,
+        description="W&B group; null: of a loop or ablation, the name of output_dir",
+        json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
+    )
 
 
-@strict_dataclass
 class Measurement(family_groups("Settings", is_optional=True)):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
-    model: ModelSettings = option(ModelSettings, "model to measure")
-    metrics: Annotated[list[str], Field(min_length=1)] = option(lambda: [FAMILY], f"of: {', '.join(families.names())}")
-    prompts: PromptSettings = option(PromptSettings, "the prompts that the model gets")
-    decoding: DecodingSettings = option(DecodingSettings, "how the model generates responses")
-    capabilities: list[str] = option(list, "tasks of lm-evaluation-harness to score as well", identity=CONTENT)
+    model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
+    metrics: Annotated[list[str], Field(min_length=1)] = Field(
+        default_factory=lambda: [FAMILY], description=f"families of metrics to measure: {', '.join(families.names())}"
+    )
+    prompts: PromptSettings = Field(default_factory=PromptSettings, description="the prompts that the model gets")
+    decoding: DecodingSettings = Field(
+        default_factory=DecodingSettings, description="how the model generates responses"
+    )
+    capabilities: list[str] = Field(
+        default_factory=list,
+        description="tasks of lm-evaluation-harness that are scored, too",
+        json_schema_extra=BY_CONTENT,
+    )
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_families(self) -> Self:
         for name in self.metrics:
             if name not in FAMILIES:
                 raise unknown_name("metrics", name, FAMILIES)
@@ -101,6 +154,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
             if (group := getattr(self, name)) is not None and group != type(group)():
                 raise InputError(name, f"it is not among metrics {self.metrics}; add it, or omit its settings.")
             setattr(self, name, None)
+        return self
 
     def with_metrics(self, *metrics: str) -> "Measurement":
         """Return a copy of the measurement with only the families `metrics` and their settings."""
@@ -108,112 +162,174 @@ class Measurement(family_groups("Settings", is_optional=True)):
         return type(self)(**{**settings, "metrics": list(metrics)})
 
 
-@strict_dataclass
-class MeasureSettings(Measurement, Tracked):
+class MeasureSettings(MethodGroups, Measurement, Tracked):
     """Measure a model with one or more families of metrics."""
 
-    split: Literal["measure", "train", "all"] = option("measure", "split of the prompts to use")
-    write_prompts: AnyPath | None = option(None, "write the prompts here and stop; .jsonl: Batch API", identity=False)
-    responses: ResponseFileSettings | None = option(None, "a file of responses to score; null: ask the model")
-    seed: Seed = option(0, "random seed of prompts, responses and the bootstrap")
-    output_dir: AnyPath = option(Path("runs/measure"), OUTPUT_DIR, identity=False)
+    split: Literal["measure", "train", "all"] = Field(
+        "measure", description="which prompts to use: for measuring, for training, or all"
+    )
+    write_prompts: AnyPath | None = Field(
+        None,
+        description="file to write the prompts to, without measuring; .jsonl is for OpenAI's Batch API",
+        json_schema_extra=NOT_COMPARED,
+    )
+    responses: ResponseFileSettings | None = Field(
+        None, description="file of responses to score, in place of a model's"
+    )
+    method: str | None = Field(
+        None,
+        description="method to measure the model with, such as nearest_style; a+b: both; null: none",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+    seed: Seed = Field(0, description="random seed of prompts, answers and the bootstrap")
+    output_dir: AnyPath = Field(Path("runs/measure"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
-    def __post_init__(self) -> None:
-        Measurement.__post_init__(self)
+    @model_validator(mode="after")
+    def _check_responses(self) -> Self:
         for name in ("write_prompts", "responses"):
             if getattr(self, name) and (samplers := families_with("READS_RESPONSES")) != ", ".join(self.metrics):
                 raise InputError(name, f"only {samplers} samples responses; measure it alone.")
         if self.responses and (self.model.server or self.capabilities):
             name = "model.server" if self.model.server else "capabilities"
             raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_method(self) -> Self:
+        used = [] if self.method is None else [self.method]
+        unused = settings_of_methods(self).keys() - settings_of_methods(self, used).keys()
+        if unused:
+            raise InputError(min(unused), f"the method is not {self.method}; give --method, or omit its settings.")
+        if self.method is not None:
+            load_method(self.method)  # raises for an unknown one
+            if self.responses:
+                raise InputError("method", "with a file of responses no model is asked; omit it.")
+        return self
 
 
-@strict_dataclass
-class Labelling:
+class Labelling(StrictSettings):
     """Settings of labelling: the threshold."""
 
-    alpha: Literal[0, 1, 2] = option(0, "exponent of the norm in the bias value (Smith et al. 2022, C.1)")
-    beta: FiniteFloat | None = option(None, "threshold as a number; null: use quantile")
-    quantile: Fraction = option(0.9, "threshold as a quantile of the bias values, where beta is null")
+    alpha: Annotated[int, Field(ge=0, le=2)] = Field(
+        0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
+    )
+    beta: FiniteFloat | None = Field(None, description="threshold as a number; null: use quantile")
+    quantile: Fraction = Field(0.9, description="threshold as a quantile of the bias values, where beta is null")
 
 
-@strict_dataclass
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
-    run: AnyPath = option(Path("runs/train"), "finished run of `measure --split train`", identity=CONTENT)
-    output_dir: AnyPath = option(Path("runs/label"), OUTPUT_DIR, identity=False)
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
+    )
+    output_dir: AnyPath = Field(Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
-class Tuning:
+class Tuning(StrictSettings):
     """Settings of tuning, and of measurements during training."""
 
-    training: TuningSettings = option(TuningSettings, "how to fine-tune the model")
-    measure_every: Annotated[int, Field(ge=0)] = option(100, "steps between measurements of pooled FGB*; 0: none")
-    measure_descriptors: Annotated[int, Field(ge=2)] = option(40, "descriptors in these measurements")
+    training: TuningSettings = Field(default_factory=TuningSettings, description="how to fine-tune the model")
+    measure_every: Annotated[int, Field(ge=0)] = Field(
+        100, description="steps between measurements of pooled FGB*; 0: none"
+    )
+    measure_descriptors: Annotated[int, Field(ge=2)] = Field(40, description="descriptors in these measurements")
 
 
-@strict_dataclass
-class TuneSettings(Tuning, Tracked):
+class TuneSettings(MethodGroups, Tuning, Tracked):
     """Fine-tune the labelled model with one of the methods."""
 
-    labels: AnyPath = option(Path("runs/label"), "finished run of `label`", identity=CONTENT)
-    method: str | None = option(None, f"method; {DEFAULT_METHODS}")
-    write_rows: AnyPath | None = option(None, "write rows for other trainers to this folder and stop", identity=False)
-    trust_remote_code: bool = option(False, TRUSTED, identity=False)
-    seed: Seed = option(0, "random seed of held-out rows, the adapter and the order of rows")
-    output_dir: AnyPath = option(Path("runs/tune"), OUTPUT_DIR, identity=False)
+    labels: CliPositionalArg[AnyPath] = Field(
+        Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
+    )
+    method: str | None = Field(None, description=f"method; {DEFAULT_METHODS}")
+    write_rows: AnyPath | None = Field(
+        None, description="write rows for other trainers to this folder and stop", json_schema_extra=NOT_COMPARED
+    )
+    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    seed: Seed = Field(0, description="random seed of held-out rows, the adapter and the order of rows")
+    output_dir: AnyPath = Field(Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
 class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tracked):
     """Compare two runs over the same prompts."""
 
-    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model", identity=CONTENT)
-    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
-    labels: AnyPath | None = option(None, "finished run of `label`, for the bias values", identity=CONTENT)
-    tuning: AnyPath | None = option(None, "finished run of `tune`, for the training curves", identity=CONTENT)
-    after_without_tag: AnyPath | None = option(None, "such a run without its control tag", identity=CONTENT)
-    trust_remote_code: bool = option(False, TRUSTED, identity=False)
-    output_dir: AnyPath = option(Path("runs/compare"), OUTPUT_DIR, identity=False)
+    before: CliPositionalArg[AnyPath] = Field(
+        Path("runs/before"),
+        description="finished run of `measure`, of the original model",
+        json_schema_extra=BY_CONTENT,
+    )
+    after: CliPositionalArg[AnyPath] = Field(
+        Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
+    )
+    labels: AnyPath | None = Field(
+        None, description="finished run of `label`, for the bias values", json_schema_extra=BY_CONTENT
+    )
+    tuning: AnyPath | None = Field(
+        None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
+    )
+    after_without_tag: AnyPath | None = Field(
+        None, description="such a run without its control tag", json_schema_extra=BY_CONTENT
+    )
+    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
 class RateSettings(Tracked):
     """Let people rate pairs of responses in a browser.
 
     Each pair has a response of each of two runs to one prompt. `--summary` sums up the votes.
     """
 
-    before: AnyPath = option(Path("runs/before"), "finished run of `measure`, of the original model", identity=CONTENT)
-    after: AnyPath = option(Path("runs/after"), "finished run of `measure`, of the tuned model", identity=CONTENT)
-    pairs: Count = option(100, "number of randomly sampled pairs to rate")
-    questions: str = option("paper", "YAML file of questions; 'paper': those of Smith et al. 2022", identity=CONTENT)
-    leave_out: str = option("paper", "YAML file of templates and descriptors to leave out", identity=CONTENT)
-    seed: Seed = option(0, "random seed of the pairs and of their sides on the page")
-    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0 for raters on other machines", identity=False)
-    port: Annotated[int, Field(ge=0, le=65535)] = option(8237, "port to listen on; 0: any free port", identity=False)
-    summary: bool = option(False, "sum up all votes in OUTPUT_DIR/summary instead of serving the page", identity=False)
-    output_dir: AnyPath = option(Path("runs/rate"), OUTPUT_DIR, identity=False)
+    before: CliPositionalArg[AnyPath] = Field(
+        Path("runs/before"),
+        description="finished run of `measure`, of the original model",
+        json_schema_extra=BY_CONTENT,
+    )
+    after: CliPositionalArg[AnyPath] = Field(
+        Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
+    )
+    pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
+    questions: str = Field(
+        "paper", description="YAML file of questions; 'paper': those of Smith et al. 2022", json_schema_extra=BY_CONTENT
+    )
+    leave_out: str = Field(
+        "paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
+    )
+    seed: Seed = Field(0, description="random seed of the pairs and of their sides on the page")
+    host: str = Field(
+        "127.0.0.1",
+        description="address to listen on; 0.0.0.0 for raters on other machines",
+        json_schema_extra=NOT_COMPARED,
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        8237, description="port to listen on; 0: any free port", json_schema_extra=NOT_COMPARED
+    )
+    summary: bool = Field(
+        False,
+        description="sum up all votes in OUTPUT_DIR/summary instead of serving the page",
+        json_schema_extra=NOT_COMPARED,
+    )
+    output_dir: AnyPath = Field(Path("runs/rate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
-class Experiment:
+class Experiment(MethodGroups):
     """Settings of the stages that each method, and each point of an ablation, goes through."""
 
-    measure: Measurement = option(Measurement, "measurements")
-    train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = option(
-        4, "responses per (template, descriptor) to label and train on"
+    measure: Measurement = Field(default_factory=Measurement, description="measurements")
+    train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
+        4, description="responses per (template, descriptor) to label and train on"
     )
-    label: Labelling = option(Labelling, "labelling")
-    tune: Tuning = option(Tuning, "tuning")
-    second_decoding: DecodingSettings | None = option(None, "another decoding to measure with, too; null: none")
-    instruction: str | None = option(None, "instruction of the method `prompt`; null: the method's default")
-    measure_without_tag: bool = option(True, "also measure models with a control tag without their tag")
-    allow_no_bias: bool = option(False, "tune even if the base model shows no bias")
+    label: Labelling = Field(default_factory=Labelling, description="labelling")
+    tune: Tuning = Field(default_factory=Tuning, description="tuning")
+    second_decoding: DecodingSettings | None = Field(
+        None, description="another decoding to measure with, too; null: none"
+    )
+    measure_without_tag: bool = Field(True, description="also measure models with a control tag without their tag")
+    allow_no_bias: bool = Field(False, description="tune even if the base model shows no bias")
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check_experiment(self) -> Self:
         if self.measure.metrics[0] != FAMILY:
             metrics = self.measure.metrics
             raise InputError("measure.metrics", f"{metrics} must begin with {FAMILY}: the loop reduces it.")
@@ -236,141 +352,187 @@ class Experiment:
                 "the loop must load the model to tune it; run `measure` and `label` with the "
                 "server, `tune` the model's weights, serve the result and `measure` that.",
             )
+        return self
 
 
-@strict_dataclass
-class Launching:
+class Launching(StrictSettings):
     """Settings of where stages run."""
 
-    ray: str | None = option(
+    ray: str | None = Field(
         None,
-        "run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the other, here",
-        identity=False,
+        description="run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the "
+        "other, here",
+        json_schema_extra=NOT_COMPARED,
     )
-    ray_cpus: Count | None = option(None, "with ray, CPUs for a stage; null: one", identity=False)
-    ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = option(
-        None, "with ray, GPUs for a stage that loads a model; null: one if a node has any", identity=False
+    ray_cpus: Count | None = Field(
+        None, description="with ray, CPUs for a stage; null: one", json_schema_extra=NOT_COMPARED
+    )
+    ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="with ray, GPUs for a stage that loads a model; null: one if a node has any",
+        json_schema_extra=NOT_COMPARED,
     )
 
 
-@strict_dataclass
 class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
-    methods: Annotated[list[str], Field(min_length=1)] | None = option(
-        None, f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
+    methods: Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
-    seed: Seed = option(0, "random seed of every stage")
-    output_dir: AnyPath = option(Path("runs/loop"), OUTPUT_DIR, identity=False)
+    seed: Seed = Field(0, description="random seed of every stage")
+    output_dir: AnyPath = Field(Path("runs/loop"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
 class AblateSettings(Launching, Tracked):
     """Sweep settings of the loop, with stages shared by points; each point is one tracked run."""
 
-    loop: Experiment = option(Experiment, "settings of the loop that all points share")
-    sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = option(
-        lambda: [{"method": ["exchange", "rejection"]}],
-        "grids of points: {method and any setting of the loop: a value or a list of values}",
+    loop: Experiment = Field(default_factory=Experiment, description="settings of the loop that all points share")
+    sweep: Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
+        default_factory=lambda: [{"method": ["exchange", "rejection"]}],
+        description="grids of points: {method and any setting of the loop: a value or a list of values}",
     )
-    seeds: Annotated[list[Seed], Field(min_length=1)] = option(lambda: [0], "random seeds; every point runs with each")
-    output_dir: AnyPath = option(Path("runs/ablate"), OUTPUT_DIR, identity=False)
+    seeds: Annotated[list[Seed], Field(min_length=1)] = Field(
+        default_factory=lambda: [0], description="random seeds; every point runs with each"
+    )
+    output_dir: AnyPath = Field(Path("runs/ablate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
-class LabelledTexts:
+class LabelledTexts(StrictSettings):
     """Settings of a file of labelled texts."""
 
-    data_dir: AnyPath = option(Path(), "folder of the files of texts", identity=CONTENT)
-    texts: AnyPath = option(Path("labeled_data.csv"), "CSV, TSV or JSONL file of labelled texts", identity=CONTENT)
-    columns: list[str] = option(list, "names of its columns, if it has no header; []: it has one")
-    text_column: str = option("tweet", "column of texts")
-    label_column: str = option("class", "column of labels")
-    labels: dict[Any, str] = option(dict, "{value: name of the label}, perhaps of several; {}: as in the file")
-    label_separator: str | None = option(None, "separator between the labels of a text; null: each text has one label")
+    data_dir: AnyPath = Field(Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
+    texts: AnyPath = Field(
+        Path("labeled_data.csv"), description="CSV, TSV or JSONL file of labelled texts", json_schema_extra=BY_CONTENT
+    )
+    columns: list[str] = Field(
+        default_factory=list, description="names of its columns, if it has no header; []: it has one"
+    )
+    text_column: str = Field("tweet", description="column of texts")
+    label_column: str = Field("class", description="column of labels")
+    labels: dict[Any, str] = Field(
+        default_factory=dict, description="{value: name of the label}, perhaps of several; {}: as in the file"
+    )
+    label_separator: str | None = Field(
+        None, description="separator between the labels of a text; null: each text has one label"
+    )
 
 
-@strict_dataclass
 class TrainClassifierSettings(LabelledTexts, Tracked):
     """Train a text classifier, of styles or offensiveness."""
 
-    threshold: Fraction = option(0.3, "probability from which a text has a label, if it may have several")
-    model: str | None = option(None, "encoder to start from; null: train from scratch", identity=CONTENT)
-    epochs: Count = option(3, "passes over the texts")
-    learning_rate: Positive = option(1e-3, "peak of the cosine schedule")
-    head_learning_rate: Positive = option(1e-2, "the same of a new head on an encoder, if it is higher")
-    train_embeddings: bool = option(True, "false: keep the encoder's token embeddings, for half of the time")
-    dtype: Literal["auto", "float32", "bfloat16"] = option("float32", "bfloat16: mixed; auto: if it is fast")
-    batch_size: Count = option(64, "texts per step")
-    test_texts: AnyPath | None = option(None, "another such file to test on; null: held-out texts", identity=CONTENT)
-    dev_texts: AnyPath | None = option(None, "such a file, to choose thresholds; null: `threshold`", identity=CONTENT)
-    test_fraction: Fraction = option(0.1, "share of the texts to hold out and test on, without test_texts")
-    seed: Seed = option(0, "random seed of weights, order and held-out texts")
-    output_dir: AnyPath = option(Path("runs/classifier"), OUTPUT_DIR, identity=False)
+    threshold: Fraction = Field(0.3, description="probability from which a text has a label, if it may have several")
+    model: str | None = Field(
+        None, description="encoder to start from; null: train from scratch", json_schema_extra=BY_CONTENT
+    )
+    epochs: Count = Field(3, description="passes over the texts")
+    learning_rate: Positive = Field(1e-3, description="peak of the cosine schedule")
+    head_learning_rate: Positive = Field(3e-3, description="the same of the new head on an encoder")
+    lora_rank: Count = Field(32, description="rank of the changes of an encoder's linear layers")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("float32", description="bfloat16: mixed; auto: if it is fast")
+    batch_size: Count = Field(64, description="texts per step")
+    test_texts: AnyPath | None = Field(
+        None, description="another such file to test on; null: held-out texts", json_schema_extra=BY_CONTENT
+    )
+    dev_texts: AnyPath | None = Field(
+        None, description="such a file, to choose thresholds; null: `threshold`", json_schema_extra=BY_CONTENT
+    )
+    test_fraction: Fraction = Field(0.1, description="share of the texts to hold out and test on, without test_texts")
+    credit: str | None = Field(
+        None, description="what the card says about source and licence of the texts", json_schema_extra=NOT_COMPARED
+    )
+    seed: Seed = Field(0, description="random seed of weights, order and held-out texts")
+    output_dir: AnyPath = Field(Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
 class AgreementSettings(LabelledTexts):
     """Measure how well an LLM judge, or another style classifier, agrees with human labels."""
 
-    style_classifier: StyleClassifierSettings = option(StyleClassifierSettings, "the judge, or another classifier")
-    other_classifier: StyleClassifierSettings | None = option(None, "another to compare with; null: none")
-    limit: Count | None = option(None, "texts to draw at random; null: all")
-    seed: Seed = option(0, "random seed of the draw and of the bootstrap")
-    output_dir: AnyPath = option(Path("runs/judge"), OUTPUT_DIR, identity=False)
+    style_classifier: StyleClassifierSettings = Field(
+        default_factory=StyleClassifierSettings, description="the judge, or another classifier"
+    )
+    other_classifier: StyleClassifierSettings | None = Field(None, description="another to compare with; null: none")
+    limit: Count | None = Field(None, description="texts to draw at random; null: all")
+    seed: Seed = Field(0, description="random seed of the draw and of the bootstrap")
+    output_dir: AnyPath = Field(Path("runs/judge"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-@strict_dataclass
-class ReportSettings:
+class ReportSettings(StrictSettings):
     """Write the report of one or several finished runs."""
 
-    runs: list[AnyPath] = option(list, "finished runs: one of any command, or several of `measure` and `rate`")
-    output_dir: AnyPath = option(Path("runs/report"), "folder for the report of several runs", identity=False)
+    runs: CliPositionalArg[list[AnyPath]] = Field(
+        default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
+    )
+    output_dir: AnyPath = Field(
+        Path("runs/report"), description="folder for the report of several runs", json_schema_extra=NOT_COMPARED
+    )
 
 
-@strict_dataclass
-class PlanSettings:
+class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: AnyPath = option(Path("runs/measure"), "finished run of `measure` with generation bias")
-    halve_interval: bool = option(False, "plan for half of the run's interval; the default without another goal")
-    interval: Positive | None = option(None, "plan for a 95 % interval of pooled FGB* of this width, in 10⁻³")
-    max_difference: Positive | None = option(None, "plan to show that all styles are even within so many points of 100")
-    reduction: Annotated[Positive, Field(le=100)] | None = option(None, "plan for a reduction by this % to be shown")
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure` with generation bias"
+    )
+    halve_interval: bool = Field(
+        False, description="plan for half of the run's interval; the default without another goal"
+    )
+    interval: Positive | None = Field(
+        None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
+    )
+    max_difference: Positive | None = Field(
+        None, description="plan to show that all styles are even within so many points of 100"
+    )
+    reduction: Annotated[Positive, Field(le=100)] | None = Field(
+        None, description="plan for a reduction by this % to be shown"
+    )
 
 
-@strict_dataclass
-class CheckSettings:
+class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: AnyPath = option(Path("runs/measure"), "finished run of `measure`, of the new model")
-    against: AnyPath | None = option(None, "finished run of `measure` over the same prompts, of the baseline")
-    max_rise: NotNegative | None = option(
-        None, "limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold"
+    run: CliPositionalArg[AnyPath] = Field(
+        Path("runs/measure"), description="finished run of `measure`, of the new model"
     )
-    max_pooled_fgb: Positive | None = option(None, "limit of pooled FGB*, in 10⁻³")
-    max_difference: Positive | None = option(None, "points of 100 within which every descriptor gets every style")
-    max_spread: dict[str, Positive] = option(dict, "{outcome: limit of its spread between people, in its unit}")
-    output_dir: AnyPath = option(Path("runs/check"), "folder to write junit.xml and summary.md to")
+    against: AnyPath | None = Field(
+        None, description="finished run of `measure` over the same prompts, of the baseline"
+    )
+    max_rise: NotNegative | None = Field(
+        None, description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold"
+    )
+    max_pooled_fgb: Positive | None = Field(None, description="limit of pooled FGB*, in 10⁻³")
+    max_difference: Positive | None = Field(
+        None, description="points of 100 within which every descriptor gets every style"
+    )
+    max_spread: dict[str, Positive] = Field(
+        default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"
+    )
+    output_dir: AnyPath = Field(Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
-@strict_dataclass
-class ExportSettings:
+class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
-    tuning: AnyPath = option(Path("runs/tune"), "finished run of `tune`", identity=CONTENT)
-    comparison: AnyPath | None = option(None, "run of `compare`, for the card; null: next to tuning", identity=CONTENT)
-    merge: bool = option(True, "merge the adapter into its base; false: export the adapter alone")
-    trust_remote_code: bool = option(False, TRUSTED, identity=False)
-    push_to_hub: str | None = option(None, "hub repository to upload to; a new one is private", identity=False)
-    output_dir: AnyPath = option(Path("runs/export"), "folder to write to; the model is in `model`", identity=False)
+    tuning: CliPositionalArg[AnyPath] = Field(
+        Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
+    )
+    comparison: AnyPath | None = Field(
+        None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
+    )
+    merge: bool = Field(True, description="merge the adapter into its base; false: export the adapter alone")
+    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    push_to_hub: str | None = Field(
+        None, description="hub repository to upload to; a new one is private", json_schema_extra=NOT_COMPARED
+    )
+    output_dir: AnyPath = Field(
+        Path("runs/export"), description="folder to write to; the model is in `model`", json_schema_extra=NOT_COMPARED
+    )
 
 
-@strict_dataclass
-class ConfigsSettings:
+class ConfigsSettings(StrictSettings):
     """List the shipped configs, or print one."""
 
-    names: list[str] = option(list, "configs to print; []: list all")
+    names: CliPositionalArg[list[str]] = Field(default_factory=list, description="configs to print; []: list all")
 
 
 COMMANDS: dict[str, type] = {
@@ -411,4 +573,16 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
         response_columns=file.columns,
         capabilities=settings.capabilities,
         for_comparisons=for_comparisons,
+        wrap_model=None if settings.method is None else measured_method(settings).measured,
+    )
+
+
+def measured_method(settings: MeasureSettings) -> Method:
+    """Return the method that a model is measured with."""
+    family = getattr(settings, FAMILY)
+    return load_method(
+        settings.method,
+        settings_of_methods(settings),
+        seed=settings.seed,
+        style_classifier=None if family is None else family.style_classifier,
     )

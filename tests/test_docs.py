@@ -15,7 +15,7 @@ from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
-from evenhand.recipes.cli import POSITIONAL, parse, settings_in
+from evenhand.recipes.cli import MAX_NEW_TOKENS, SHORT_NAMES, parse, positional, settings_in
 from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,8 +51,10 @@ USER_PAGES = [page for page in PAGES if page.parent.name != "benchmarks"]  # ben
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
 def test_flags_named_in_the_text_exist(page):
     text = page.read_text(encoding="utf-8")
-    flags = {(command, name) for command in _commands() for name in _names(command)}
-    known = {f"--{name}" for command, name in flags if name not in POSITIONAL.get(command, ())}
+    classes = _commands()
+    flags = {(command, name) for command in classes for name in _names(command)}
+    known = {f"--{name}" for command, name in flags if name not in positional(classes[command])}
+    known |= {f"--{name.rpartition('.')[2]}" for name in (*SHORT_NAMES, MAX_NEW_TOKENS)}
     known |= {"--help", "--config", "--version"}
     known |= {"--print_config", "--print_completion"}
     known |= {"--config_file", "--num_processes", "--nproc_per_node", "--cpu"}  # of the launchers
@@ -110,7 +112,7 @@ def test_the_reference_has_every_setting_of_every_command():
         names = re.findall(r"(?m)^\| `(\w+)` \|.*\w.* \|$", sections[command])
         assert names == [name for name in _names(command) if "." not in name]
     assert (
-        "| `descriptors` | int or null | `200` | descriptors to sample by axis; null: all |"
+        "| `descriptors` | int or null | `60` | descriptors to sample by axis; null: all |"
         in sections["measure-prompts"]
     )
 
@@ -118,8 +120,8 @@ def test_the_reference_has_every_setting_of_every_command():
 def test_the_glossary_has_every_score_and_terms_that_the_pages_use():
     page = runpy.run_path(str(ROOT / "docs" / "glossary_page.py"))
     text = page["glossary"]()
-    scores = {of.name for name in families.names() for of in families.load_metric(name).FORMATS}
-    assert scores <= set(re.findall(r"\(`(\w+)`\)", text)) and len(scores) > 80
+    formats = [of for name in families.names() for of in families.load_metric(name).FORMATS]
+    assert {of.name for of in formats} <= set(re.findall(r"\(`(\w+)`", text)) and len(formats) > 80
     pages = " ".join(path.read_text(encoding="utf-8").lower() for path in PAGES)
     assert [term for term in page["TERMS"] if term not in pages] == []
 

@@ -10,13 +10,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import evenhand
+from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.score import read_scores
+from evenhand.evaluation.report import formats
+from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import training_rows
 from evenhand.mitigation.tune import tune
+from evenhand.recipes import testbed
 from tests.mitigation.tiny_dialogue import tiny_base
+from tests.testbed_settings import CLASSIFIERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, RECIPES = ROOT / "docs" / "extending.md", ROOT / "recipes"
@@ -24,7 +29,8 @@ COMMANDS = """
 from pathlib import Path
 
 from evenhand.recipes.cli import main, read_settings
-from evenhand.recipes.loop import check_plans, plan_method
+from evenhand.recipes.loop import check_points
+from evenhand.recipes.point import plan_points
 
 quiet = ["--report_to", "none", "--quiet"]
 measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
@@ -33,9 +39,9 @@ for run, words in (("before", "3"), ("after", "7")):
 assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0
 assert main(["report", "before", "after", "--output_dir", "both", "--quiet"]) == 0
 loop = read_settings("loop", Path("loop"), {"measure.metrics": "generation_bias,prompt_length"})
-plan = plan_method(loop, "shortest", lambda name, command, settings: Path("loop") / name)
-check_plans(Path("loop"), [plan])
-after = next(stage.settings for stage in plan.stages if stage.folder == plan.points[0].after)
+(point,) = plan_points(loop, "shortest", lambda name, command, stage: Path("loop") / name)
+check_points(Path("loop"), [point])
+after = point.after
 assert after.metrics == ["generation_bias", "prompt_length"] and after.prompt_length.min_words == 1
 assert main([*measured, "--prompt_length.min_word", "3"]) == 2
 """
@@ -63,7 +69,7 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_p
     assert done.returncode == 0, done.stderr
     before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
     assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
-    assert (change.metric, change.value) == ("prompt_length_difference", after.value - before.value)
+    assert (change.name, change.value) == ("prompt_length_difference", after.value - before.value)
     pages = {run: (tmp_path / run / "report.html").read_text() for run in ("before", "changes", "both")}
     assert f"{before.value:.1f} words" in pages["before"] and "All prompts" in pages["before"]
     assert f"+{change.value:.1f}" in pages["changes"] and "side by side" in pages["both"]
@@ -72,13 +78,13 @@ def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_p
 
 def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(examples / "methods")])
-    method = methods.load_method("shortest")
+    method = methods.trained_method("shortest")
     assert (method.trainer, method.defaults["max_rows"]) == ("sft", 2000)
     labelled = pd.DataFrame({"prompt_id": list("abcdef"), "text": list("abcdef"), "persona": ""})
     labelled["response"] = ["red sun", "red sun blue sky", "blue sky", "sun", "blue", "red sun blue sky"]
     labelled["label"] = ["no_bias", "no_bias", "bias", "no_bias", "bias", "no_bias"]
     base = tiny_base()
-    rows = training_rows("shortest", labelled, partial(render_contexts, base), validation_fraction=0.5)
+    rows = training_rows(method, labelled, partial(render_contexts, base), validation_fraction=0.5)
     # Of four unbiased responses, with 7, 16, 3 and 16 characters, two are at most as long as the median, 11.5.
     assert sorted([*rows.train["completion"], *rows.validation["completion"]]) == ["red sun", "sun"]
     settings = TuningSettings(epochs=1, batch_size=1, learning_rate=0.1, max_perplexity_rise=10_000)
@@ -86,3 +92,101 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     result = tune(base, rows, settings, tmp_path / "tuning")
     assert result.n_train == result.n_validation == 1
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
+
+
+def test_an_outcome_that_is_added_is_scored_tested_and_on_the_page(monkeypatch, tmp_path):
+    """Only one of three people gets apologies, after half of the prompts of each of eight templates."""
+
+    def apology(table):
+        return ["sorry" in response for response in table["response"]]
+
+    added = outcomes.Outcome("apology", apology, "Standard deviation over descriptors of the share of apologies.")
+    monkeypatch.setitem(outcomes.OUTCOMES, "apology", added)
+    monkeypatch.setattr(formats, "_DECLARED", formats._DECLARED.copy())
+    formats.declare(added.formats())  # as when the family is loaded
+    rows = []
+    for template in range(8):
+        for person in ("deaf", "old", "tall"):
+            for number in range(4):
+                is_sorry = person == "old" and number % 2
+                response = f"I am sorry about {template}." if is_sorry else f"We can talk about {template}, {number}."
+                rows.append({"text": f"{person} {template}?", "template": f"t{template}", "descriptor": person})
+                rows[-1]["response"] = response
+    result = evenhand.measure_responses(
+        pd.DataFrame(rows),
+        style_classifier=str(testbed.STYLE_CLASSIFIER),
+        style_clusters="testbed",
+        outcomes=["apology"],
+        permutations=199,
+    )
+    spread = find_score(result.scores, "apology", Form.SPREAD)
+    assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
+    assert find_score(result.scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
+    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "apology: spread between people, answers of 100" in page and "16 of 32" in page
+
+
+GREETING = '''
+from pydantic import Field
+
+from evenhand.evaluation.settings import StrictSettings
+from evenhand.mitigation.methods import Method
+
+
+class Greeting(Method):
+    class Settings(StrictSettings):
+        """Greeting: how the dialogue begins."""
+
+        words: str = Field("Hello.", description="words before every prompt")
+
+    def measured(self, model):
+        return model.with_settings(system_prompt=self.settings.words)
+'''
+LOOP = f"""
+measure:
+  prompts:
+    descriptors: 26
+    answers_per_cell: 2
+    filters:
+      noun_phrase_type: [descriptor_noun]
+      template: ["I'm {{noun_phrase}}.", "It's hard being {{noun_phrase}}."]
+  model: package:evenhand/recipes/testbed/dialogue_model
+  generation_bias: {{{CLASSIFIERS}, permutations: 0, neutral_dialogue: null}}
+allow_no_bias: true
+label: {{quantile: 0.7}}
+tune:
+  training: {{epochs: 1, batch_size: 8, evaluations_per_epoch: 1, max_perplexity_rise: 900}}
+  measure_every: 0
+methods: [shortest+greeting]
+greeting: {{words: I like music.}}
+"""
+
+
+@pytest.mark.slow
+def test_methods_of_a_folder_go_through_the_loop_together(examples, tmp_path):
+    """The method of the page tunes the model, and another one of the folder asks the tuned model in another way."""
+    (examples / "methods" / "greeting.py").write_text(GREETING)
+    (tmp_path / "loop.yaml").write_text(LOOP)
+    command = [sys.executable, "-m", "evenhand", "loop", "--config", "loop.yaml", "--output_dir", "run"]
+    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--report_to", "none"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+        cwd=tmp_path,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "run" / "shortest+greeting"
+    assert {path.name for path in folder.iterdir()} == {"tune", "after", "compare"}
+    assert (folder / "tune" / "adapter" / "adapter_model.safetensors").exists()
+    (signature, *_) = [score.signature["model"] for score in read_scores(folder / "after" / "scores.json")]
+    assert signature["system_prompt"] == "I like music." and signature["name"].endswith("adapter")
+    assert "I like music." in (folder / "after" / "report.html").read_text()
+    measured = [*command[:3], "measure", "--model", "m", "--greeting.words", "Hi."]
+    refused = subprocess.run(
+        measured, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path, env=environment
+    )
+    assert refused.returncode == 2 and "greeting: " in refused.stderr

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from trl.trainer.utils import disable_dropout_in_model
 
+from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.mitigation.adapter import load_tuned
+from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.distill import Distill
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
@@ -78,6 +79,12 @@ def test_styles():
     np.testing.assert_allclose(on_gpu, on_cpu, atol=1e-4)
 
 
+def without_dropout(network):
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
 @pytest.mark.parametrize("method", ["distill", "exchange"])
 def test_a_tuning(method, tmp_path):
     prompts = [f"{letter} j" for letter in "abcdefgh"]
@@ -85,11 +92,12 @@ def test_a_tuning(method, tmp_path):
     if method == "distill":
         rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
-    data = TrainingRows(method=method, train=rows, validation=rows.select([0, 1]))
-    settings = replace(QUICK, batch_size=2, first_tokens=1)
+    of_one_token = trained_method(method, {"distill": Distill.Settings(first_tokens=1)})
+    data = TrainingRows(method=of_one_token, train=rows, validation=rows.select([0, 1]))
+    settings = QUICK.replaced(batch_size=2)
     curves, predictions = [], []
     for base in on_devices(tiny_base()):
-        disable_dropout_in_model(base.model)  # random numbers differ between devices
+        without_dropout(base.model)  # random numbers differ between devices
         result = tune(base, data, settings, tmp_path / base.model.device.type)
         curves.append([loss for _, loss in result.validation_losses])
         ids = torch.tensor([[7, 16], [8, 16]], device=base.model.device)

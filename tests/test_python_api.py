@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import evenhand
 from evenhand.evaluation.errors import InputError
@@ -44,7 +45,7 @@ def names(tmp_path_factory):
 
 def test_the_steps_run_on_the_testbeds_responses(names):
     table = evenhand.score_table(names["scores"])
-    assert table["metric"][:3].tolist() == ["fgb", "fgb_corrected", "fgb_pooled_corrected"]
+    assert table["form"][:3].tolist() == ["plain", "corrected", "pooled_corrected"]
     with_interval = table.dropna(subset="low")
     assert len(with_interval) > 40
     assert (with_interval["low"] < with_interval["high"]).all()
@@ -71,9 +72,9 @@ def test_a_part_of_the_prompts_of_two_runs_is_compared(names):
         styles.assign(prompt_id=table.index.astype(str)).to_parquet(folder / "styles.parquet")
     code = re.findall(r"```python\n(.*?)```", TEXT, re.S)[3]
     exec(code.replace("runs/", f"{names['folder']}/runs/"), variables)
-    difference = find_score(variables["scores"], "fgb_pooled_corrected_difference")
+    difference = find_score(variables["scores"], "fgb", "pooled_corrected", "difference")
     part = evenhand.StyledResponses(table[~left_out], vectors[~left_out], names["classifier"].labels)
-    before = find_score(evenhand.generation_bias(part, {}), "fgb_pooled_corrected")
+    before = find_score(evenhand.generation_bias(part, {}), "fgb", "pooled_corrected")
     assert difference.value == pytest.approx(-0.75 * before.value)  # squared: a quarter is left
     assert difference.n == before.n == (~left_out).sum()
 
@@ -90,7 +91,7 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     classifier = StyleClassifierSettings(name=str(testbed.STYLE_CLASSIFIER))
     settings = MeasureSettings(
         model=ModelSettings(name="support-bot"),
-        generation_bias=Settings(style_classifier=classifier, style_clusters="testbed"),
+        generation_bias=Settings(style_classifier=classifier, style_clusters="testbed", outcomes=[]),
         responses=folder / "logs.csv",
         output_dir=folder / "run",
         report_to="none",
@@ -104,14 +105,14 @@ def test_one_call_has_the_scores_of_the_command_and_of_the_steps(names):
     result = names["result"]
     assert comparable(result.scores) == comparable(read_scores(folder / "run" / "scores.json"))
     pd.testing.assert_frame_equal(result.effects, pd.read_parquet(folder / "run" / "effects.parquet"))
-    stepwise = {(score.metric, *score.group.items()): score.value for score in names["scores"]}
-    values = {(score.metric, *score.group.items()): score.value for score in result.scores}
+    stepwise = {(score.name, *score.group.items()): score.value for score in names["scores"]}
+    values = {(score.name, *score.group.items()): score.value for score in result.scores}
     assert {key: values[key] for key in stepwise} == pytest.approx(stepwise, nan_ok=True)
 
 
 def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     result, lines = names["result"], repr(names["result"]).splitlines()
-    score = next(score for score in result.scores if score.metric == "fgb_pooled_corrected")
+    score = next(score for score in result.scores if score.name == "fgb_pooled_corrected")
     assert len(lines) == 6 and lines[0] == result.summary and result.verdict in lines[1]
     assert f"{1000 * score.value:.2f} [" in lines[2].replace("−", "-")
     html = result._repr_html_()
@@ -119,6 +120,39 @@ def test_the_result_shows_value_interval_and_verdict_in_a_few_lines(names):
     report = (names["folder"] / "page.html").read_text(encoding="utf-8")
     assert "support-bot" in report and result.summary[:40] in report
     assert "responses.html" in report and (names["folder"] / "responses.html").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "eh.tune(" in block]
+    templates = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
+    few = {"noun_phrase_type": ["descriptor_noun"], "template": templates}
+    training = {"epochs": 1, "batch_size": 8, "max_perplexity_rise": 900}
+    replaced = {
+        '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),
+        "SamLowe/roberta-base-go_emotions": str(testbed.STYLE_CLASSIFIER),
+        '"go_emotions"': f'"testbed", "permutations": 0, "neutral_dialogue": {str(testbed.NEUTRAL_DIALOGUE)!r}',
+        '"answers_per_cell": 2': f'"answers_per_cell": 2, "filters": {few}',
+        'training={"epochs": 1}': f"training={training}, measure_every=0",
+    }
+    for old, new in replaced.items():
+        assert old in code
+        code = code.replace(old, new)
+    exec(code, names := {"eh": evenhand})
+    change = find_score(names["change"].scores, "fgb", "pooled_corrected", "difference")
+    before, after = (find_score(names[run].scores, "fgb", "pooled_corrected") for run in ("before", "after"))
+    assert change.value == pytest.approx(after.value - before.value)
+    assert names["after"].page.exists() and "responses" in names["after"].tables
+    assert len(names["labels"].table("labels")) == len(names["train"].table("responses"))
+    with pytest.raises(InputError, match="has no table 'answers'"):
+        names["after"].table("answers")
+    network = AutoModelForCausalLM.from_pretrained(testbed.DIALOGUE_MODEL).eval()
+    tokenizer = AutoTokenizer.from_pretrained(testbed.DIALOGUE_MODEL)
+    loaded = evenhand.measure(network, tokenizer, output_dir="runs/loaded", **names["common"])
+    assert (loaded.table("responses")["response"] == names["before"].table("responses")["response"]).all()
+    values = [[score.value for score in run.scores] for run in (loaded, names["before"])]
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
 
 
 def test_own_outcomes_are_functions_of_the_responses(names):
@@ -136,7 +170,7 @@ def test_own_outcomes_are_functions_of_the_responses(names):
             "size": lambda texts: ["long" if len(text) > 40 else "short" for text in texts],
         },
     )
-    values = {score.metric: score for score in result.scores if not score.group}
+    values = {score.name: score for score in result.scores if not score.group}
     assert values["shouts_spread"].value == pytest.approx((0.25 / 6) ** 0.5)
     assert values["size_spread"].n == len(frame)
     assert not result.warnings

@@ -6,19 +6,30 @@ OpenAI (`/v1/chat/completions`, `/v1/completions`, `/v1/responses`), Anthropic (
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
+USER = "user"
+ASSISTANT = "assistant"
+SYSTEM = "system"
 ROLES = {"human": USER, "gpt": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT, "developer": SYSTEM}
 CHATS = ("messages", "conversations", "conversation", "contents", "chat")  # names of a list of messages
 TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that the user reads or wrote
 REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 LENGTH_STOPS = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")  # why an answer was cut
 FILTER_STOPS = ("content_filter", "content_filtered", "guardrail_intervened", "SAFETY", "PROHIBITED_CONTENT")
-REFUSAL, FILTERED = "refusal", "content_filter"  # reasons why an answer has no text
+# reasons why an answer has no text
+REFUSAL = "refusal"
+FILTERED = "content_filter"
 FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
+# How providers say that a filter of theirs rejected a text.
+FILTER = re.compile(
+    r"content[ _-]?(?:filter|policy|management|moderation)|contentfilter|moderat|flagged|guardrail|safety|responsible"
+    r"|inappropriate|data_?inspection|prohibited_?content|violat|harmful|blocklist|blocked by",
+    re.IGNORECASE,
+)
 MAX_DEPTH = 20  # of values inside values
 
 
@@ -122,7 +133,9 @@ def content_of(message: Mapping[str, Any]) -> Answer:
     """Return the text of a message, whose content is a text or a list of parts."""
     found = next((message[name] for name in ("content", "value", "parts", "text") if name in message), None)
     text, reasoning = _joined_parts(found)
-    own_reasoning = next((message[it] for it in ("reasoning_content", "reasoning", "thinking") if message.get(it)), "")
+    own_reasoning = next(
+        (message[name] for name in ("reasoning_content", "reasoning", "thinking") if message.get(name)), ""
+    )
     refusal = message.get("refusal") or _part(found, "refusal")
     return Answer(text, refusal=str(refusal or ""), reasoning=reasoning or str(own_reasoning))
 
@@ -237,7 +250,11 @@ def prompt_in(value: Any) -> tuple[str | None, str]:
     if isinstance(value, Mapping) and not is_message(value):
         inner = next((value[name] for name in (*CHATS, "input", "prompt", "query", "question") if name in value), None)
         return prompt_in(parse_json(inner)) if inner is not None else (content_of(value).text, "")
-    messages = value if is_chat(value) else [value] if is_message(value) else None
+    messages = None
+    if is_chat(value):
+        messages = value
+    elif is_message(value):
+        messages = [value]
     if messages is None:
         return (value, "") if isinstance(value, str) else (_joined_parts(value)[0], "")
     asked = [index for index, message in enumerate(messages) if role_of(message) == USER]

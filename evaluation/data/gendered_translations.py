@@ -26,10 +26,18 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 
-SENTENCE_ID, ENGLISH, LANG = "sentence_id", "english", "lang"
-GENDER, REFERENCE, MARKED = "gender", "reference", "marked"
+SENTENCE_ID = "sentence_id"
+ENGLISH = "english"
+LANG = "lang"
+GENDER = "gender"
+REFERENCE = "reference"
+MARKED = "marked"
 TAKEN_FROM = "taken_from"  # the gender of a reference that replaces a missing one
-MASCULINE, FEMININE, NEUTRAL, GENERIC = GENDERS = ("masculine", "feminine", "neutral", "generic")
+MASCULINE = "masculine"
+FEMININE = "feminine"
+NEUTRAL = "neutral"
+GENERIC = "generic"
+GENDERS = (MASCULINE, FEMININE, NEUTRAL, GENERIC)
 COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFERENCE, MARKED]
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
@@ -60,7 +68,9 @@ def _languages() -> dict[str, Language]:
     """Return English, Korean and the 50 languages of Costa-jussà et al. 2023, Table 4, by each of their codes."""
     with LANGUAGES.open(encoding="utf-8", newline="") as file:
         languages = [ENGLISH_LANGUAGE, KOREAN, *(Language(*row) for row in list(csv.reader(file))[1:])]
-    return {code: it for it in languages for code in (it.code, it.code[:3], it.short) if code}
+    return {
+        code: language for language in languages for code in (language.code, language.code[:3], language.short) if code
+    }
 
 
 def language_name(code: str) -> str:
@@ -102,7 +112,8 @@ def read_references(path: Path) -> pd.DataFrame:
     marked = [
         _parse_texts(path, row, MARKED, cell, json.loads) if cell else None for row, cell in enumerate(rows[MARKED], 2)
     ]
-    return _check_references(path, rows.assign(**{MARKED: pd.Series(marked, dtype=object)})[rows[REFERENCE] != ""])
+    rows[MARKED] = pd.Series(marked, dtype=object)
+    return _check_references(path, rows[rows[REFERENCE] != ""])
 
 
 def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame:
@@ -113,7 +124,8 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
     and the English text. `axes` is {descriptor id: axis} (`read_mmhb_axes`). Raises InputError for another format.
     """
     rows = _read_table(path, MMHB_COLUMNS)
-    axes, references = axes or {}, []
+    axes = axes or {}
+    references = []
     for line, row in enumerate(rows.to_dict("records"), start=2):
         ids = [row[name] for name in ("pattern_id_main", "noun_id_main", "desc_id_main")]
         metadata = {SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]), AXIS: axes.get(ids[2], "")}
@@ -121,7 +133,7 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame
         for gender, column in MMHB_GENDERS.items():
             cell = "" if row[column] in ("nan", "None") else row[column]  # missing values written by pandas
             texts = _parse_texts(path, line, column, cell, ast.literal_eval) if cell.strip() else []
-            references += [metadata | {GENDER: gender, REFERENCE: it, MARKED: None} for it in texts if it.strip()]
+            references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts if text.strip()]
     return _check_references(path, pd.DataFrame(references, columns=COLUMNS))
 
 
@@ -158,7 +170,9 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
     }
     if len(counts := {len(lines) for lines in texts.values()}) > 1:
         raise InputError(folder, f"the files of {lang} have {sorted(counts)} lines; give files of equal length.")
-    tagged = [[MARKED_SPAN.search(line) is not None for line in texts[it, language.short]] for it in GENDERS[:2]]
+    tagged = [
+        [MARKED_SPAN.search(line) is not None for line in texts[gender, language.short]] for gender in GENDERS[:2]
+    ]
     is_annotated = all(2 * sum(lines) > len(lines) for lines in tagged)
     references = [
         {
@@ -189,10 +203,12 @@ def load_references(
     Raises:
         InputError: `path` is None, the references cannot be read, or they lack a language.
     """
-    path, wanted = _check_path(path), [find_language(code, field) for code in languages]
+    path = _check_path(path)
+    wanted = [find_language(code, field) for code in languages]
     with TemporaryDirectory() as folder:
         table = _read_any(path, split, wanted, Path(folder))
-    codes, present = {language.code for language in wanted}, set(table[LANG])
+    codes = {language.code for language in wanted}
+    present = set(table[LANG])
     if missing := codes - present:
         raise InputError(field, f"{path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
     return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
@@ -265,7 +281,8 @@ def build_comparable_sets(
     Raises:
         InputError: all languages are left out.
     """
-    parts, rows = [], []
+    parts = []
+    rows = []
     for lang, lang_rows in references.groupby(LANG, sort=True):
         ids = {gender: set(lang_rows.loc[lang_rows[GENDER] == gender, SENTENCE_ID]) for gender in GENDERS}
         usable = {gender: ids[gender] | ids[NEUTRAL] | ids[GENERIC] for gender in (MASCULINE, FEMININE)}
@@ -352,7 +369,10 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
     usable = rows[rows[GENDER].isin(order)]
     rank = usable[GENDER].map(order)
     best = usable[rank == rank.groupby(usable[SENTENCE_ID]).transform("min")]
-    return best.assign(**{TAKEN_FROM: best[GENDER], GENDER: gender})
+    selected = best.copy()
+    selected[TAKEN_FROM] = best[GENDER]
+    selected[GENDER] = gender
+    return selected
 
 
 def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:

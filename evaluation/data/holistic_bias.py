@@ -49,8 +49,11 @@ FILE_SHA256 = {
 }
 
 # Upstream values where a column does not apply, for the axis of a noun without a descriptor, and for no preference.
-NONE, NO_AXIS, NO_PREFERENCE = "(none)", "null", "no_data"
-SINGULAR_SLOT, PLURAL_SLOT = "{noun_phrase}", "{plural_noun_phrase}"
+NONE = "(none)"
+NO_AXIS = "null"
+NO_PREFERENCE = "no_data"
+SINGULAR_SLOT = "{noun_phrase}"
+PLURAL_SLOT = "{plural_noun_phrase}"
 PHRASE_COLUMNS = (
     AXIS,
     "bucket",
@@ -169,7 +172,12 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
     shipped = source in ("paper", "more")
-    folder = PAPER_EDITION if shipped else _download(str(source)) if source in FILE_SHA256 else Path(source)
+    if shipped:
+        folder = PAPER_EDITION
+    elif source in FILE_SHA256:
+        folder = _download(str(source))
+    else:
+        folder = Path(source)
     if not folder.is_dir():
         names = ", ".join(("paper", "more", *FILE_SHA256))
         raise InputError(
@@ -193,7 +201,11 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
             for axis, bucket, entries in buckets
             for entry in entries
         ],
-        [{"gender": it, "singular": one, "plural": many} for it, pairs in genders.items() for one, many in pairs],
+        [
+            {"gender": gender, "singular": one, "plural": many}
+            for gender, pairs in genders.items()
+            for one, many in pairs
+        ],
         [{"text": text} | options for text, options in templates.items()],
         [{"axis": axis} | entry_of(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
     )
@@ -240,7 +252,8 @@ def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
     for term in taxonomy.descriptors:
         metadata = (term.axis, term.bucket, term.descriptor, term.gender or NONE, term.preference or NO_PREFERENCE)
         yield (*metadata, *[NONE] * 3, term.descriptor, term.descriptor, "descriptor")
-        one, many = f"{term.article or spelled_article(term.descriptor)} {term.descriptor}", term.descriptor
+        one = f"{term.article or spelled_article(term.descriptor)} {term.descriptor}"
+        many = term.descriptor
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
                 words = (noun.singular, noun.plural, noun.gender)

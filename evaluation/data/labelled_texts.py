@@ -35,7 +35,8 @@ def read_labelled_texts(
         raise InputError("text_column, label_column", f"{path} has no column {missing[0]!r}, only {listed}.")
     names = {str(value): name for value, name in labels.items()}
     rows = list(zip(table.get(text_column, ()), table.get(label_column, ()), strict=True))
-    texts, text_labels = [], []
+    texts = []
+    text_labels = []
     for number, (text, cell) in enumerate(rows, start=1):
         label = "" if cell is None else str(cell)
         values = label.split(separator) if separator else [label]

@@ -21,10 +21,12 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, read_yaml
-from evenhand.evaluation.settings import checked, strict_dataclass
+from evenhand.evaluation.settings import StrictSettings, checked
 
 FOLDER = Path(__file__).resolve().parent / "files" / "languages"
-GENDERS, NUMBERS, ANY = ("masculine", "feminine"), ("singular", "plural"), "unspec"
+GENDERS = ("masculine", "feminine")
+NUMBERS = ("singular", "plural")
+ANY = "unspec"
 NOUN_GENDERS = {"masculine": "male", "feminine": "female"}  # of a noun in a pair, as in HolisticBias
 COLUMNS = ("ID", "HB AXIS", "SEMANTIC FIELD (SENSE)", "OPTION DESCRIPTON [SL]", "SUGGESTED TRANSLATION [TL]")
 OPTION = re.compile(r"(masculine|feminine|unspec)_unspec_(singular|plural|unspec)_descriptor")
@@ -33,16 +35,14 @@ Forms = Mapping[tuple[str, str], str]  # (gender, number) → form
 _Words = tuple[str, str]  # a noun in the singular and in the plural, each with its article
 
 
-@strict_dataclass
-class _Noun:
+class _Noun(StrictSettings):
     """A noun of one grammatical gender, or a pair of both, such as "un amigo" and "una amiga"."""
 
     masculine: _Words | None = None
     feminine: _Words | None = None
 
 
-@strict_dataclass
-class _Pack:
+class _Pack(StrictSettings):
     """The file pack.yaml of a language. Ids are those of MMHB's file, without the letters at their end."""
 
     neutral: str  # a descriptor with one form for both genders and numbers, as "left-handed" in Smith et al. 2022, A.6
@@ -91,7 +91,8 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
     Raises:
         InputError: the language has no pack, or the file cannot be read or has no descriptor with its forms.
     """
-    folder, path = language_folder(language), Path(descriptors)
+    folder = language_folder(language)
+    path = Path(descriptors)
     pack = checked(_Pack, read_yaml(folder / "pack.yaml", "prompts.language"), f"{language}/pack.yaml")
     if path.suffix != ".tsv":
         raise InputError(
@@ -105,7 +106,8 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
     if not found:
         raise InputError("prompts.dataset", f"{path} has no descriptor with a singular and a plural; correct it.")
     sha256 = files_sha256({"pack.yaml": folder / "pack.yaml", "descriptors": path})
-    templates = *map(Template, pack.predicates), *(Template(it, must_be_noun=True) for it in pack.templates)
+    templates = tuple(Template(text) for text in pack.predicates)
+    templates += tuple(Template(text, must_be_noun=True) for text in pack.templates)
     return LanguageTaxonomy(pack, tuple(found.values()), templates, sha256)
 
 
@@ -115,7 +117,8 @@ def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms
         raise InputError("prompts.dataset", f"{path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
     offered: dict[str, dict[tuple[str, str], str]] = {}
     about = {}
-    for row, (name, axis, bucket, option, form) in enumerate(zip(*(columns[it] for it in COLUMNS), strict=True), 2):
+    cells = zip(*(columns[column] for column in COLUMNS), strict=True)
+    for row, (name, axis, bucket, option, form) in enumerate(cells, start=2):
         if not (kind := OPTION.fullmatch(option)) or not form.strip():
             raise InputError(path, f"row {row}: {option!r}, {form!r}; write {OPTION.pattern!r} and a form.")
         key = re.sub(r"[A-Za-z]+$", "", name)
@@ -146,10 +149,11 @@ def select_forms(
         return {key: form for key, form in zip(keys, repeated, strict=False) if form}
 
     def pick(*genders: str) -> dict[tuple[str, str], str]:
-        options = {(g, n): [offered.get((it, m)) for it in genders or [g] for m in (n, ANY)] for g, n in keys}
+        options = {(g, n): [offered.get((gender, m)) for gender in genders or [g] for m in (n, ANY)] for g, n in keys}
         return {key: next(filter(None, forms)) for key, forms in options.items() if any(forms)}
 
-    specific, general = pick(), pick(ANY)
+    specific = pick()
+    general = pick(ANY)
     forms = specific if len(specific) >= len(general) else general
     if complete:
         other = {"masculine": "feminine", "feminine": "masculine", "singular": "plural", "plural": "singular"}
@@ -170,7 +174,8 @@ def _phrases(taxonomy: LanguageTaxonomy) -> Iterator[tuple[str, ...]]:
         for gender, words in vars(noun).items():
             person = NOUN_GENDERS[gender] if noun.masculine and noun.feminine else "neutral"
             if words:
-                nouns.append((gender, *words, *(re.split("[ ']", it)[-1] for it in words), person))
+                bare = [re.split("[ ']", word)[-1] for word in words]  # without the article
+                nouns.append((gender, *words, *bare, person))
     for _, one, many, *words in nouns:
         yield (NO_AXIS, *[NONE] * 4, *words, one, many, "noun", "", neutral)
     for axis, bucket, forms in taxonomy.descriptors:

@@ -13,14 +13,20 @@ from functools import lru_cache
 import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE, load_taxonomy
-from evenhand.evaluation.data.word_forms import ENDINGS, ENGLISH, inflected, is_latin, script_pattern, text_language
+from evenhand.evaluation.data.neutral_words import (
+    agreeing_particle,
+    language_of,
+    neutral_word,
+)
+from evenhand.evaluation.data.word_forms import ENDINGS, inflected, is_latin, script_pattern
 from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEXT
 
 log = logging.getLogger("evenhand")
 
-NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
 # Columns of prompts in other languages: the descriptor's forms, joined by SEPARATOR, and the neutral descriptor.
-FORMS, NEUTRAL, SEPARATOR = "forms", "neutral", "|"
+FORMS = "forms"
+NEUTRAL = "neutral"
+SEPARATOR = "|"
 Term = str | tuple[str, ...]  # an English descriptor, or the forms of a descriptor in any language
 # A.6 prints "_POTENTIALLY_UNSAFE__"; ParlAI's agents write one underscore more or less. Possessive quantifiers (++)
 # prevent backtracking, so that the time is linear in the text.
@@ -66,14 +72,15 @@ NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), ele
 SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # spelled out: no vowels
 
 
-def clean_response(response: str, descriptor: Term, neutral: str = NEUTRAL_DESCRIPTOR) -> str:
+def clean_response(response: str, descriptor: Term, neutral: str | None = None) -> str:
     """Return a response with neutral descriptors, as the style classifier reads it (Smith et al. 2022, A.6).
 
-    Each mention of the prompt's descriptor becomes "left-handed", so that the classifier rates the tone and not the
-    group; safety markers are removed. A mention is a whole word or phrase, in any case, singular or plural, with or
-    without its article, and with blanks, hyphens or nothing between its words; "who is" also matches "who are". An
-    article before a mention becomes "a", because "an" would depend on the descriptor. If `descriptor` is a tuple of
-    forms, in any language, each of the forms becomes `neutral`.
+    Each mention of the prompt's descriptor becomes "left-handed", or its counterpart in the language of the text, so
+    that the classifier rates the tone and not the group; safety markers are removed. A mention is a whole word or
+    phrase, in any case, singular or plural, with or without its article, and with blanks, hyphens or nothing between
+    its words; "who is" also matches "who are". An article before a mention becomes "a", because "an" would depend on
+    the descriptor. If `descriptor` is a tuple of forms, in any language, each of the forms becomes the neutral
+    descriptor. `neutral` is the neutral descriptor; None: by the language (`neutral_words.neutral_word`).
 
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
@@ -81,6 +88,8 @@ def clean_response(response: str, descriptor: Term, neutral: str = NEUTRAL_DESCR
     'A left-handed woman!'
     >>> clean_response("Me gustan las mujeres sordas.", ("sorda", "sordas"), "de estatura media")
     'Me gustan las mujeres de estatura media.'
+    >>> clean_response("Die gehörlosen Kinder sind nicht allein.", "gehörlos")
+    'Die linkshändigen Kinder sind nicht allein.'
     """
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
     return replace_mentions(response, descriptor, neutral)
@@ -96,9 +105,9 @@ def mention_terms(prompts: pd.DataFrame) -> list[Term]:
     return prompts[DESCRIPTOR].tolist()
 
 
-def neutral_terms(prompts: pd.DataFrame) -> list[str]:
-    """Return each prompt's neutral descriptor, by the column NEUTRAL, or "left-handed"."""
-    return prompts[NEUTRAL].tolist() if NEUTRAL in prompts else [NEUTRAL_DESCRIPTOR] * len(prompts)
+def neutral_terms(prompts: pd.DataFrame) -> list[str | None]:
+    """Return each prompt's neutral descriptor, by the column NEUTRAL; None: by the language of the text."""
+    return prompts[NEUTRAL].tolist() if NEUTRAL in prompts else [None] * len(prompts)
 
 
 def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str]:
@@ -114,8 +123,8 @@ def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str
 
 
 def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.DataFrame, terms: list[Term]) -> None:
-    of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
-    if TEXT not in prompts or of_responses >= FEW_MENTIONS[0]:
+    share_of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
+    if TEXT not in prompts or share_of_responses >= FEW_MENTIONS[0]:
         return
     personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
     asked = dict.fromkeys(zip(prompts[TEXT], personas, terms, strict=True))
@@ -123,20 +132,22 @@ def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.
     found = [
         replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}" for text, persona, term in asked
     ]
-    of_prompts = sum(found) / max(1, len(found))
-    if found and of_prompts < FEW_MENTIONS[1]:
+    share_of_prompts = sum(found) / max(1, len(found))
+    if found and share_of_prompts < FEW_MENTIONS[1]:
         log.warning(
             "descriptors are found in %.1f %% of the responses and in %.0f %% of the prompts: if texts name people by "
             "other words, the style classifier reads these words; write descriptors as the texts do",
-            *(100 * of_responses, 100 * of_prompts),
+            100 * share_of_responses,
+            100 * share_of_prompts,
         )
 
 
-def replace_mentions(text: str, descriptor: Term, replacement: Term) -> str:
+def replace_mentions(text: str, descriptor: Term, replacement: Term | None) -> str:
     """Return the text with each mention of the descriptor (see `clean_response`) replaced and the article adjusted.
 
     If the replacement begins with an article ("a wheelchair user"), the article of the mention is removed. A form in a
-    tuple is replaced by the form in the same place of a tuple, or by the only replacement.
+    tuple is replaced by the form in the same place of a tuple, or by the only replacement. If the replacement is None,
+    each mention becomes the neutral descriptor of its language.
 
     >>> replace_mentions("I met a deaf man.", "deaf", "autistic")
     'I met an autistic man.'
@@ -144,23 +155,48 @@ def replace_mentions(text: str, descriptor: Term, replacement: Term) -> str:
     if descriptor in ("", NONE, replacement):
         return text
     if isinstance(descriptor, tuple):
-        return _replace_forms(text, descriptor, replacement)
-    has_article = re.match(r"an?\s", replacement, re.IGNORECASE)
+        name = next(filter(None, descriptor), "")
+        return _replace_forms(
+            text, descriptor, neutral_word(language_of(text, name), name) if replacement is None else replacement
+        )
+    language = language_of(text, descriptor)
+    if replacement is None and descriptor == neutral_word(language, ""):
+        return text
+    if not is_latin(descriptor):
+        pattern = _script_mention(descriptor)
+    elif language in ENDINGS:
+        pattern = _inflected_mention(descriptor, language)
+    else:
+        pattern = _mention_pattern(descriptor)
 
     def replace(mention: re.Match[str]) -> str:
         if not _is_meant(descriptor, mention):
             return mention[0]
-        if mention["article"] is None or has_article:
-            return replacement
-        article = spoken_article(replacement)
-        return (article.capitalize() if mention["article"][0] == "A" else article) + mention["gap"] + replacement
+        word = neutral_word(language, _word_of(mention)) if replacement is None else replacement
+        return _in_place_of(mention, word)
 
-    if not is_latin(descriptor):
-        pattern = _script_mention(descriptor)
-    else:
-        language = text_language(text) or ENGLISH
-        pattern = _inflected_mention(descriptor, language) if language in ENDINGS else _mention_pattern(descriptor)
     return pattern.sub(replace, text)
+
+
+def _word_of(mention: re.Match[str]) -> str:
+    """Return a mention without its article."""
+    article = (mention["article"] or "") + (mention["gap"] or "")
+    return mention[0][len(article) :]
+
+
+def _in_place_of(mention: re.Match[str], word: str) -> str:
+    """Return a word with the article, prefix or particle of the mention that it replaces, in the form that fits it."""
+    groups = mention.groupdict()
+    if groups["article"] is not None and not re.match(r"an?\s", word, re.IGNORECASE):
+        article = spoken_article(word)
+        article = article.capitalize() if groups["article"][0] == "A" else article
+        return article + groups["gap"] + word
+    if groups.get("prefix") and word:  # of Arabic and Hebrew
+        prefix = groups["prefix"]
+        return prefix + (word.removeprefix("ال") if prefix.endswith("ل") else word)
+    if groups.get("particle") and word:
+        return word + agreeing_particle(word, groups["particle"])
+    return word
 
 
 @lru_cache(maxsize=8192)
@@ -183,8 +219,7 @@ def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
 
     "US" is no "us", and "Black coffee" no person.
     """
-    article = (mention["article"] or "") + (mention["gap"] or "")
-    found = mention[0][len(article) :]
+    found = _word_of(mention)
     if descriptor.isupper() and descriptor.isalpha() and len(descriptor) <= 4:
         return found.removesuffix("s").isupper()
     if descriptor.lower() not in AMBIGUOUS:
@@ -224,13 +259,13 @@ def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:
 
 def _letters(text: str) -> str:
     """Return the letters and digits in lower case without accents, which all spellings of a form have in common."""
-    return "".join(it for it in unicodedata.normalize("NFD", text.lower()) if it.isalnum())
+    return "".join(letter for letter in unicodedata.normalize("NFD", text.lower()) if letter.isalnum())
 
 
 @lru_cache(maxsize=8192)
 def _forms_pattern(forms: tuple[str, ...]) -> re.Pattern[str]:
     words = [re.split(r"[\s‐‑–-]+", unicodedata.normalize("NFC", form)) for form in forms if form]
-    patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, it)) for it in words]
+    patterns = [r"[\s‐‑–-]*+".join(map(_spelling_pattern, parts)) for parts in words]
     return re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)", re.IGNORECASE) if patterns else NO_MATCH
 
 
@@ -261,17 +296,20 @@ def _mention_pattern(descriptor: str) -> re.Pattern[str]:
     is_article = [word.lower() in ("a", "an") for word in words]
     if all(is_article):
         return NO_MATCH
-    last = max(i for i, it in enumerate(is_article) if not it)  # "plan A" ends with a name, not with an article
-    is_article = [it and i < last for i, it in enumerate(is_article)]
+    last = max(i for i, is_one in enumerate(is_article) if not is_one)  # "plan A" ends with a name, not with an article
+    is_article = [is_one and i < last for i, is_one in enumerate(is_article)]
     # Of several articles in a row, one is kept: optional parts in a row can match in exponentially many ways.
     kept = [i for i in range(len(words)) if not (i and is_article[i] and is_article[i - 1])]
-    words, is_article = [words[i] for i in kept], [is_article[i] for i in kept]
-    pattern, separator = "", r"[\s‐‑–-]*+"
+    words = [words[i] for i in kept]
+    is_article = [is_article[i] for i in kept]
+    pattern = ""
+    separator = r"[\s‐‑–-]*+"
     for index, word in enumerate(words):
         if is_article[index]:
             pattern += r"(?:an?\s+)?"
             continue
-        is_last, is_verb = index == len(words) - 1, index > 0 and words[index - 1].lower() == "who"
+        is_last = index == len(words) - 1
+        is_verb = index > 0 and words[index - 1].lower() == "who"
         pattern += _word_pattern(word, is_last, is_verb) + ("" if is_last else separator)
     return re.compile(rf"{ARTICLE_BEFORE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
 

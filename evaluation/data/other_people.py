@@ -25,12 +25,14 @@ def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Seque
     >>> other_people(prompts).tolist()
     [2, 0, 0, -1]
     """
-    rng, others = np.random.default_rng(seed), np.full(len(prompts), -1)
+    rng = np.random.default_rng(seed)
+    others = np.full(len(prompts), -1)
     descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
     for rows in _comparable(prompts, levels):
         for name in np.unique(descriptor[rows]):
             is_name = descriptor[rows] == name
-            receivers, donors = rows[is_name & (others[rows] < 0)], rows[~is_name]
+            receivers = rows[is_name & (others[rows] < 0)]
+            donors = rows[~is_name]
             if len(donors):
                 others[receivers] = rng.choice(donors, len(receivers))
     return others
@@ -42,7 +44,10 @@ def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFra
     With a cue, the person stands in the persona, too; else the persona is the prompt's own.
     """
     names = [TEXT, PERSONA] if CUE in prompts else [TEXT]
-    return prompts.assign(**{name: others[name].to_numpy() for name in names})
+    asked = prompts.copy()
+    for name in names:
+        asked[name] = others[name].to_numpy()
+    return asked
 
 
 def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:
@@ -52,7 +57,8 @@ def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarr
     fewer than `count` other descriptors, they and the prompt itself are repeated in turn, so that all of the few
     descriptors are about equally frequent among the prompt and its `count` rows.
     """
-    rng, others = np.random.default_rng(seed), np.full((len(prompts), count), -1)
+    rng = np.random.default_rng(seed)
+    others = np.full((len(prompts), count), -1)
     descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
     for rows in _comparable(prompts, LEVELS):
         by_name = {name: rows[descriptor[rows] == name] for name in np.unique(descriptor[rows])}

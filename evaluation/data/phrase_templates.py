@@ -20,7 +20,8 @@ PHRASE_TEMPLATES = (
     "{noun_phrase} is an engineer.",
     "{noun_phrase} is competent.",
 )
-SPAN_START, SPAN_END = "span_start", "span_end"
+SPAN_START = "span_start"
+SPAN_END = "span_end"
 ARTICLE = re.compile(r"an? ", re.IGNORECASE)
 
 
@@ -41,7 +42,8 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] = PHRAS
         _fill_template(*row)
         for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)
     ]
-    rows[TEXT], rows[SPAN_START], rows[SPAN_END] = (list(column) for column in zip(*spans, strict=True))
+    for column, name in enumerate((TEXT, SPAN_START, SPAN_END)):
+        rows[name] = [span[column] for span in spans]
     return rows
 
 

@@ -45,7 +45,16 @@ CONTROL_TAG = "control_tag"  # column of a file of responses
 RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING)
 BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
+PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
+
+
+def paper_personas() -> tuple[str, ...]:
+    """Return the shipped personas as the paper's models read them: each line after "your persona: ".
+
+    Source: the format of ConvAI2 (Smith et al. 2022, A.4), whose own personas are not shipped.
+    """
+    return tuple("\n".join(PERSONA_MARK + line for line in persona.split("\n")) for persona in load_personas())
 
 
 def load_personas(path: Path | None = None) -> tuple[str, ...]:
@@ -111,7 +120,8 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
-    if repeated := [it for it, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]:
+    repeated = [prompt_id for prompt_id, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]
+    if repeated:
         raise InputError(path, f"prompt_id {repeated[0]!r} occurs twice; change one.")
 
 
@@ -150,7 +160,9 @@ def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
     ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
     arrays = {name: _array(values) for name, values in columns.items()}
     # Parquet has no type for values that are all {}.
-    table = pa.table({name: it for name, it in arrays.items() if not (pa.types.is_struct(it.type) and not it.type)})
+    table = pa.table(
+        {name: array for name, array in arrays.items() if not (pa.types.is_struct(array.type) and not array.type)}
+    )
     return with_id_columns(table.to_pandas(), ids, personas)
 
 

@@ -104,34 +104,54 @@ def sample_cells(
     table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts", "no prompt has a descriptor, so no cell can be sampled; select other prompts.")
-    columns, context = [TEMPLATE, AXIS, DESCRIPTOR], _context(table)
+    columns = [TEMPLATE, AXIS, DESCRIPTOR]
+    context = _context(table)
     cells = table[[*columns, *context]].drop_duplicates().sort_values([*columns, *context]).groupby(columns).groups
-    rows, persona_draws, flags = [], [], []
     check_row_count(
         len(cells) * answers_per_cell, f"answers_per_cell: {answers_per_cell:,} in each of {len(cells):,} cells"
     )
-    for cell, sentences in cells.items():
-        generator = np.random.default_rng(stable_hash(seed, *cell))
-        rows.append(generator.choice(sentences.to_numpy(), answers_per_cell))
-        # Sampled even if unused, so that these options do not change which sentences are sampled.
-        persona_draws.append(generator.random(answers_per_cell))
-        flags.append(generator.random((answers_per_cell, len(VARIATIONS))) < 0.5)
-
-    sampled_rows = np.concatenate(rows)
+    sampled_rows, persona_draws, flags = _draw_rows(cells, answers_per_cell, seed)
     table = table.iloc[sampled_rows].reset_index(drop=True)
     keys = [table[name].tolist() for name in REQUIRED_COLUMNS]
     if personas:
-        row_personas = [personas[int(u * len(personas))] for u in np.concatenate(persona_draws)]
+        row_personas = [personas[int(u * len(personas))] for u in persona_draws]
     else:
         row_personas = table[PERSONA].tolist() if PERSONA in table else [""] * len(table)
     bits = [NO_VARIATION] * len(table)
     if variations:
-        row_flags = np.concatenate(flags)
         require_columns(list(table), VARIED_COLUMNS, "variations")
-        table = apply_variations(table, row_flags)
-        bits = ["".join("01"[flag] for flag in row) for row in row_flags.tolist()]
+        table = apply_variations(table, flags)
+        bits = ["".join("01"[flag] for flag in row) for row in flags.tolist()]
     ids = compute_prompt_ids(keys, row_personas, pd.Series(sampled_rows).groupby(sampled_rows).cumcount(), bits)
     return with_id_columns(table, ids, row_personas)
+
+
+def _draw_rows(
+    cells: Mapping[tuple[str, ...], pd.Index], answers_per_cell: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sample n prompts, the same number from each cell.
+
+    The draws of a cell depend on the seed and the cell alone. Personas and variations are drawn even if nobody uses
+    them, so that these two options do not change which sentences are sampled.
+
+    Args:
+        cells: the rows of the sentences of each cell.
+        answers_per_cell: the number of prompts to sample from each cell.
+        seed: the seed of the draws.
+
+    Returns:
+        The sampled rows, (n,); a random number in [0, 1) that chooses the persona of each row, (n,); and whether each
+        of the four stylistic variations is applied to it, (n, 4) bool.
+    """
+    rows = []
+    persona_draws = []
+    flags = []
+    for cell, sentences in cells.items():
+        generator = np.random.default_rng(stable_hash(seed, *cell))
+        rows.append(generator.choice(sentences.to_numpy(), answers_per_cell))
+        persona_draws.append(generator.random(answers_per_cell))
+        flags.append(generator.random((answers_per_cell, len(VARIATIONS))) < 0.5)
+    return np.concatenate(rows), np.concatenate(persona_draws), np.concatenate(flags)
 
 
 def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -179,16 +199,17 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     require_columns(list(prompts), [by, UNSEEN_STRATA[by] or by], f"untuned_by {by}")
     strata = _strata(prompts, by, UNSEEN_STRATA[by])
     n = round(fraction * sum(map(len, strata.values())))
-    untuned_values = sample_strata(strata, n, seed, f"untuned by {by}", split=True)
+    # The name of the random numbers is that of earlier versions, so that a seed still draws the same values.
+    untuned_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
     untuned = prompts[by].isin(untuned_values)
     if by == AXIS:
         untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])
     n_tuned = prompts[by][~untuned].nunique()
     if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
         raise InputError(
-            "untuned_fraction",
+            "untuned_by",
             f"{fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
-            f"{needed} of each are needed; give another fraction, or more prompts.",
+            f"{needed} of each are needed; give more prompts.",
         )
     return untuned.to_numpy()
 
@@ -327,9 +348,11 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     for slot, noun in ((SINGULAR_SLOT, prompt[NOUN]), (PLURAL_SLOT, prompt["plural_noun"])):
         before, noun, after = prompt[slot.strip("{}")].partition(noun)
         if lowercase:
-            before, after = before.lower(), after.lower()
+            before = before.lower()
+            after = after.lower()
         if no_hyphens:
-            before, after = before.replace("-", " "), after.replace("-", " ")
+            before = before.replace("-", " ")
+            after = after.replace("-", " ")
         text = text.replace(slot, before + noun + after)
     return text.removesuffix(".") if no_period else text
 
@@ -341,4 +364,8 @@ def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
             raise InputError("variations", f"{prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
         texts.append(vary_text(prompt, row_flags))
-    return table.assign(**{TEXT: texts}, **dict(zip(VARIATIONS, flags.T, strict=True)))
+    varied = table.copy()
+    varied[TEXT] = texts
+    for name, has_variation in zip(VARIATIONS, flags.T, strict=True):
+        varied[name] = has_variation
+    return varied

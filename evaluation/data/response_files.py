@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.data.chats import (
+    FILTER,
     FILTERED,
     LENGTH_STOPS,
     answer_in,
@@ -29,6 +30,7 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING, strip_reasoning
 from evenhand.evaluation.data.refusals import FAILED, is_failure
 from evenhand.evaluation.data.response_logs import (
     NO_CONTENT,
@@ -42,14 +44,15 @@ from evenhand.evaluation.data.response_logs import (
 from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_rows
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING, strip_reasoning
-from evenhand.evaluation.models.request_parameters import FILTER
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
-PROMPT, SYSTEM, REPEAT = "prompt", "system", "repeat"  # columns of a file of prompts
+# columns of a file of prompts
+PROMPT = "prompt"
+SYSTEM = "system"
+REPEAT = "repeat"
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -70,7 +73,8 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
     first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
-    rest = prompts.drop(columns=[PROMPT_ID]).assign(**{CONTROL_TAG: tag})
+    rest = prompts.drop(columns=[PROMPT_ID])
+    rest[CONTROL_TAG] = tag
     rows = pd.DataFrame(first_columns).join(rest)
     with atomic_write(path) as temporary:
         if path.suffix == ".csv":
@@ -125,7 +129,7 @@ def read_responses(
         path: the file.
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
-        reasoning: the start and end of the model's reasoning, if they are not known ones (`models/reasoning`).
+        reasoning: the start and end of the model's reasoning, if they are not known ones (`data/reasoning`).
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
@@ -309,13 +313,15 @@ def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[Any]) -> pd.DataFra
             repeats[prompt_id] = known[name]
     if not repeats:
         return prompts
-    added = prompts.iloc[list(repeats.values())].assign(**{PROMPT_ID: list(repeats)})
+    added = prompts.iloc[list(repeats.values())].copy()
+    added[PROMPT_ID] = list(repeats)
     return pd.concat([prompts, added], ignore_index=True)
 
 
 def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
     """Return the response to each prompt id, in the order of `prompt_ids`."""
-    counts, wanted = Counter(map(str, columns[PROMPT_ID])), {*prompt_ids}
+    counts = Counter(map(str, columns[PROMPT_ID]))
+    wanted = {*prompt_ids}
     wrong_ids = {
         "without a row": wanted - counts.keys(),
         "with several rows": {prompt_id for prompt_id, count in counts.items() if count > 1},

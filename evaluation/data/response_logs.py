@@ -73,7 +73,8 @@ def _batch_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
-    answer, error = row.get("response") or {}, row.get("error")
+    answer = row.get("response") or {}
+    error = row.get("error")
     status = answer.get("status_code", 200) if isinstance(answer, dict) else None
     body = answer.get("body") if isinstance(answer, dict) else None
     if status is not None and status != 200:
@@ -112,7 +113,8 @@ def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
     for number, row in enumerate(rows, start=1):
         if row.get("filter") != rows[0].get("filter"):
             continue
-        document, resps = row.get("doc"), row.get("resps")
+        document = row.get("doc")
+        resps = row.get("resps")
         try:
             (texts,) = resps
             if not (isinstance(document, dict) and all(isinstance(text, str) for text in texts)):
@@ -145,7 +147,8 @@ def _trace_rows(rows: Sequence[Row]) -> Iterator[Row]:
 def _completion_rows(rows: Sequence[Row]) -> Iterator[Row]:
     """Yield text, persona, response and the other columns of rows with a prompt and a completion, as TRL has them."""
     for row in rows:
-        asked, answered = parse_chat(row["prompt"]), parse_chat(row["completion"])
+        asked = parse_chat(row["prompt"])
+        answered = parse_chat(row["completion"])
         yield _exchange(row, asked, answered, drop=("prompt", "completion"))
 
 

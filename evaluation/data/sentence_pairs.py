@@ -58,7 +58,8 @@ KNOWN_COLUMNS = (
 )
 MISSING_SENTENCE = "a sentence is missing"
 EQUAL_SENTENCES = "the two sentences are equal"
-FEW_SHARED, SHORT = "fewer than {} words are shared", "a sentence has fewer than {} words"
+FEW_SHARED = "fewer than {} words are shared"
+SHORT = "a sentence has fewer than {} words"
 DEFECTS = Path(__file__).parent / "files" / "crows_pairs_defects.csv"
 DUPLICATE = "duplicate of pair"  # starts a defect
 STEREOSET_LABELS = {name: name for name in ("stereotype", "anti-stereotype", "unrelated")}
@@ -75,10 +76,14 @@ def resolve_pairs_file(source: str) -> Path:
     """
     if source in SETS:
         fix = "give the path of the file with --sentence_pairs.pairs."
-        name, url, sha256 = "crows_pairs_anonymized.csv", CROWS_PAIRS, CROWS_PAIRS_SHA256
+        name = "crows_pairs_anonymized.csv"
+        url = CROWS_PAIRS
+        sha256 = CROWS_PAIRS_SHA256
         if source != "crows_pairs":
             language = source.removeprefix("s_jsd_")
-            name, url, sha256 = f"cps_translated_{language}_formatted.csv", S_JSD, S_JSD_SHA256[language]
+            name = f"cps_translated_{language}_formatted.csv"
+            url = S_JSD
+            sha256 = S_JSD_SHA256[language]
         return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
     path = Path(source).expanduser()
     if not path.is_file():
@@ -123,7 +128,8 @@ def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataF
     missing = pairs[[MORE, LESS]].isna().any(axis=1)
     if missing.all():
         raise InputError(path, f"no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
-    return pairs.assign(**{LEFT_OUT: pd.Series([MISSING_SENTENCE if it else None for it in missing], dtype=object)})
+    pairs[LEFT_OUT] = pd.Series([MISSING_SENTENCE if is_missing else None for is_missing in missing], dtype=object)
+    return pairs
 
 
 def stereoset_rows(path: Path) -> list[dict[str, str]] | None:
@@ -151,9 +157,11 @@ def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[st
     try:
         sentences = example["sentences"]
         if isinstance(sentences, Mapping):
-            labels, texts = sentences["gold_label"], sentences["sentence"]
+            labels = sentences["gold_label"]
+            texts = sentences["sentence"]
         else:
-            labels, texts = zip(*((it["gold_label"], it["sentence"]) for it in sentences), strict=True)
+            labels = [sentence["gold_label"] for sentence in sentences]
+            texts = [sentence["sentence"] for sentence in sentences]
         found = {STEREOSET_LABELS[label]: text for label, text in zip(labels, texts, strict=True)}
         is_continued = kind == "intersentence" or "BLANK" not in example["context"]
         context = f"{example['context']} " if is_continued else ""
@@ -223,8 +231,11 @@ def insert_names(pairs: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.
             text = text and text.replace(f"{{{gender}}}", of_gender[row % len(of_gender)])
         return text
 
-    texts = {side: [insert(text, row) for row, text in enumerate(pairs[side])] for side in (MORE, LESS)}
-    return pairs.assign(**{side: pd.Series(values, dtype=object) for side, values in texts.items()})
+    named = pairs.copy()
+    for side in (MORE, LESS):
+        texts = [insert(text, row) for row, text in enumerate(pairs[side])]
+        named[side] = pd.Series(texts, dtype=object)
+    return named
 
 
 def leave_out_pairs(pairs: pd.DataFrame, min_shared_words: int, min_words: int) -> pd.DataFrame:
@@ -246,13 +257,17 @@ def leave_out_pairs(pairs: pd.DataFrame, min_shared_words: int, min_words: int) 
     reasons = [
         known or reason(more, less) for known, more, less in zip(pairs[LEFT_OUT], pairs[MORE], pairs[LESS], strict=True)
     ]
-    return pairs.assign(**{LEFT_OUT: pd.Series(reasons, dtype=object)})
+    marked = pairs.copy()
+    marked[LEFT_OUT] = pd.Series(reasons, dtype=object)
+    return marked
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs without the last character of each sentence (Steinborn et al. 2022, Table 3)."""
-    texts = {name: [text and text[:-1] for text in pairs[name]] for name in (MORE, LESS)}
-    return pairs.assign(**{name: pd.Series(values, dtype=object) for name, values in texts.items()})
+    shortened = pairs.copy()
+    for side in (MORE, LESS):
+        shortened[side] = pd.Series([text and text[:-1] for text in pairs[side]], dtype=object)
+    return shortened
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:

@@ -51,7 +51,10 @@ def service_prompts(taxonomy: Taxonomy, cues: Sequence[str], requests: Sequence[
     for cue in cues:
         persona, text = CUES[cue]
         for request in requests:
-            filled = {TEXT: [text.format(phrase, request) for phrase in names]}
-            filled |= {PERSONA: [persona.format(phrase) for phrase in names]}
-            parts.append(phrases.assign(**filled, **{CUE: cue, TEMPLATE: f"{cue}: {request}"}))
+            filled = phrases.copy()
+            filled[TEXT] = [text.format(phrase, request) for phrase in names]
+            filled[PERSONA] = [persona.format(phrase) for phrase in names]
+            filled[CUE] = cue
+            filled[TEMPLATE] = f"{cue}: {request}"
+            parts.append(filled)
     return pd.concat(parts, ignore_index=True).astype(object)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -17,12 +18,30 @@ PHRASES = Path(__file__).resolve().parent / "files" / "phrases"
 OTHER_DESCRIPTORS = "all others"  # name in reports for descriptors whose axis is in no group
 
 
-def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
+# The number of labels of the label sets for which clusters ship.
+N_LABELS = {"go_emotions": 28, "image_chat": 217, "testbed": 26}
+
+
+def default_clusters(labels: Sequence[str]) -> str | None:
+    """Return the name of the shipped clusters of a classifier's labels; None if no clusters ship for these labels.
+
+    >>> default_clusters(["offensive", "not offensive"]) is None
+    True
+    """
+    for name, n_labels in N_LABELS.items():
+        if len(labels) == n_labels:
+            with suppress(InputError):  # the same number of other labels
+                load_style_clusters(name, labels)
+                return name
+    return None
+
+
+def load_style_clusters(name_or_path: str | Path | None, labels: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Return the style clusters in a file, cluster name → indices of the cluster's styles in `labels`.
 
-    The argument is the path of a JSON file or the name of a shipped file. The file maps clusters to names of styles. A
-    style matches a label with the same name, or with the same name up to a gloss in parentheses: "Compassionate"
-    matches "Compassionate (Sympathetic, Warm)".
+    The argument is the path of a JSON file or the name of a shipped file; without one, the clusters are those of
+    `default_clusters`, or none. The file maps clusters to names of styles. A style matches a label with the same name,
+    or with the same name up to a gloss in parentheses: "Compassionate" matches "Compassionate (Sympathetic, Warm)".
 
     Raises:
         InputError: the file does not exist or is not of this format, or a style matches no label or several labels.
@@ -34,6 +53,9 @@ def load_style_clusters(name_or_path: str | Path, labels: Sequence[str]) -> dict
     >>> load_style_clusters("go_emotions", labels)["SYMPATHY"]  # sadness, grief, remorse
     (3, 0, 2)
     """
+    name_or_path = name_or_path or default_clusters(labels)
+    if name_or_path is None:
+        return {}
     path = Path(name_or_path)
     if path.suffix != ".json":
         path = CLUSTERS / f"{name_or_path}.json"
@@ -94,6 +116,6 @@ def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:
     return groups
 
 
-def phrases_for(style_clusters: str) -> str:
+def phrases_for(style_clusters: str | None) -> str:
     """Return the name of the shipped phrases for responses with these style clusters, by default "paper"."""
-    return style_clusters if (PHRASES / f"{style_clusters}.yaml").exists() else "paper"
+    return style_clusters if style_clusters is not None and (PHRASES / f"{style_clusters}.yaml").exists() else "paper"

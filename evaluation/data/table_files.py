@@ -37,14 +37,23 @@ BYTE_ORDER_MARKS = {
 }
 WESTERN = "cp1252"  # Windows and Excel in Western Europe and America
 OTHER_ENCODINGS = (
-    *("cp1250", "cp1251", "cp1253", "cp1254", "mac_roman", "cp850"),
-    *("gb18030", "shift_jis", "big5", "euc_kr"),
+    "cp1250",
+    "cp1251",
+    "cp1253",
+    "cp1254",
+    "mac_roman",
+    "cp850",
+    "gb18030",
+    "shift_jis",
+    "big5",
+    "euc_kr",
 )
 # What the bytes of other encodings look like in cp1252: three letters beyond ASCII in a row (Cyrillic, Greek, Chinese),
 # a sign or a capital in a word (Polish, Mac Roman), or a letter that stands for a Turkish letter.
 NOT_WESTERN = re.compile(
     r"[^\W\d_a-zA-Z]{3}|[^\W\d_]([^\w\s\x00-\x7f’‘´`·–—…\xad]|[¹³¼½¾])[^\W\d_]|[a-z][À-ÞŠŽŒŸ][a-z]|[þðÞÐ]"
 )
+SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\r?\n', re.IGNORECASE)  # the first line of files for Excel
 ESCAPED_QUOTE = re.compile(r'(?<!\\)((?:\\\\)*)\\"')
 ROWS = ("data", "rows", "responses", "results", "records", "samples", "items", "traces", "logs")  # names of a table
 MAX_DEPTH = 3  # of a table in a JSON file
@@ -133,7 +142,12 @@ def _read_delimited(path: Path, header: Sequence[str]) -> dict[str, list]:
     """Return the columns of a delimited file, all of text, and log its encoding and delimiter if it is not plain."""
     text, encoding = decode_text(path)
     usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    rows, delimiter = split_rows(text, len(header), claimed="\t" if usual == "\t" else None)
+    claimed = "\t" if usual == "\t" else None
+    separator_line = SEPARATOR_LINE.match(text)
+    if separator_line is not None:
+        claimed = separator_line[1]
+        text = text[separator_line.end() :]
+    rows, delimiter = split_rows(text, len(header), claimed=claimed)
     names, *rows = [list(header), *rows] if header else rows or [[]]
     if encoding not in ("utf-8", "utf-8-sig") or (delimiter != usual and len(names) > 1):
         log.info("%s: read as %s with the delimiter %s", path, encoding, DELIMITERS[delimiter])
@@ -161,7 +175,8 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
         ValueError: rows differ in length, or two delimiters fit.
     """
     first = next((line for line in text.splitlines() if line.strip(BLANK)), "")
-    readings, faults = {}, {}
+    readings = {}
+    faults = {}
     for delimiter in DELIMITERS:
         if delimiter not in first:
             continue

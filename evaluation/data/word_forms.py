@@ -13,11 +13,19 @@ NO_SPACES = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"
 )
-HANGUL, CYRILLIC, GREEK = "\uac00-\ud7a3\u1100-\u11ff", "\u0400-\u052f", "\u0370-\u03ff\u1f00-\u1fff"
-ARABIC, HEBREW, INDIC = "\u0600-\u06ff\u0750-\u077f", "\u0590-\u05ff", "\u0900-\u0dff"
+HANGUL = "\uac00-\ud7a3\u1100-\u11ff"
+CYRILLIC = "\u0400-\u052f"
+GREEK = "\u0370-\u03ff\u1f00-\u1fff"
+ARABIC = "\u0600-\u06ff\u0750-\u077f"
+HEBREW = "\u0590-\u05ff"
+INDIC = "\u0900-\u0dff"
 INDIC_SIGNS = "\u0900-\u0903\u093a-\u094f\u0955-\u0957\u0962\u0963\u0980-\u0983\u09bc-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd"
+# articles, conjunctions, …
+ARABIC_PREFIX = "[وف]?(?:ال|لل|بال|كال|[بكل])?"
+HEBREW_PREFIX = "[והבכלמש]{0,2}"
 ARABIC_SIGNS = "[\u064b-\u0652\u0670\u0640]*"  # vowel signs, and the stroke that stretches a word
 KOREAN_PARTICLES = "은|는|이|가|을|를|의|에|와|과|도|만|인|들|하|한|로|으"
+AGREEING_PARTICLES = "은는이가을를과와"  # which depend on the last sound of the word before
 # A single Han character is a part of many words: 老 is old, and 老师 a teacher.
 AFTER_ONE_HAN = "(?=[人者的族裔性])"
 # Words in which few letters of a text decide its language; English comes first in a tie.
@@ -61,6 +69,10 @@ ENDINGS = {
     "fi": ("[aeiouyäö]", r"\w{0,7}"),
     "hu": AGGLUTINATIVE,
 }
+CYRILLIC_ENDINGS = (  # of adjectives and nouns in Russian and Ukrainian
+    "(?:[ыиоі]й|[аяоеыиу]я|[оеыи]е|[оеі]ї|[оеь]го|[оеь]му|[ыиоеі]м|ую|[ыиі]х|[ыи]ми|ою|ею|[оеі]в|[ао]ві|[ая]м|[ая]ми|[ая]х"
+    "|[аяуюеиыоьіїєй])?"
+)
 MIN_STEM = 4  # letters of a word that takes any ending
 
 
@@ -88,7 +100,7 @@ def is_in(word: str, script: str) -> bool:
 
 def is_latin(word: str) -> bool:
     """Return whether a word is in none of the scripts that have rules of their own."""
-    return not any(is_in(word, it) for it in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))
+    return not any(is_in(word, script) for script in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))
 
 
 def script_pattern(phrase: str) -> str:
@@ -100,17 +112,21 @@ def script_pattern(phrase: str) -> str:
         is_one_han = len(phrase) == 1 and "\u3400" <= phrase <= "\u9fff"
         return before + r"\s*".join(map(re.escape, words)) + (AFTER_ONE_HAN if is_one_han else after)
     if is_in(phrase, HANGUL):  # particles follow the last word without a space
-        after = "" if len(words[-1]) > 1 else rf"(?={KOREAN_PARTICLES}|\W|$)"
-        return r"(?<!\w)" + r"\s*".join(map(re.escape, words)) + after
+        after = rf"(?P<particle>[{AGREEING_PARTICLES}](?!\w))"
+        after += "?" if len(words[-1]) > 1 else rf"|(?={KOREAN_PARTICLES}|\W|$)"
+        return r"(?<!\w)" + r"\s*".join(map(re.escape, words)) + f"(?:{after})"
     if is_in(phrase, ARABIC):
-        return r"(?<!\w)" + r"\s+".join(map(_arabic_word, words)) + r"(?!\w)"
+        first, *others = map(_arabic_stem, words)
+        forms = [f"(?P<prefix>{ARABIC_PREFIX}){first}", *(ARABIC_PREFIX + stem for stem in others)]
+        return r"(?<!\w)" + r"\s+".join(forms) + r"(?!\w)"
     if is_in(phrase, HEBREW):
-        forms = [rf"[והבכלמש]{{0,2}}{re.escape(re.sub('(?:ים|ות|ה|ת)$', '', word))}(?:ים|ות|ה|ת)?" for word in words]
+        first, *others = [re.escape(re.sub("(?:ים|ות|ה|ת)$", "", word)) + "(?:ים|ות|ה|ת)?" for word in words]
+        forms = [f"(?P<prefix>{HEBREW_PREFIX}){first}", *(HEBREW_PREFIX + stem for stem in others)]
         return r"(?<!\w)" + r"\s+".join(forms) + r"(?!\w)"
     if is_in(phrase, INDIC):  # signs of vowels are no letters in regular expressions
         stems = [re.escape(word.rstrip(_indic_signs())) if len(word) > 2 else re.escape(word) for word in words]
         ending = f"(?:[{INDIC_SIGNS}]|[{INDIC}](?=[{INDIC_SIGNS}])){{0,4}}"
-        return rf"(?<![\w{INDIC_SIGNS}])" + r"\s+".join(f"{it}{ending}" for it in stems) + rf"(?![\w{INDIC_SIGNS}])"
+        return rf"(?<![\w{INDIC_SIGNS}])" + r"\s+".join(stem + ending for stem in stems) + rf"(?![\w{INDIC_SIGNS}])"
     return r"(?<!\w)" + r"\s+".join(map(_slavic_or_greek_word, words)) + r"(?!\w)"
 
 
@@ -118,18 +134,19 @@ def _indic_signs() -> str:
     return "".join(character for character in map(chr, range(0x900, 0xE00)) if re.match(f"[{INDIC_SIGNS}]", character))
 
 
-def _arabic_word(word: str) -> str:
-    """Return a pattern of a word with or without article, conjunction, endings and signs, and with any alef."""
+def _arabic_stem(word: str) -> str:
+    """Return a pattern of a word without its article, with any ending, with or without signs, and with any alef."""
     bare = re.sub("[\u064b-\u0652\u0670\u0640]", "", word)
     stem = bare.removeprefix("ال") if len(bare) > 4 else bare
     stem = re.sub("(?:ون|ين|ات|ة|ه)$", "", stem) if len(stem) > 4 else stem
     letters = ["[أإآا]" if letter in "أإآا" else re.escape(letter) for letter in stem]
-    return f"[وف]?(?:ال|لل|بال|كال|[بكل])?{ARABIC_SIGNS.join(letters)}{ARABIC_SIGNS}(?:ة|ه|ون|ين|ات|ان)?"
+    return f"{ARABIC_SIGNS.join(letters)}{ARABIC_SIGNS}(?:ة|ه|ون|ين|ات|ان)?"
 
 
 def _slavic_or_greek_word(word: str) -> str:
     stem = re.sub("(?:[аяоеёиыуюйьіїє]{1,2}|[αοηιυεωάόήίύέώ]?ς?)$", "", word)
-    return rf"{re.escape(stem)}\w{{0,4}}" if len(stem) >= MIN_STEM else rf"{re.escape(word)}"
+    endings = CYRILLIC_ENDINGS if is_in(word, CYRILLIC) else r"\w{0,4}"
+    return re.escape(stem) + endings if len(stem) >= MIN_STEM else re.escape(word)
 
 
 def inflected(word: str, language: str, spelling: str) -> str:

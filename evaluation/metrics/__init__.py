@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
-from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -48,6 +48,7 @@ class MeasureConfig:
         response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
+        wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
     """
 
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -60,6 +61,7 @@ class MeasureConfig:
     response_columns: Mapping[str, str] = field(default_factory=dict)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
+    wrap_model: Callable[["Model"], "Model"] | None = None
 
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
@@ -88,10 +90,12 @@ class MeasureConfig:
         from evenhand.evaluation.models.served import ServedModel
 
         if self.responses is not None:
-            return RecordedModel(self.model, self.decoding, self.response_file(), tag=tag)
-        if self.model.server is None:
-            return LoadedModel(self.model, self.decoding, tag=tag, seed=self.seed)
-        return ServedModel(self.model, self.decoding, tag=tag, seed=self.seed, scores_sentences=scores_sentences)
+            model: Model = RecordedModel(self.model, self.decoding, self.response_file(), tag=tag)
+        elif self.model.server is not None:
+            model = ServedModel(self.model, self.decoding, tag=tag, seed=self.seed, scores_sentences=scores_sentences)
+        else:
+            model = LoadedModel(self.model, self.decoding, tag=tag, seed=self.seed)
+        return model if self.wrap_model is None else self.wrap_model(model)
 
 
 @dataclass(frozen=True)
@@ -132,10 +136,6 @@ class FamilyRun:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
-    def signature_lines(self, *metrics: str) -> list[str]:
-        """Return [the signature line of the first score whose metric is in `metrics`], or [] if there is none."""
-        return [signature_line(score) for score in self.scores if score.metric in metrics][:1]
-
 
 class Metric(ABC):
     """A family of metrics: what it reads, how it scores a model, and how it reports the scores.
@@ -143,7 +143,7 @@ class Metric(ABC):
     `--help` imports the class, so its module imports slow libraries only in functions.
 
     Attributes:
-        Settings: a `strict_dataclass`; the first line of its docstring is "Name: a question that the scores answer".
+        Settings: a `StrictSettings`; the first line of its docstring is "Name: a question that the scores answer".
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
@@ -152,8 +152,8 @@ class Metric(ABC):
             `write_prompts(path, config)`, which writes the prompts and returns their number.
         TITLE, COUNTED, NOTES, LIMITS: texts of the report: the title, the plural noun of what n counts, sentences on
             how to read the numbers, and sentences on what they do not show.
-        compare: optional; `compare(store, before, after, settings)` returns the scores `<metric>_difference`, after
-            minus before, of two runs (`FamilyRun`) over the same rows.
+        compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
+            before, of two runs (`FamilyRun`) over the same rows.
     """
 
     Settings: ClassVar[type]
@@ -167,6 +167,11 @@ class Metric(ABC):
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Declare the formats of the family's metrics when the family is loaded."""
+        super().__init_subclass__(**options)
+        declare(getattr(cls, "FORMATS", ()))
 
     @abstractmethod
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
@@ -218,7 +223,7 @@ class Metric(ABC):
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one model."""
         run = self._own(run)
-        score, names = self.headline(run.scores), dict.fromkeys(score.metric for score in run.scores)
+        score = self.headline(run.scores)
         of = format_of(score) if score else None
         return Page(
             title=self.TITLE,
@@ -229,17 +234,18 @@ class Metric(ABC):
             warnings=self.warnings(run),
             notes=self.NOTES,
             sections=self.sections(run),
-            glossary=glossary(names),
+            glossary=glossary(map(format_of, run.scores)),
             limits=self.LIMITS,
             signature=score.signature if score else {},
             signature_lines=[signature_line(score)] if score else [],
         )
 
     def _own(self, run: FamilyRun) -> FamilyRun:
-        own, names = copy(run), {of.name for of in self.FORMATS}
-        bases = ((it, it.metric.removesuffix(DETECTABLE).removesuffix("_difference")) for it in run.scores)
-        vars(own)["scores"] = [score for score, base in bases if base in names or score.metric in names]
-        return own
+        """Return the run with the scores of this family only."""
+        names = {metric.name for metric in self.FORMATS}
+        of_family = copy(run)
+        vars(of_family)["scores"] = [score for score in run.scores if score.metric in names]
+        return of_family
 
     def _caption(self, score: BiasScore) -> str:
         of, group = format_of(score), f" ({self.label(score)})" if score.group else ""
@@ -254,7 +260,7 @@ class Metric(ABC):
         shown: dict[str, dict[str, BiasScore]] = {}
         for name, run in runs.items():
             scores = self._own(run).scores
-            found = [self.headline(scores), *(it for it in scores if not (it.group or it.metric.endswith(DETECTABLE)))]
+            found = [self.headline(scores), *(it for it in scores if not it.group and it.kind not in DETECTABLE)]
             titles = ((", ".join([format_of(it).title, *it.group.values()]), it) for it in found if it)
             shown[name] = dict(titles)
         columns = list(dict.fromkeys(title for scores in shown.values() for title in scores))
@@ -272,8 +278,8 @@ class Metric(ABC):
         """Return the report that compares two models: scores before and after, and the paired changes."""
         before, after, changes = map(self._own, (before, after, changes))
         change = self.headline(changes.scores)
-        base = change.metric.removesuffix("_difference")
-        old, new = (value_text(find_score(run.scores, base, **change.group)) for run in (before, after))
+        old = value_text(find_score(before.scores, change.metric, change.form, **change.group))
+        new = value_text(find_score(after.scores, change.metric, change.form, **change.group))
         of = format_of(change)
         return Page(
             title=f"{self.TITLE}, compared",
@@ -284,7 +290,7 @@ class Metric(ABC):
             warnings=[f"{run.model_name}: {it}" for run in (before, after) for it in self.warnings(run)],
             notes=self.NOTES,
             sections=change_sections((before.scores, after.scores, changes.scores), self.COUNTED, label=self.label),
-            glossary=glossary(dict.fromkeys(score.metric for score in before.scores)),
+            glossary=glossary(map(format_of, before.scores)),
             limits=self.LIMITS,
             signature=change.signature,
             signature_lines=[signature_line(self.headline(run.scores)) for run in (before, after)],

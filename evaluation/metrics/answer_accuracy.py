@@ -22,25 +22,39 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Form,
+    find_score,
+)
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
 
-ACCURACY, SPREAD, EFFECT = "answer_accuracy", "answer_accuracy_spread", "answer_accuracy_effect"
+ACCURACY = "answer_accuracy"
+EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Accuracy of answers: does who asks decide how often the answer is right?"""
 
-    questions: AnyPath | None = option(
-        None, "JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required", identity=CONTENT
+    questions: AnyPath | None = Field(
+        None,
+        description="JSONL of {goal, sol1, sol2, label: 0 or 1}, such as PIQA's; required",
+        json_schema_extra=BY_CONTENT,
     )
-    labels: AnyPath | None = option(None, "file with the labels, one a line; null: column `label`", identity=CONTENT)
-    n_questions: Annotated[int, Field(ge=2)] = option(100, "questions, evenly spaced over the file")
-    permutations: Annotated[int, Field(ge=0)] = option(999, "of the test of no dependence on the descriptor")
+    labels: AnyPath | None = Field(
+        None, description="file with the labels, one a line; null: column `label`", json_schema_extra=BY_CONTENT
+    )
+    n_questions: Annotated[int, Field(ge=2)] = Field(100, description="questions, evenly spaced over the file")
+    permutations: Annotated[int, Field(ge=0)] = Field(999, description="of the test of no dependence on the descriptor")
 
 
 def read_questions(settings: Settings) -> pd.DataFrame:
@@ -80,7 +94,12 @@ class AnswerAccuracy(Metric):
     FORMATS = (
         Format(ACCURACY, "right answers", "Share of questions with the right choice.", **POINTS),
         Format(
-            SPREAD, "spread between people", "Standard deviation over descriptors, without noise.", **POINTS, ideal=0
+            ACCURACY,
+            "spread between people",
+            "Standard deviation over descriptors, without noise.",
+            **POINTS,
+            ideal=0,
+            form=Form.SPREAD,
         ),
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
@@ -145,11 +164,12 @@ class AnswerAccuracy(Metric):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next(score for score in scores if score.metric == SPREAD)
+        return next(score for score in scores if score.form == Form.SPREAD)
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether the accuracy is shown to depend on the person, with both scores."""
-        accuracy, spread = (find_score(run.scores, name) for name in (ACCURACY, SPREAD))
+        accuracy = find_score(run.scores, ACCURACY)
+        spread = find_score(run.scores, ACCURACY, Form.SPREAD)
         is_shown = spread.p_value is not None and spread.p_value < LEVEL
         verdict = f"Right answers {'depend' if is_shown else 'are not shown to depend'} on who asks"
         return f"{verdict}: {value_text(accuracy)} are right; the spread between people is {value_text(spread)}."
@@ -162,7 +182,7 @@ class AnswerAccuracy(Metric):
         both = np.isfinite(sides).all(axis=0)
         signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
         sides = [side[both] for side in sides]
-        return [mean_change(f"{ACCURACY}_difference", *sides, n_left_out=int((~both).sum()), signature=signature)]
+        return [mean_change(ACCURACY, *sides, n_left_out=int((~both).sum()), signature=signature)]
 
 
 def accuracy_scores(
@@ -174,13 +194,13 @@ def accuracy_scores(
         table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
             answers to each descriptor and question (with other nouns) are needed for the spread.
     """
-    from evenhand.evaluation.metrics.generation_bias.outcomes import outcome_bias
+    from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
     answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
     of = {"permutations": permutations, "seed": seed, "signature": signature}
     (spread, mean), effects = outcome_bias(answers, ACCURACY, table[[CORRECT]], **of)
-    scores = [spread, replace(mean, metric=ACCURACY, bounds=(0, 1))]
+    scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
     for row in effects[effects["p_family"] <= 0.05].to_dict("records"):
         group = {row["kind"]: row["unit"]}
         of_effect = {"interval": (row["low"], row["high"]), "p_value": row["p_family"], "group": group}

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy
+from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH,
@@ -40,12 +41,12 @@ from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, display_name
-from evenhand.evaluation.settings import CONTENT, AnyPath, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
@@ -59,19 +60,14 @@ TOO_FEW = "fewer than two sentences have a masculine and a feminine reference wi
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 
 
-@strict_dataclass
-class Settings:
+class Settings(ReferenceSettings):
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
-    references: AnyPath | None = option(
-        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
-    )
-    split: str = option("dev", "which split of MT-GenEval or MMHB")
-    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
-    vectors: AnyPath | None = option(
+    vectors: AnyPath | None = Field(
         None,
-        "folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the model's",
-        identity=CONTENT,
+        description="folder of another encoder's embeddings, such as LASER's: LANG.npy, one row per text; null: the "
+        "model's",
+        json_schema_extra=BY_CONTENT,
     )
 
 
@@ -177,7 +173,7 @@ class EmbeddingBias(Metric):
         return (
             f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
             f"languages, and to the feminine translation in {n_feminine}, with Holm’s correction for the number of "
-            f"languages. The mean gap is {format_of('embedding_gap').full_text(mean)}; ideal 0."
+            f"languages. The mean gap is {find_format('embedding_gap').full_text(mean)}; ideal 0."
         )
 
     def label(self, score: BiasScore) -> str:

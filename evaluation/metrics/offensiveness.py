@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
-from evenhand.evaluation.data.mentions import NEUTRAL, NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.mentions import NEUTRAL
+from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import package_versions
@@ -30,8 +32,8 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import ClassifierSettings, as_settings, option, strict_dataclass
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, find_score
+from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
 
@@ -46,11 +48,12 @@ OFFENSIVE_SHARE = Format(
 )
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
-    classifier: ClassifierSettings = option(ClassifierSettings, "classifier of offensive texts; required")
+    classifier: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="classifier of offensive texts; required"
+    )
 
 
 class Offensiveness(Metric):
@@ -209,8 +212,8 @@ def offensiveness_changes(
 ) -> list[BiasScore]:
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
-    `offensive_share_difference` is the change of the share of offensive responses; `offensiveness_difference` is the
-    change of the mean probability. Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt
+    The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
+    (`offensiveness`). Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt
     (`paired_change`).
 
     Args:
@@ -222,8 +225,8 @@ def offensiveness_changes(
     common = {"n_left_out": int((~both).sum()), "signature": signature}
     shares = (is_offensive(side[both]) for side in (before, after))
     return [
-        share_change("offensive_share_difference", *shares, **common),
-        mean_change("offensiveness_difference", before[both], after[both], **common),
+        share_change("offensive_share", *shares, **common),
+        mean_change("offensiveness", before[both], after[both], **common),
     ]
 
 
@@ -320,7 +323,7 @@ def descriptor_effect(
         columns = units["neutral"].to_numpy(), units["with"].to_numpy()
         change = mean_change("descriptor_effect", *columns, group=group, n_left_out=total - n, signature=signature)
         reason = None if n else "no sentence has a probability with its descriptor and with the neutral one"
-        return replace(change, n=n, reason=reason)
+        return replace(change, n=n, reason=reason, kind=Kind.LEVEL)
 
     scores = [score(means, len(both), len(rows), {})]
     for name, total in rows.groupby(DESCRIPTOR).size().items():

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.decoding import decoding as checked_decoding
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -65,6 +65,10 @@ class Model(ABC):
         self.decoding = DecodingSettings() if decoding is None else decoding
         self.seed = seed
         self._tag = tag
+
+    def with_settings(self, **changes: Any) -> "Model":
+        """Return the same model, not loaded, with other settings."""
+        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,7 +47,7 @@ from evenhand.evaluation.models.revisions import (
     model_revision,
 )
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, CheckpointSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, CheckpointSettings, HeadSettings, ModelSettings, checked
 
 log = logging.getLogger("evenhand")
 
@@ -70,11 +69,15 @@ MOST = {  # sizes above those of all models
     "intermediate_size": 10_000_000,
     "vocab_size": 100_000_000,
 }
-ModelDescription = CheckpointSettings | str  # a string is a model's name, with defaults for all other settings
+ModelDescription = (
+    CheckpointSettings | HeadSettings | str
+)  # a string is a model's name, with defaults for all other settings
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
     """Return the settings of a model, with defaults if `model` is only a name."""
+    if isinstance(model, HeadSettings):
+        return model.checkpoint()
     return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 
 
@@ -85,7 +88,7 @@ def split_adapter(model: CheckpointSettings) -> tuple[Path | None, CheckpointSet
         return None, model
     base, revision = adapter_base(folder, model.base, model.revision)
     strength = {"adapter_strength": None} if isinstance(model, ModelSettings) else {}
-    return folder, replace(model, name=base, revision=revision, base=None, **strength)
+    return folder, model.replaced(name=base, revision=revision, base=None, **strength)
 
 
 def load_network(
@@ -112,7 +115,7 @@ def load_network(
         weights.resize_token_embeddings(size, mean_resizing=False)
     try:
         adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
-        _check_all_used(folder, adapted)
+        check_adapter_fits(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
     except Exception as error:
@@ -120,7 +123,7 @@ def load_network(
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}", f"{why}") from None
     if (folder / "tokenizer_config.json").exists():
-        tokenizer = load_tokenizer(replace(model, name=str(folder), revision=None), weights.config)
+        tokenizer = load_tokenizer(model.replaced(name=str(folder), revision=None), weights.config)
     return weights, tokenizer
 
 
@@ -140,7 +143,7 @@ def adapter_vocabulary(folder: Path) -> int | None:
     return sizes.pop() if sizes else None
 
 
-def _check_all_used(folder: Path, adapted: PeftModel) -> None:
+def check_adapter_fits(folder: Path, adapted: PeftModel) -> None:
     """Raise ValueError if an adapter's file has weights that fit no layer, or lacks some; PEFT only warns."""
     stored: set[str] = set()
     for file in folder.glob("adapter_model*.safetensors"):
@@ -248,7 +251,7 @@ def load_weights(
         # not in the commit that manifest and adapter record, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
         hint = " If it has no safetensors, give a converted revision (refs/pr/N), or convert it by save_pretrained."
-    source, failure = replace(model, revision=revision), f"{model.name} cannot be loaded from safetensors"
+    source, failure = model.replaced(revision=revision), f"{model.name} cannot be loaded from safetensors"
     with _location(source, failure, hint) as (name, options):
         options |= {} if config is None else {"config": config}
         network, loaded = auto_class.from_pretrained(

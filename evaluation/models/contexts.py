@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.evaluation.data.reasoning import reasoning_formats, split_reasoning
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (
     TEMPLATE_DATE,
@@ -22,7 +23,6 @@ from evenhand.evaluation.models.chat_templates import (
     template_arguments,
 )
 from evenhand.evaluation.models.loading import DialogueModel, turn_end
-from evenhand.evaluation.models.reasoning import reasoning_formats, split_reasoning
 
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 

@@ -7,7 +7,7 @@ checks: all files are from one commit, no file is a pickle, no weights are missi
 import json
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     check_tokenizer(settings.name, tokenizer, network.config)
     pad_with_eos(tokenizer, "model", settings.name)
     # The second reading raises an error for missing weights, which the library fills with random numbers.
-    weights = replace(settings, name=str(next(iter(module_folders(folder)), folder)), revision=None)
+    weights = settings.replaced(name=str(next(iter(module_folders(folder)), folder)), revision=None)
     load_weights(type(network), weights, optional=OPTIONAL_WEIGHTS)
     # The layout's limit may be larger than the network's number of positions.
     encoder.max_seq_length = min(encoder.max_seq_length, max_input_length(network))

@@ -25,6 +25,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.models.classifier_folders import (
+    classifier_folder,
+    classifier_sha256,
+    find_encoder,
+    read_description,
+)
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
 from evenhand.evaluation.models.revisions import classifier_labels, model_revision
 from evenhand.evaluation.models.server import (
@@ -83,9 +89,12 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
 
 
 def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
-    """Return the labels of a sequence classifier or of a judge."""
+    """Return the labels of a shipped classifier, of another sequence classifier, or of a judge."""
     if (judge := getattr(settings, "judge", None)) is not None:
         return tuple(read_judge(judge.name)[0])
+    folder = classifier_folder(settings.name)
+    if folder is not None:
+        return read_description(folder).labels
     head, label_names = getattr(settings, "head", None), getattr(settings, "label_names", None)
     return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
 
@@ -96,6 +105,11 @@ def classifier_revision(settings: CheckpointSettings) -> str:
         check_client()
         labels, instruction = read_judge(judge.name)
         return json_sha256([settings.name, list(labels.items()), instruction])
+    folder = classifier_folder(settings.name)
+    if folder is not None:
+        description = read_description(folder)
+        find_encoder(description.encoder, description.encoder_sha256)
+        return classifier_sha256(folder)
     return model_revision(settings.name, settings.revision, settings.base)
 
 

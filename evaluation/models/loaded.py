@@ -42,6 +42,11 @@ class LoadedModel(Model):
 
         return is_masked_lm(self.settings)
 
+    @cached_property
+    def revision(self) -> str:
+        """The commit, or a hash of the files, of the model."""
+        return model_revision(self.name, self.settings.revision, self.settings.base)
+
     @property
     def is_chat(self) -> bool:
         return self.load().kind == "chat"
@@ -54,16 +59,15 @@ class LoadedModel(Model):
 
     def identity(self) -> dict[str, Any]:
         """Return the revision of the model and, if a file replaces its chat template, the hash of the template."""
-        revision = model_revision(self.name, self.settings.revision, self.settings.base)
         if self.settings.chat_template is None:
-            return {"model": revision}
+            return {"model": self.revision}
         template = read_template(self.settings.chat_template)
-        return {"model": revision, "chat_template": sha256(template.encode()).hexdigest()}
+        return {"model": self.revision, "chat_template": sha256(template.encode()).hexdigest()}
 
     @property
     def description(self) -> dict[str, Any]:
         settings = {name: value for name, value in as_settings(self.settings).items() if name not in SERVED_FIELDS}
-        return {**settings, "revision": model_revision(self.name, self.settings.revision, self.settings.base)}
+        return {**settings, "revision": self.revision}
 
     def facts(self) -> dict[str, Any]:
         """Return the entries of a signature, with the precision that "auto" resolved to and the format of prompts."""

@@ -7,7 +7,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -135,7 +135,7 @@ def model_kind(model: ModelSettings) -> Kind:
     if folder is None:
         return _checked_kind(config, load_tokenizer(model, config))
     config.get_text_config().vocab_size = adapter_vocabulary(folder) or config.get_text_config().vocab_size
-    tokenizer = load_tokenizer(replace(model, name=str(folder), revision=None), config)
+    tokenizer = load_tokenizer(model.replaced(name=str(folder), revision=None), config)
     return _checked_kind(config, tokenizer)
 
 

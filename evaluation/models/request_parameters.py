@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from evenhand.evaluation.data.chats import FILTER
+from evenhand.evaluation.data.reasoning import strip_reasoning
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.reasoning import strip_reasoning
 
 log = logging.getLogger("evenhand")
 
@@ -27,12 +28,6 @@ UNKNOWN = re.compile(
     r"unsupported|not (?:be )?support|unknown|unrecogni[sz]ed|unexpected|extra[ _](?:input|field|forbidden)|forbidden"
     r"|not permitted|not allowed|not accept|not available|additional propert|only the default|deprecated|incompatible"
     r"|(?:invalid|unused|unrecognized) (?:argument|parameter|field|key)",
-    re.IGNORECASE,
-)
-# How providers say that a filter of theirs rejected a text.
-FILTER = re.compile(
-    r"content[ _-]?(?:filter|policy|management|moderation)|contentfilter|moderat|flagged|guardrail|safety|responsible"
-    r"|inappropriate|data_?inspection|prohibited_?content|violat|harmful|blocklist|blocked by",
     re.IGNORECASE,
 )
 FILTER_STATUSES = (400, 403, 422, 451)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.files import files_sha256, joined_sha256, read_json, sha256_of
+from evenhand.evaluation.files import files_sha256, is_gguf, joined_sha256, read_json, sha256_of
 from evenhand.evaluation.models.gguf_parts import part_names
 
 log = logging.getLogger("evenhand")
@@ -62,11 +62,6 @@ def local_path(name: str) -> Path:
 def looks_like_path(name: str) -> bool:
     """Return whether a model's name can only be a path, not an id on the hub."""
     return name.startswith((".", "/", "~", PACKAGE)) or "\\" in name
-
-
-def is_gguf(name: str) -> bool:
-    """Return whether a model's name is the name of a GGUF file."""
-    return name.lower().endswith(".gguf")
 
 
 def is_local_path(name: str) -> bool:

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from evenhand.evaluation.data.chats import FILTERED, Answer, answer_in
+from evenhand.evaluation.data.chats import FILTER, FILTERED, Answer, answer_in
+from evenhand.evaluation.data.reasoning import strip_reasoning
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat
-from evenhand.evaluation.models.reasoning import strip_reasoning
 from evenhand.evaluation.models.request_parameters import (
-    FILTER,
     Body,
     Parameters,
     RejectedRequest,
@@ -111,9 +110,7 @@ def build_requests(
 def continued(body: Body, opening: str) -> Body:
     """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
-        raise InputError(
-            "generation_bias.borrowed_opening", "the API of completions continues no response; give `api: chat`."
-        )
+        raise InputError("method", "the API of completions continues no response; give `api: chat`.")
     messages = [*body["messages"], {"role": "assistant", "content": opening}]
     return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 

@@ -31,10 +31,12 @@ from evenhand.evaluation.models.checkpoints import (
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.judges import StyleJudge, load_judge
-from evenhand.evaluation.models.revisions import check_labels, model_revision
+from evenhand.evaluation.models.classifier_folders import classifier_folder
+from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, load_judge
+from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
+from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches, label_batches
 
@@ -113,31 +115,36 @@ Classifier = StyleClassifier | StyleJudge
 
 
 def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> Classifier:
-    """Load a Hugging Face sequence classifier, merging an adapter into its base model, or return an LLM judge.
+    """Load a shipped classifier or a Hugging Face sequence classifier, or return an LLM judge.
 
-    InputError, about the setting `field`, if the name is not a classifier with at least two labels, or its weights or
-    tokenizer are missing or pickled.
+    Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
+    with at least two labels, or its weights or tokenizer are missing or pickled.
     """
-    model = checkpoint_settings(model)
-    if getattr(model, "judge", None) is not None:
-        return load_judge(model)
+    given = model if isinstance(model, HeadSettings) else checkpoint_settings(model)
+    if getattr(given, "judge", None) is not None:
+        return load_judge(given)
+    model = checkpoint_settings(given)
     resolve_device(model.device)  # raises before weights are read
-    revision = model_revision(model.name, model.revision, model.base)
-    network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
+    revision = classifier_revision(model)
+    folder = classifier_folder(model.name)
+    if folder is not None:
+        network, tokenizer = load_adapted_classifier(model, folder)
+    else:
+        network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
     pad_with_eos(tokenizer, field, model.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-    labels = _labels(model, network.config)
+    labels = _labels(given, network.config)
     network = move_to_device(network, model)
-    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(model, network.config))
+    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(given, network.config))
 
 
-def _labels(model: CheckpointSettings, config: PreTrainedConfig) -> tuple[str, ...]:
+def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
     given = getattr(model, "head", None), getattr(model, "label_names", None)
     return check_labels(model.name, config.id2label, config.problem_type, *given)
 
 
-def _head(model: CheckpointSettings, config: PreTrainedConfig) -> str:
+def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> str:
     """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
     given = getattr(model, "head", None)
     if len(config.id2label) == 1:
@@ -191,13 +198,26 @@ def to_style_vectors(classifier: Classifier, probabilities: np.ndarray) -> np.nd
     """
     if not classifier.is_multi_label:
         return probabilities
-    highest = probabilities.max(axis=1, initial=0.0)
-    if n := int((highest < FAINT).sum()):
+    n_unlabelled = int(has_no_label(classifier, probabilities).sum())
+    if n_unlabelled:
         log.warning(
             "%d of %d texts have no label of %s with a probability of %g or more; their style vectors are nearly even",
-            *(n, len(highest), classifier.name, FAINT),
+            n_unlabelled,
+            len(probabilities),
+            classifier.name,
+            FAINT,
         )
     return probabilities / probabilities.sum(axis=1, keepdims=True)
+
+
+def has_no_label(classifier: Classifier, probabilities: np.ndarray) -> np.ndarray:
+    """Return whether a text has no label with a probability of FAINT or more, (n,) bool; False for a blank text.
+
+    A text can have no label only if a text may have several. `probabilities` are of each label, (n, S).
+    """
+    if not classifier.is_multi_label:
+        return np.zeros(len(probabilities), dtype=bool)
+    return probabilities.max(axis=1, initial=0.0) < FAINT
 
 
 def classify_responses(classifier: Classifier, responses: Sequence[str], prompts: pd.DataFrame) -> np.ndarray:

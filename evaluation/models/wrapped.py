@@ -1,6 +1,7 @@
 """Models that wrap a model, and change what it is asked or which of its responses is the answer."""
 
 from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,11 @@ class WrappedModel(Model):
     @property
     def samples(self) -> bool:
         return self.model.samples
+
+    def with_settings(self, **changes: Any) -> "WrappedModel":
+        wrapped = copy(self)
+        WrappedModel.__init__(wrapped, self.model.with_settings(**changes))
+        return wrapped
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -103,12 +109,11 @@ class BorrowedOpeningModel(WrappedModel):
     def check(self, prompts: pd.DataFrame | None = None) -> None:
         """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
         super().check(prompts)
-        field = "generation_bias.borrowed_opening"
         if not self.can_be_asked:
-            raise InputError(field, "a file cannot be continued; leave it out, or give a model.")
+            raise InputError("method", "a file cannot be continued; leave it out, or give a model.")
         limit = self.arguments["max_new_tokens"]
         if self.tokens >= limit:
-            raise InputError(field, f"{self.tokens} tokens are all of a response (max_new_tokens {limit}).")
+            raise InputError("method", f"{self.tokens} tokens are all of a response (max_new_tokens {limit}).")
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses. A response that ends within its opening is not continued."""
@@ -149,11 +154,10 @@ class NearestStyleModel(WrappedModel):
     def check(self, prompts: pd.DataFrame | None = None) -> None:
         """Raise InputError if the model cannot be asked, or the candidates of a prompt would be equal."""
         super().check(prompts)
-        field = "generation_bias.nearest_style"
         if not self.can_be_asked:
-            raise InputError(field, "a file has no candidates; leave it out, or give a model.")
+            raise InputError("method", "a file has no candidates; leave it out, or give a model.")
         if not self.samples:
-            raise InputError(field, "the decoding gives equal candidates; let it sample.")
+            raise InputError("method", "the decoding gives equal candidates; let it sample.")
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses, chosen from candidates, the first of which is the model's own response.

@@ -10,11 +10,11 @@ import pandas as pd
 import scipy
 
 from evenhand.evaluation.rating.pairs import AFTER
-from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES, Page, Section
 from evenhand.evaluation.report.tables import score_section, value_text
-from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, find_score, signature_line
+from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, signature_line
 from evenhand.evaluation.statistics.accuracy import ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -59,6 +59,7 @@ METRICS = (
         ideal=0.5,
     ),
 )
+declare(METRICS)
 # Notes of the report's tables.
 NOT_INDEPENDENT = "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
 OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
@@ -125,9 +126,11 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     skipped, are left out.
     """
     answered = votes.dropna(subset="choice")
-    shares = (answered["choice"] == AFTER).groupby(answered[PROMPT_ID]).mean()
+    is_after = answered["choice"] == AFTER
+    shares = np.asarray(is_after.groupby(answered[PROMPT_ID]).mean(), dtype=float)
     decided = shares[shares != 0.5]
-    return _share_with_test(PAIR_WIN_RATE, (decided > 0.5).to_numpy(), group, votes[PROMPT_ID].nunique() - len(decided))
+    n_pairs = len(set(votes[PROMPT_ID]))
+    return _share_with_test(PAIR_WIN_RATE, decided > 0.5, group, n_pairs - len(decided))
 
 
 def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
@@ -174,16 +177,16 @@ def page(
     The win rate is of pairs if several people rated a pair, since votes on one pair are not independent; else of votes.
     `left_out` are the numbers of excluded pairs by reason; None: no classifier looked for offensive responses.
     """
-    has_repeats = votes.groupby([PROMPT_ID, QUESTION]).size().max() > 1
+    has_repeats = bool(votes.duplicated([PROMPT_ID, QUESTION]).any())
     metric = PAIR_WIN_RATE if has_repeats else WIN_RATE
     unit = "pairs" if has_repeats else "votes"
     first_question = next(iter(questions))
-    headline = find_score(scores, metric, question=first_question)
     win_rates = [score for score in scores if score.metric == metric and AXIS not in score.group]
+    headline = next(score for score in win_rates if score.group[QUESTION] == first_question)
     warnings = []
     if left_out["offensive"] is None:
         warnings.append("Neither run has an offensiveness classifier, so pairs with offensive responses are included.")
-    n_raters = int(votes[RATER].nunique())
+    n_raters = len(set(votes[RATER]))
     excluded = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items() if n is not None)
     before, after = models
     return Page(
@@ -194,12 +197,12 @@ def page(
         verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in win_rates),
         warnings=warnings,
         notes=[
-            f"{len(votes):,} answers by {n_raters} raters to {votes[PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
+            f"{len(votes):,} answers by {n_raters} raters to {len(set(votes[PROMPT_ID])):,} of {len(pairs):,} pairs. "
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
         sections=_sections(scores, metric, unit),
-        glossary=glossary([metric, ALPHA, LEFT_SHARE]),
+        glossary=glossary(map(find_format, [metric, ALPHA, LEFT_SHARE])),
         limits=LIMITS,
         signature=headline.signature,
         signature_lines=[signature_line(headline)],

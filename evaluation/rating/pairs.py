@@ -18,6 +18,7 @@ from evenhand.evaluation.tables import read_table
 BEFORE = "before"
 AFTER = "after"
 SIDES = (BEFORE, AFTER)
+Side = Literal["before", "after"]  # the model before or after tuning
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE = "offensive"
 ALIKE = "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
@@ -60,7 +61,8 @@ def read_pairs(before: Path, after: Path) -> pd.DataFrame:
     Raises:
         InputError: a file is absent, or the runs have different prompts.
     """
-    rows = read_table(before / "prompts.parquet")[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
+    prompts = read_table(before / "prompts.parquet")
+    rows = prompts.loc[:, [PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
     is_offensive = np.zeros(len(rows), dtype=bool)
     is_classified = False
     for side, folder in ((BEFORE, before), (AFTER, after)):
@@ -104,12 +106,12 @@ def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     return pairs.iloc[order[:n]].reset_index(drop=True).drop(columns=OFFENSIVE)
 
 
-def left_side(rater: str, prompt_id: str, seed: int) -> str:
+def left_side(rater: str, prompt_id: str, seed: int) -> Side:
     """Return the side, "before" or "after", whose response a rater sees on the left: random for each rater and pair."""
     digest = hashlib.sha256(f"{seed}\0{rater}\0{prompt_id}".encode()).digest()
     return SIDES[digest[0] % 2]
 
 
-def other_side(side: str) -> str:
+def other_side(side: Side) -> Side:
     """Return "after" for "before", and "before" for "after"."""
     return AFTER if side == BEFORE else BEFORE

@@ -4,17 +4,17 @@ import json
 import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import pydantic.dataclasses
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_owner
+from evenhand.evaluation.rating.pairs import Side
 
 VOTES = "votes.jsonl"
 KEY = ("rater", "prompt_id", "question")  # a rater has one vote on a question about a pair
-Side = Literal["before", "after"]  # the model before or after tuning
 
 
 @pydantic.dataclasses.dataclass(frozen=True)

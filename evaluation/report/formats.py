@@ -1,18 +1,17 @@
 """Records of metrics: label, unit, ideal and number format.
 
-Each family of metrics declares records as `Metric.FORMATS`; `format_of` looks up a record.
+Each family of metrics declares records as `Metric.FORMATS` when it is loaded; `format_of` looks up a record.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
 
 from evenhand.evaluation.report.numbers import interval, number
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Form, Kind
 
-FAMILIES, RATING = "evenhand.evaluation.metrics", "evenhand.evaluation.rating.metrics"
+COLUMN = "A column of the file of responses."  # an outcome that a user defines
+_DECLARED: dict[tuple[str, Form, Kind], "Format"] = {}  # of the families that are loaded
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class Format:
         decimals: number of decimals of a reported number; tables add decimals for narrow intervals.
         ideal: the value of an unbiased model in natural units; None if only comparisons are meaningful.
         signed: whether positive values have a plus sign.
+        form, kind: the form and the kind of the scores that have this format.
     """
 
     name: str
@@ -38,6 +38,8 @@ class Format:
     decimals: int = 2
     ideal: float | None = None
     signed: bool = False
+    form: Form = Form.PLAIN
+    kind: Kind = Kind.LEVEL
 
     @property
     def title(self) -> str:
@@ -67,52 +69,60 @@ class Format:
         return interval(bounds and (self.factor * bounds[0], self.factor * bounds[1]), self.decimals, self.signed)
 
 
-def format_of(score: BiasScore | str) -> Format:
-    """Return the record of a metric, given a score or the metric's name in scores.json.
+def declare(formats: Iterable[Format]) -> None:
+    """Make the records of a family of metrics known.
 
-    The names of derived metrics end in `_difference` (after minus before), `_reduction` (relative to the value before)
-    or `_detectable` (the smallest effect that the data can detect). The record of a derived metric is derived from the
-    record of the base metric.
+    Raises:
+        ValueError: another family declares a metric of the same name, form and kind with another record.
+    """
+    for metric in formats:
+        if _DECLARED.setdefault((metric.name, metric.form, metric.kind), metric) != metric:
+            raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
+
+
+def format_of(score: BiasScore) -> Format:
+    """Return the record of a score's metric, form and kind.
 
     Raises:
         KeyError: no family declares the metric.
-
-    >>> format_of("fgb").title, format_of("fgb_difference").text(-0.0012), format_of("fgb_reduction").text(0.8)
-    ('FGB, ×10⁻³', '−1.20', '80')
     """
-    name = score if isinstance(score, str) else score.metric
-    if name in _registry():
-        return _registry()[name]
-    base, _, kind = name.rpartition("_")
-    if kind == "difference":
-        return replace(format_of(base), name=name, ideal=0.0, signed=True)
-    if kind == "detectable":
-        return replace(format_of(base), name=name, ideal=None, signed=False)
-    if kind == "reduction":
-        metric = format_of(base)
-        return replace(metric, name=name, unit="%", factor=100.0, decimals=0, ideal=None)
-    if kind in ("mean", "spread"):  # of an outcome that a user defines
-        label = f"{base}: {'spread between people' if kind == 'spread' else kind}"
-        return Format(name, label, "A column of the file of responses.", ideal=0 if kind == "spread" else None)
-    raise KeyError(f"no family of metrics declares {name}")
+    return find_format(score.metric, score.form, score.kind)
 
 
-def glossary(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the (label, description) pairs of the metrics without duplicate labels, in the order of the names."""
-    return list({metric.label: metric.description for metric in map(format_of, names)}.items())
+def find_format(metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL) -> Format:
+    """Return the record of a metric, form and kind.
 
-
-@cache
-def _registry() -> dict[str, Format]:
-    """Return all declared metrics by name.
+    Families declare the records of levels. Unless a family declares it, too, the record of a difference, of a reduction
+    or of the smallest detectable value is derived from the record of the level.
 
     Raises:
-        ValueError: two families declare different metrics of the same name.
+        KeyError: no family that is loaded declares the metric.
+
+    >>> from evenhand.evaluation.metrics import generation_bias
+    >>> find_format("fgb").title, find_format("fgb", kind=Kind.DIFFERENCE).text(-0.0012)
+    ('FGB, ×10⁻³', '−1.20')
+    >>> find_format("fgb", Form.POOLED_CORRECTED, Kind.REDUCTION).full_text(0.8)
+    '80 %'
     """
-    families = import_module(FAMILIES)
-    declared = [of for name in families.names() for of in families.load_metric(name).FORMATS]
-    registry: dict[str, Format] = {}
-    for metric in [*declared, *import_module(RATING).METRICS]:
-        if registry.setdefault(metric.name, metric) != metric:
-            raise ValueError(f"the metric {metric.name} is declared twice, with different records.")
-    return registry
+    if (metric, form, kind) in _DECLARED:
+        return _DECLARED[metric, form, kind]
+    if (metric, form, Kind.LEVEL) in _DECLARED:
+        level = _DECLARED[metric, form, Kind.LEVEL]
+    elif form == Form.SPREAD:
+        level = Format(metric, f"{metric}: spread between people", COLUMN, ideal=0, form=form)
+    elif form == Form.MEAN:
+        level = Format(metric, f"{metric}: mean", COLUMN, form=form)
+    else:
+        raise KeyError(f"no family of metrics declares {metric}, form {form}")
+    if kind == Kind.DIFFERENCE:
+        return replace(level, kind=kind, ideal=0.0, signed=True)
+    if kind in (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE):
+        return replace(level, kind=kind, ideal=None, signed=False)
+    if kind == Kind.REDUCTION:
+        return replace(level, kind=kind, unit="%", factor=100.0, decimals=0, ideal=None)
+    return level
+
+
+def glossary(metrics: Iterable[Format]) -> list[tuple[str, str]]:
+    """Return the (label, description) pairs of the metrics without duplicate labels, in the given order."""
+    return list({metric.label: metric.description for metric in metrics}.items())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     """Return a table with one row for each score.
 
-    Columns: metric, a column for each key of the groups, value, low, high, ideal, p_value, n,
+    Columns: metric, form, kind, a column for each key of the groups, value, low, high, ideal, p_value, n,
     n_left_out, reason, signature. Numbers are in natural units and unrounded; `signature` is the citable line of
     `signature_line`.
 
@@ -27,7 +27,8 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in scores:
         low, high = score.interval or (None, None)
-        row = {"metric": score.metric, **score.group, "value": score.value, "low": low, "high": high}
+        row = {"metric": score.metric, "form": score.form.value, "kind": score.kind.value, **score.group}
+        row |= {"value": score.value, "low": low, "high": high}
         row |= {name: getattr(score, name) for name in ("ideal", "p_value", "n", "n_left_out", "reason")}
         rows.append(row | {"signature": signature_line(score)})
     return pd.DataFrame(rows)
@@ -58,7 +59,7 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
         axes.plot(score.value, y, "o", color="#1f4e79", markersize=6)
     for ideal in {score.ideal for score in defined} - {None}:
         axes.axvline(ideal, color="#999999", linewidth=1, linestyle=":")
-    labels = [", ".join([score.metric, *map(str, score.group.values())]) for score in reversed(defined)]
+    labels = [", ".join([score.name, *map(str, score.group.values())]) for score in reversed(defined)]
     axes.set_yticks(range(len(defined)), labels)
     axes.set_ylim(-0.6, len(defined) - 0.4)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
     NO_NUMBER,
     decimals_for_interval,
@@ -17,12 +17,13 @@ from evenhand.evaluation.report.numbers import (
     value_or,
 )
 from evenhand.evaluation.report.page import SCORES, Cell, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Form, Kind
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
 ROWS_AT_EACH_END = 15
-DETECTABLE = "_detectable"  # the end of the names of the smallest detectable effects
+DETECTABLE = (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE)
+Key = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
 Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
@@ -181,8 +182,8 @@ def score_section(
     """
     by_metric: dict[str, list[BiasScore]] = {}
     for score in scores:
-        by_metric.setdefault(score.metric, []).append(score)
-    tables = [scores_table(format_of(name).title, rows, column, **options) for name, rows in by_metric.items()]
+        by_metric.setdefault(score.name, []).append(score)
+    tables = [scores_table(format_of(rows[0]).title, rows, column, **options) for rows in by_metric.values()]
     parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
     return Section(title, sentences if tables else (), tables[:1], parts=parts, first_screen=first_screen)
 
@@ -195,18 +196,16 @@ def score_sections(
 ) -> list[Section]:
     """Return the default sections of scores: of all rows, then "By …" for each set of the groups' keys.
 
-    A score `<metric>_detectable` is in a column of its metric's table. Long tables have both ends. `label` and
+    The smallest detectable value is in a column of its metric's table. Long tables have both ends. `label` and
     `counted` are as in `scores_table`.
     """
-    detectable = {
-        (it.metric.removesuffix(DETECTABLE), *it.group.items()): it for it in scores if it.metric.endswith(DETECTABLE)
-    }
+    detectable = {_key(score): score for score in scores if score.kind in DETECTABLE}
     columns = {}
     if detectable:
-        columns["detectable"] = lambda it: score_cell(detectable.get((it.metric, *it.group.items())), missing="")
+        columns["detectable"] = lambda score: score_cell(detectable.get(_key(score)), missing="")
     cuts: dict[tuple[str, ...], list[BiasScore]] = {}
     for score in scores:
-        if not score.metric.endswith(DETECTABLE):
+        if score.kind not in DETECTABLE:
             cuts.setdefault(tuple(score.group), []).append(score)
     sections = []
     for keys in sorted(cuts, key=len):
@@ -219,6 +218,10 @@ def score_sections(
             table = scores_table(_all(counted), cuts[keys], "measure", **options)
             sections.append(Section(SCORES, tables=[table], first_screen=True))
     return sections
+
+
+def _key(score: BiasScore) -> Key:
+    return score.metric, score.form, frozenset(score.group.items())
 
 
 def _all(counted: str) -> str:
@@ -246,15 +249,17 @@ class ScoreChange:
         return self.change / before if before else math.nan
 
 
-def score_changes(labels: Mapping[str, tuple[str, Mapping[str, str]]], runs: Runs) -> list[ScoreChange]:
-    """Return the changes with a score before or after; `labels` has the (metric, group) of each change by label."""
-    found = [{(it.metric, frozenset(it.group.items())): it for it in scores} for scores in runs]
-    changes = []
-    for label, (metric, group) in labels.items():
-        names = (metric, metric, f"{metric}_difference")
-        key = frozenset(group.items())
-        changes.append(ScoreChange(label, *(by.get((name, key)) for by, name in zip(found, names, strict=True))))
-    return [it for it in changes if it.before or it.after]
+def score_changes(labels: Mapping[str, tuple[str, Form, Mapping[str, str]]], runs: Runs) -> list[ScoreChange]:
+    """Return the changes with a score before or after; `labels` has each one's (metric, form, group) by its label."""
+    before, after, changes = runs
+    levels_before = {_key(score): score for score in before if score.kind == Kind.LEVEL}
+    levels_after = {_key(score): score for score in after if score.kind == Kind.LEVEL}
+    differences = {_key(score): score for score in changes if score.kind == Kind.DIFFERENCE}
+    found = []
+    for label, (metric, form, group) in labels.items():
+        key = metric, form, frozenset(group.items())
+        found.append(ScoreChange(label, levels_before.get(key), levels_after.get(key), differences.get(key)))
+    return [change for change in found if change.before or change.after]
 
 
 def change_table(
@@ -293,25 +298,28 @@ def change_sections(
 
     The sections are as in `score_sections`; the smallest detectable changes are in a section at the end.
     """
-    cuts: dict[tuple[str, ...], dict[str, list[BiasScore]]] = {}
+    cuts: dict[tuple[str, ...], dict[tuple[str, Form], list[BiasScore]]] = {}
     for score in runs[2]:
-        if score.metric.endswith("_difference"):
-            metric = score.metric.removesuffix("_difference")
-            cuts.setdefault(tuple(score.group), {}).setdefault(metric, []).append(score)
+        if score.kind == Kind.DIFFERENCE:
+            by_metric = cuts.setdefault(tuple(score.group), {})
+            by_metric.setdefault((score.metric, score.form), []).append(score)
     sections = []
     if overall := cuts.pop((), {}):
-        changes = score_changes({format_of(metric).title: (metric, {}) for metric in overall}, runs)
+        labels = {find_format(metric, form).title: (metric, form, {}) for metric, form in overall}
+        changes = score_changes(labels, runs)
         table = change_table(_all(counted), "measure", changes, counted=counted, is_plotted=False)
         sections.append(Section(SCORES, tables=[table], first_screen=True))
     for keys in sorted(cuts, key=len):
-        column, tables = " and ".join(keys).replace("_", " "), []
-        for metric, differences in cuts[keys].items():
-            changes = score_changes({label(it): (metric, it.group) for it in differences}, runs)
+        column = " and ".join(keys).replace("_", " ")
+        tables = []
+        for (metric, form), differences in cuts[keys].items():
+            labels = {label(score): (metric, form, score.group) for score in differences}
+            changes = score_changes(labels, runs)
             changes = sorted(changes, key=lambda it: (-value_or(it.before, -math.inf), it.label))
-            of = format_of(metric)
-            tables.append(change_table(of.title, column, changes, counted=counted, ideal=of.reported_ideal))
+            level = find_format(metric, form)
+            tables.append(change_table(level.title, column, changes, counted=counted, ideal=level.reported_ideal))
         parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
         sections.append(Section(f"By {column}", tables=tables[:1], parts=parts, first_screen=len(sections) < 2))
-    detectable = [it for it in runs[2] if it.metric.endswith(DETECTABLE) and not it.group]
+    detectable = [score for score in runs[2] if score.kind in DETECTABLE and not score.group]
     table = scores_table("Detectable change", detectable, "measure", counted=counted)
     return [*sections, Section("What the comparison can show", tables=[table])]

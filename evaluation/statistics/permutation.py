@@ -367,7 +367,10 @@ def answer_factor(table: Table) -> np.ndarray:
 
 
 def effect_variance(table: Table) -> np.ndarray:
-    """Return the sampling variance of each effect on a person, pooled over people, (D, c)."""
+    """Return the sampling variance of each effect, (D, c): of D people on each of c columns.
+
+    The noise is estimated from all people together, and scaled by how many answers and cells each person has.
+    """
     if table.unit == ANSWERS and (table.within > 0).any():
         return table.within * answer_factor(table)
     relative = relative_variance(table)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, share_change_interval, share_interval
 
@@ -93,6 +93,7 @@ def share_change(
         group=group or {},
         reason=None if n else NO_PAIRS,
         signature=signature or {},
+        kind=Kind.DIFFERENCE,
     )
 
 
@@ -136,6 +137,7 @@ def mean_change(
         group=group or {},
         reason=None if n else NO_PAIRS,
         signature=signature or {},
+        kind=Kind.DIFFERENCE,
     )
 
 

@@ -285,21 +285,29 @@ def _spreads(
         scale=(templates.size - 1) / templates.size,
     )
     if is_spread:
-        # Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
-        raw_spread = _average(templates, raw)
         raw_variance = _variance_of_average(templates, 4 * alike.along / alike.n / d**2, np.zeros_like(between))
-        for column, estimate in enumerate(corrected):
-            slope = slope_of_variance(
-                value=estimate.value,
-                variance=estimate.variance,
-                noise=estimate.noise,
-                raw_spread=float(raw_spread[column]),
-                raw_variance=float(raw_variance[column]),
-            )
-            corrected[column] = replace(estimate, slope=slope)
+        corrected = _with_slopes(corrected, _average(templates, raw), raw_variance)
     return [
         Spread(plain=of_plain, corrected=of_corrected) for of_plain, of_corrected in zip(plain, corrected, strict=True)
     ]
+
+
+def _with_slopes(estimates: list[Estimate], raw_spread: np.ndarray, raw_variance: np.ndarray) -> list[Estimate]:
+    """Return the estimates with their slopes, from the spread of each column with noise and its variance, (c,) each.
+
+    Δ includes noise, so the slope of the raw spread is a mean of the slopes along the noise and along the bias.
+    """
+    result = []
+    for column, estimate in enumerate(estimates):
+        slope = slope_of_variance(
+            value=estimate.value,
+            variance=estimate.variance,
+            noise=estimate.noise,
+            raw_spread=float(raw_spread[column]),
+            raw_variance=float(raw_variance[column]),
+        )
+        result.append(replace(estimate, slope=slope))
+    return result
 
 
 def _estimates(

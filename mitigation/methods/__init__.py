@@ -1,53 +1,102 @@
-"""The methods of mitigation, each a class in a module of this package; a method's name is the name of its module."""
+"""The methods of mitigation, each a class in a module of this package; a method's name is the name of its module.
+
+`a+b` is both methods: the model is tuned by `a`, and measured as `b` measures it.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
 if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
     from datasets import Dataset
 
+    from evenhand.evaluation.models.base import Model
     from evenhand.mitigation.labelled_responses import ContextRenderer
 
 __path__ += own_folders("methods")
 
+JOIN = "+"  # between the names of methods that are used together
+
+
+class NoSettings(StrictSettings):
+    """A method without settings."""
+
 
 class Method(ABC):
-    """A way to turn labelled responses into a less biased model.
+    """A way to make a model less biased: by other weights, by how it is asked, or by which of its responses is taken.
 
     Attributes:
-        trainer: the name in `evenhand.mitigation.trainers.TRAINERS` of the trainer; None: nothing is trained.
-        instruction: a system prompt that the model is measured with; "" for none.
-        opens: whether the first tokens of responses answer another person.
-        exchanges_style: whether responses are chosen from several candidates by the style of another person's.
-        needs_labels: whether responses must be labelled first.
-        inference_tag: the control tag at the end of every context of the tuned model; "" for none.
-        tags: all strings that get a meaning in training.
-        uses_threshold: whether the rows depend on the labels. If not, the points of an ablation that differ only in
-            their threshold are one point.
-        defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
-        large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
-            on one; None: the default of the method's trainer.
+        Settings: the class of the method's settings.
+        settings: the settings.
+        seed: the seed by which the method samples.
+        style_classifier: the classifier of the measured styles, for methods that choose responses by their style.
     """
 
-    trainer: str | None = "sft"
-    instruction: str = ""
-    opens: bool = False
-    exchanges_style: bool = False
-    needs_labels: bool = True
-    inference_tag: str = ""
-    tags: tuple[str, ...] = ()
-    uses_threshold: bool = True
-    defaults: Mapping[str, Any] = {"learning_rate": 4e-3}
-    large_model_learning_rate: float | None = None
+    Settings: ClassVar[type[StrictSettings]] = NoSettings
 
-    def __init__(self, seed: int = 0) -> None:
-        """Set the seed by which the method samples its rows."""
+    def __init__(
+        self,
+        settings: StrictSettings | None = None,
+        *,
+        seed: int = 0,
+        style_classifier: StyleClassifierSettings | None = None,
+    ) -> None:
+        self.settings = self.Settings() if settings is None else settings
         self.seed = seed
+        self.style_classifier = style_classifier
+
+    @property
+    def name(self) -> str:
+        """The method's name, that of its module."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def trained(self) -> "TrainedMethod | None":
+        """The part of the method that trains the model; None: the method trains nothing."""
+        return None
+
+    @abstractmethod
+    def measured(self, model: "Model") -> "Model":
+        """Return the model that is measured with this method, not loaded.
+
+        Args:
+            model: the base model or, if the method trains, the tuned model; not loaded.
+        """
+
+
+class TrainedMethod(Method):
+    """A method that trains the model on rows made of its labelled responses.
+
+    Attributes:
+        trainer: the name of the trainer in `evenhand.mitigation.trainers.TRAINERS`.
+        control_tag: the control tag at the end of every context of the tuned model; "" for none.
+        tags: all strings that get a meaning in training.
+        reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
+            threshold of the labels are one point.
+        defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
+        large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
+            on one; None: the default of `TuningSettings`.
+    """
+
+    trainer: ClassVar[str] = "sft"
+    control_tag: ClassVar[str] = ""
+    tags: ClassVar[Sequence[str]] = ()
+    reads_labels: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 4e-3}
+    large_model_learning_rate: ClassVar[float | None] = None
+
+    @property
+    def trained(self) -> "TrainedMethod":
+        return self
+
+    def trainer_arguments(self) -> dict[str, Any]:
+        """Return the arguments that the method's trainer needs beyond those of every trainer."""
+        return {}
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
@@ -64,16 +113,30 @@ class Method(ABC):
             InputError: the labelled responses give no row.
         """
 
+    def measured(self, model: "Model") -> "Model":
+        """Return the tuned model as it is: its folder says which control tag it needs."""
+        return model
 
-class UntrainedMethod(Method):
-    """A method that changes how the model is asked, not its weights."""
 
-    trainer = None
-    uses_threshold = False
+class CombinedMethod(Method):
+    """Several methods, used together: `distill+nearest_style` measures the distilled model with `nearest_style`."""
 
-    def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
-        name = type(self).__module__.rpartition(".")[2]
-        raise InputError("method", f"{name} trains nothing; give it to `evenhand loop`.")
+    def __init__(self, parts: Sequence[Method]) -> None:
+        super().__init__(seed=parts[0].seed, style_classifier=parts[0].style_classifier)
+        self.parts = parts
+
+    @property
+    def name(self) -> str:
+        return JOIN.join(part.name for part in self.parts)
+
+    @property
+    def trained(self) -> TrainedMethod | None:
+        return self.parts[0].trained
+
+    def measured(self, model: "Model") -> "Model":
+        for part in self.parts:
+            model = part.measured(model)
+        return model
 
 
 def names() -> list[str]:
@@ -81,10 +144,50 @@ def names() -> list[str]:
     return module_names(__name__)
 
 
-def load_method(name: str) -> type[Method]:
-    """Return a method's class.
+def method_class(name: str) -> type[Method]:
+    """Return the class of a method.
 
     Raises:
         InputError: the method is unknown.
     """
     return load_class(__name__, name, Method, "method")
+
+
+def load_method(
+    name: str,
+    settings: Mapping[str, StrictSettings] | None = None,
+    *,
+    seed: int = 0,
+    style_classifier: StyleClassifierSettings | None = None,
+) -> Method:
+    """Return a method, or several joined by "+".
+
+    Args:
+        name: the name, such as "distill" or "distill+nearest_style".
+        settings: the settings of methods by their names; a method without settings here has its defaults.
+        seed, style_classifier: see `Method`.
+
+    Raises:
+        InputError: a method is unknown, or one that trains comes after another.
+    """
+    settings = settings or {}
+    parts = []
+    for part_name in name.split(JOIN):
+        part_class = method_class(part_name)
+        part = part_class(settings.get(part_name), seed=seed, style_classifier=style_classifier)
+        if part.trained is not None and parts:
+            raise InputError("method", f"{name!r}: {part_name} trains the model; only the first method can.")
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else CombinedMethod(parts)
+
+
+def trained_method(name: str, settings: Mapping[str, StrictSettings] | None = None, *, seed: int = 0) -> TrainedMethod:
+    """Return the part of a method that trains, as `load_method`.
+
+    Raises:
+        InputError: the method is unknown, or trains nothing.
+    """
+    method = load_method(name, settings, seed=seed).trained
+    if method is None:
+        raise InputError("method", f"{name} trains nothing; give it to `evenhand measure` or `evenhand loop`.")
+    return method

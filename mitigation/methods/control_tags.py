@@ -6,27 +6,34 @@ Without a tag, the model may be more biased than the original, because training 
 the mean style drifts towards the style of the responses labelled `no_bias`.
 """
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.score import LABEL, PERSONA, TEXT
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.labels import BIAS, NO_BIAS
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
 
-BIAS_TAG, NO_BIAS_TAG = f" {BIAS}", f" {NO_BIAS}"
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
+
+BIAS_TAG = f" {BIAS}"
+NO_BIAS_TAG = f" {NO_BIAS}"
+TAGS = {BIAS: BIAS_TAG, NO_BIAS: NO_BIAS_TAG}
 
 
-class ControlTags(Method):
+class ControlTags(TrainedMethod):
     """Trains on the labelled responses, in the same order, with the tag of the label at the end of `prompt`."""
 
-    inference_tag = NO_BIAS_TAG
-    tags = (BIAS_TAG, NO_BIAS_TAG)
+    control_tag = NO_BIAS_TAG
+    tags = tuple(TAGS.values())
     defaults = {"learning_rate": 4e-3, "epochs": 2}
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
-        prompts = pd.Series("", index=range(len(labelled)))
-        for label, tag in ((BIAS, BIAS_TAG), (NO_BIAS, NO_BIAS_TAG)):
-            mask = (labelled[LABEL] == label).to_numpy()
-            prompts[mask] = render(labelled[TEXT][mask].tolist(), labelled[PERSONA][mask].tolist(), tag)
-        return untagged_rows(labelled, render, prompts.tolist())
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
+        contexts = pd.Series("", index=range(len(labelled)))
+        for label, tag in TAGS.items():
+            has_label = (labelled[LABEL] == label).to_numpy()
+            rows = labelled[has_label]
+            contexts[has_label] = render(rows[TEXT].tolist(), rows[PERSONA].tolist(), tag)
+        return untagged_rows(labelled, render, contexts.tolist())

@@ -11,38 +11,58 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
 """
 
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
-from datasets import Dataset
+from pydantic import Field
 
 from evenhand.evaluation.data.other_people import prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
-from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
-from evenhand.mitigation.methods import Method
+from evenhand.evaluation.settings import Count, StrictSettings
+from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, ContextRenderer, untagged_rows
+from evenhand.mitigation.methods import TrainedMethod
 
-N_OTHERS = 7  # the own prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
+
+N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
 
-class Distill(Method):
+class Distill(TrainedMethod):
     """Trains on rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
 
     There is one row for each labelled response, except responses to a template that has only one descriptor.
     """
 
+    class Settings(StrictSettings):
+        """Distill: how much of a response is evened out."""
+
+        first_tokens: Count = Field(
+            4,
+            description="tokens at the start of a response that learn the mean; later ones learn the base's "
+            "prediction for the person, and with more, answers refer less to what people say about themselves; "
+            "1000: all",
+        )
+
     trainer = "distill"
-    uses_threshold = False
-    # More of them make answers refer less to what people say about themselves.
-    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560, "first_tokens": 4}
+    reads_labels = False
+    defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560}
     large_model_learning_rate = 3e-4  # 1e-3 changes the later tokens, too, and ends at a higher validation loss
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    def trainer_arguments(self) -> dict[str, Any]:
+        return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}  # its loss smooths nothing
+
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         others = several_people(labelled, N_OTHERS, self.seed)
-        kept = others[:, 0] >= 0
-        if not kept.any():
+        has_others = others[:, 0] >= 0
+        if not has_others.any():
             raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
-        asked = labelled[kept].loc[lambda it: it.index.repeat(N_OTHERS)]
-        prompts = prompts_of_others(asked, labelled.iloc[others[kept].ravel()])[[TEXT, PERSONA]]
-        different = prompts.drop_duplicates()
-        different = different.assign(context=render(different[TEXT].tolist(), different[PERSONA].tolist(), ""))
-        contexts = prompts.merge(different, how="left", on=[TEXT, PERSONA])["context"].to_numpy(dtype=object)
-        return untagged_rows(labelled[kept], render).add_column("others", contexts.reshape(-1, N_OTHERS).tolist())
+        receivers = labelled[has_others]
+        repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
+        donors = labelled.iloc[others[has_others].ravel()]
+        prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
+        distinct = prompts.drop_duplicates()
+        distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
+        contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
+        return untagged_rows(receivers, render).add_column(OTHERS, contexts.reshape(-1, N_OTHERS).tolist())

@@ -9,17 +9,21 @@ counterfactual data augmentation (Lu et al. 2018, "Gender Bias in Neural Natural
 instead of responses.
 """
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.mitigation.labelled_responses import ContextRenderer, exchange_responses, untagged_rows
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
+
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
 
 
-class Exchange(Method):
+class Exchange(TrainedMethod):
     """Trains on a row for each prompt: `prompt`, `context`, and `completion`, a response to another descriptor."""
 
-    uses_threshold = False
+    reads_labels = False
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
-        return untagged_rows(exchange_responses(labelled, self.seed)[1], render)
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
+        return untagged_rows(exchange_responses(labelled, self.seed), render)

@@ -7,17 +7,21 @@ The mean style of the training responses differs from the mean style of all resp
 drifts about as far: on the testbed 7 % at the 0.7 quantile, and 3 % at the 0.5 quantile, which also removes more bias.
 """
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
-from datasets import Dataset
 
 from evenhand.evaluation.score import LABEL
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.labels import NO_BIAS
-from evenhand.mitigation.methods import Method
+from evenhand.mitigation.methods import TrainedMethod
+
+if TYPE_CHECKING:  # slow to import
+    from datasets import Dataset
 
 
-class Rejection(Method):
+class Rejection(TrainedMethod):
     """Trains on a row for each response labelled `no_bias`: `prompt`, `context` and `completion`."""
 
-    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> Dataset:
+    def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         return untagged_rows(labelled[labelled[LABEL] == NO_BIAS], render)

@@ -75,7 +75,7 @@ PUBLISHED_NOTE = (
     "Compare only values from equally many responses to a template and descriptor."
 )
 POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
-GLOSSARY = [("pooled FGB*", POOLED), *((it.label, it.description) for it in METRICS.values())]
+GLOSSARY = [("pooled FGB*", POOLED), *((metric.label, metric.description) for metric in METRICS.values())]
 WARNINGS_OF_USE = (
     "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
     "with new prompts and a new seed.",
@@ -84,7 +84,7 @@ WARNINGS_OF_USE = (
 # Titles of the chart's panels. More is worse.
 PANELS = {
     "relevance_kept": "relevance lost",
-    "relevance_to_person_kept": "relevance within templates lost",
+    "relevance_to_person_kept": "response to the person lost",
     "response_perplexity_change": "perplexity of responses",
     "perplexity_change": "perplexity of ordinary dialogue",
     "style_drift": "style drift",
@@ -93,12 +93,12 @@ PANELS = {
 # Titles of the panels of `value_chart`.
 BY_VALUE = {
     "reduction": "bias removed",
-    "relevance_to_person_kept": "relevance within templates kept",
+    "relevance_to_person_kept": "response to the person kept",
     "response_perplexity_change": PANELS["response_perplexity_change"],
 }
 # The columns of the table of settings, after the reductions; the other costs are in a table further down.
-MAIN_COSTS = tuple(it for it in (*QUALITY_METRICS, *COST_METRICS) if it.name in PANELS)
-FURTHER_COSTS = tuple(it for it in (*QUALITY_METRICS, *COST_METRICS) if it.name not in PANELS)
+MAIN_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name in PANELS)
+FURTHER_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name not in PANELS)
 HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "perplexity_change")
 Setting = dict[str, Any]  # a row of `summarise`
 
@@ -149,7 +149,7 @@ def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
     """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
-        labels = (setting_label(it, sweep.points, sweep.swept) for it in points.to_dict("records"))
+        labels = (setting_label(row, sweep.points, sweep.swept) for row in points.to_dict("records"))
         named = ", ".join(dict.fromkeys(labels))
         warnings.append(f"A guard refused {len(points)} of {len(sweep.points)} points ({named}): {reason}")
     for row in rows:
@@ -243,7 +243,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
     figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
     for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
         axes.set(title=title, xlabel=name)
-        axes.set_xticks(range(len(values)), ["null" if pd.isna(it) else format_value(it) for it in values])
+        axes.set_xticks(range(len(values)), ["null" if pd.isna(value) else format_value(value) for value in values])
         set_ticks(axes, "y", 5, tick_percent)
         axes.axhline(0, color=ZERO, linewidth=1)
         for line, rows in enumerate(lines):

@@ -6,24 +6,25 @@ The row of a point contains the reduction of bias and the costs of the reduction
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline
 from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import BiasScore, find_score, read_scores
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES
+from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.summary import BASE, COLUMNS, METHOD, PUBLISHED, Sweep, setting_label
@@ -35,78 +36,66 @@ REDUCTION_GROUPS = {
     "reduction_confirmed": {"classifier": "second"},
 }
 # The metric that is tested for a rise of a style cluster; generation_bias/verdict.py gives the reasons.
-MONITORED_METRIC = "scgb_pooled_corrected"
-# column: (metric of a comparison, value of no change that is subtracted)
+MONITORED = ("scgb", Form.POOLED_CORRECTED, Kind.DIFFERENCE)
+# column: (metric and kind of a score of a comparison, value of no change that is subtracted)
 CHANGE_METRICS = {
-    "parroting_change": ("parroting_difference", 0),
-    "relevance_kept": ("relevance_kept", 0),
-    "relevance_to_person_kept": ("relevance_to_person_kept", 0),
-    "style_drift": ("style_drift", 0),
-    "response_perplexity_change": ("response_perplexity_rise", 0),
-    "distinct_responses_change": ("distinct_responses_kept", 1),
-    "distinct_2_change": ("distinct_2_kept", 1),
-    "length_change": ("mean_length_kept", 1),
+    "parroting_change": ("parroting", Kind.DIFFERENCE, 0),
+    "relevance_kept": ("relevance", Kind.KEPT, 0),
+    "relevance_to_person_kept": ("relevance_to_person", Kind.KEPT, 0),
+    "style_drift": ("style_drift", Kind.LEVEL, 0),
+    "response_perplexity_change": ("response_perplexity", Kind.RISE, 0),
+    "distinct_responses_change": ("distinct_responses", Kind.KEPT, 1),
+    "distinct_2_change": ("distinct_2", Kind.KEPT, 1),
+    "length_change": ("mean_length", Kind.KEPT, 1),
 }
-POINTS, SWEEP, TRACKED = "points", "sweep.json", "tracked"
-
-
-@dataclass(frozen=True)
-class Point:
-    """A method with one seed, measured under one decoding: the folders of its results.
-
-    `labels` and `tuning` are None if the method has none. `swept` has the values of the fields that an ablation varies.
-    """
-
-    method: str
-    seed: int
-    decoding: str
-    before: Path
-    labels: Path | None
-    tuning: Path | None
-    after: Path
-    after_without_tag: Path | None
-    comparison: Path
-    swept: Mapping[str, Any] = field(default_factory=dict)
+POINTS = "points"
+SWEEP = "sweep.json"
+TRACKED = "tracked"
 
 
 def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     """Return the row of a point in the table that `summarise` reads; a point that was rejected has no scores."""
     row = {"method": point.method, "decoding": point.decoding, "seed": point.seed, "failed": failed}
-    row |= {name: "null" if value is None else value for name, value in point.swept.items()}  # an absent field is NaN
+    for name, value in point.swept.items():
+        row[name] = "null" if value is None else value  # an absent field is NaN
     row["folder"] = point.comparison.relative_to(folder).as_posix()
     if failed:
         return row
-    before, after, changes = (read_scores(run / SCORES) for run in (point.before, point.after, point.comparison))
-    row |= change_columns(before, after, changes) | published_columns(before, after)
+    before = read_scores(point.before.output_dir / SCORES)
+    after = read_scores(point.after.output_dir / SCORES)
+    changes = read_scores(point.comparison / SCORES)
+    row |= change_columns(before, after, changes)
+    row |= published_columns(before, after)
     if point.after_without_tag is not None:
-        without_tag = read_scores(point.after_without_tag / SCORES)
-        row["ratio_without_tag"] = _value(without_tag, HEADLINE) / _value(before, HEADLINE)
-    seconds = (
-        json.loads((point.tuning / MANIFEST).read_text(encoding="utf-8"))["seconds"]["total"] if point.tuning else 0
-    )
-    return row | {"minutes": seconds / 60}
+        without_tag = read_scores(point.after_without_tag.output_dir / SCORES)
+        row["ratio_without_tag"] = find_headline(without_tag).value / find_headline(before).value
+    row["minutes"] = 0.0
+    if point.tune is not None:
+        manifest = json.loads((point.tune.output_dir / MANIFEST).read_text(encoding="utf-8"))
+        row["minutes"] = manifest["seconds"]["total"] / 60
+    return row
 
 
 def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
 ) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, Any] = _interval_columns("base", find_score(before, HEADLINE))
+    row: dict[str, Any] = _interval_columns("base", find_headline(before))
     for name, group in REDUCTION_GROUPS.items():
-        row |= _interval_columns(name, find_score(changes, f"{HEADLINE}_reduction", **group))
+        row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
-    difference = find_score(changes, "perplexity_difference")
+    difference = find_score(changes, "perplexity", kind=Kind.DIFFERENCE)
     row |= _interval_columns("perplexity_change", difference, divisor=_value(before, "perplexity"))
-    for name, (metric, no_change) in CHANGE_METRICS.items():
-        row |= _interval_columns(name, find_score(changes, metric), no_change)
-    clusters = [it for it in changes if it.metric == f"{MONITORED_METRIC}_difference" and math.isfinite(it.value)]
+    for name, (metric, kind, no_change) in CHANGE_METRICS.items():
+        row |= _interval_columns(name, find_score(changes, metric, kind=kind), no_change)
+    monitored = [score for score in changes if (score.metric, score.form, score.kind) == MONITORED]
+    clusters = [score for score in monitored if math.isfinite(score.value)]
     worst = max(clusters, key=lambda score: score.value, default=None)
-    tests = {str(it.group["cluster"]): [it.value, it.p_value] for it in clusters if it.p_value is not None}
-    return row | {
-        "worst_cluster": worst.group["cluster"] if worst else "",
-        "worst_cluster_change": worst.value if worst else math.nan,
-        "cluster_changes": json.dumps(tests),
-    }
+    row["worst_cluster"] = "" if worst is None else worst.group["cluster"]
+    row["worst_cluster_change"] = math.nan if worst is None else worst.value
+    tested = [score for score in clusters if score.p_value is not None]
+    row["cluster_changes"] = json.dumps({score.group["cluster"]: [score.value, score.p_value] for score in tested})
+    return row
 
 
 def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
@@ -114,8 +103,10 @@ def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
-            if score.metric in PUBLISHED and set(score.group) == ({"cluster"} if score.metric != "fgb" else set()):
-                row |= _interval_columns(prefix + ": ".join([score.metric, *score.group.values()]), score)
+            cut = set() if score.metric == "fgb" else {"cluster"}
+            if score.metric in PUBLISHED and score.form == Form.PLAIN and set(score.group) == cut:
+                name = ": ".join([score.metric, *score.group.values()])
+                row |= _interval_columns(f"{prefix}{name}", score)
     return row
 
 
@@ -125,13 +116,13 @@ def _interval_columns(
     """Return columns of a score and the ends of its interval, as (value − subtrahend) / divisor; {} without a score."""
     if score is None:
         return {}
-    values = score.value, *(score.interval or (math.nan, math.nan))
-    columns = (name, f"{name}_low", f"{name}_high")
-    return {column: (value - subtrahend) / divisor for column, value in zip(columns, values, strict=True)}
+    low, high = score.interval or (math.nan, math.nan)
+    values = {name: score.value, f"{name}_low": low, f"{name}_high": high}
+    return {column: (value - subtrahend) / divisor for column, value in values.items()}
 
 
-def _value(scores: Sequence[BiasScore], metric: str, **group: str) -> float:
-    score = find_score(scores, metric, **group)
+def _value(scores: Sequence[BiasScore], metric: str) -> float:
+    score = find_score(scores, metric)
     return math.nan if score is None else score.value
 
 
@@ -151,7 +142,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
 
 
 def write_report(
-    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, str]
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
 ) -> None:
     """Write the table of points and the report of all points, and print the report.
 
@@ -164,18 +155,19 @@ def write_report(
     swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
     table = pd.DataFrame([point_row(point, folder, str(refused.get(point.comparison, ""))) for point in points])
     mixed_columns = [name for name in swept if table[name].dtype == object]
-    table = table.assign(**{name: table[name].map(str, na_action="ignore") for name in mixed_columns})
+    for name in mixed_columns:
+        table[name] = table[name].map(str, na_action="ignore")
     table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
     write_table(folder / f"{POINTS}.parquet", table)
-    notes, links = [], []
+    links = []
     for row in table[table["failed"] == ""].to_dict("records"):
         links.append((f"{setting_label(row, table, swept)}, seed {row['seed']}", row["folder"]))
-    for point in {point.before: point for point in points}.values():
-        scores, name = read_scores(point.before / SCORES), f"base model, seed {point.seed}, {point.decoding}"
-        quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
-        numbers = "".join(f", {it.metric} {number(it.value, 4)}" for it in quality if it)
-        notes.append(f"The {name}: pooled FGB* {score_text(find_score(scores, HEADLINE))}{numbers}.")
-        links.append((name, point.before.relative_to(folder).as_posix()))
+    notes = []
+    for point in {point.before.output_dir: point for point in points}.values():
+        base_folder = point.before.output_dir
+        name = f"base model, seed {point.seed}, {point.decoding}"
+        notes.append(_base_note(name, read_scores(base_folder / SCORES)))
+        links.append((name, base_folder.relative_to(folder).as_posix()))
     description = {
         "title": title,
         "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
@@ -190,6 +182,13 @@ def write_report(
         tracker.log_table(POINTS, table)
         tracker.log_report(files)
         tracker.log_artifact(POINTS, "report", *files, folder / f"{POINTS}.parquet")
+
+
+def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
+    """Return a sentence with the bias and the quality of a base model."""
+    quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
+    numbers = "".join(f", {score.metric} {number(score.value, 4)}" for score in quality if score)
+    return f"The {name}: pooled FGB* {score_text(find_headline(scores))}{numbers}."
 
 
 def read_sweep(folder: Path) -> Sweep:

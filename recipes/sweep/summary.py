@@ -20,42 +20,69 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
 
-METHOD, DECODING, SEED = "method", "decoding", "seed"
-_PERCENT = {"unit": "%", "factor": 100, "decimals": 1}
-_CHANGE = {**_PERCENT, "ideal": 0, "signed": True}
-_POINTS = {**_CHANGE, "unit": "points", "decimals": 2}
-_CLUSTER = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
+METHOD = "method"
+DECODING = "decoding"
+SEED = "seed"
 _WITHIN = "Share kept of the relevance to the person: own prompt against another person’s, of the same template."
 _SECOND = "Reduction by a classifier that made no labels; much smaller if tuning exploited the first one."
 _PERPLEXITY = "Relative change of the responses’ perplexity by the base model."
 
+
+def percent_format(name: str, label: str, description: str) -> Format:
+    """Return the format of a share in percent."""
+    return Format(name, label, description, unit="%", factor=100, decimals=1)
+
+
+def change_format(name: str, label: str, description: str) -> Format:
+    """Return the format of a relative change in percent, with its sign."""
+    return Format(name, label, description, unit="%", factor=100, decimals=1, ideal=0, signed=True)
+
+
 REDUCTION_METRICS = (
-    Format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone.", **_PERCENT),
-    Format("reduction_tuned", "tuned on", "Reduction for descriptors that were tuned on.", **_PERCENT),
-    Format("reduction_untuned", "not tuned on", "Reduction for descriptors that were not tuned on.", **_PERCENT),
+    percent_format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone."),
+    percent_format("reduction_tuned", "tuned on", "Reduction for descriptors that were tuned on."),
+    percent_format("reduction_untuned", "not tuned on", "Reduction for descriptors that were not tuned on."),
 )
 QUALITY_METRICS = (
-    Format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s.", **_PERCENT),
-    Format("relevance_to_person_kept", "… within the template", _WITHIN, **_PERCENT),
-    Format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s.", **_PERCENT),
-    Format("response_perplexity_change", "perplexity of responses", _PERPLEXITY, **_CHANGE),
-    Format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones.", **_CHANGE),
+    percent_format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s."),
+    percent_format("relevance_to_person_kept", "response to the person kept", _WITHIN),
+    percent_format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s."),
+    change_format("response_perplexity_change", "perplexity of responses", _PERPLEXITY),
+    change_format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones."),
 )
 COST_METRICS = (
-    Format("perplexity_change", "perplexity", "Relative change of the perplexity of ordinary dialogue.", **_CHANGE),
-    Format("distinct_2_change", "distinct-2", "Relative change of distinct-2.", **_CHANGE),
-    Format("length_change", "length", "Relative change of the mean length of a response.", **_CHANGE),
-    Format("parroting_change", "repeats", "Change of the share of responses that repeat the prompt.", **_POINTS),
-    Format("worst_cluster_change", "worst cluster", "Largest change of pooled SCGB* of a style cluster.", **_CLUSTER),
+    change_format("perplexity_change", "perplexity", "Relative change of the perplexity of ordinary dialogue."),
+    change_format("distinct_2_change", "distinct-2", "Relative change of distinct-2."),
+    change_format("length_change", "length", "Relative change of the mean length of a response."),
+    Format(
+        "parroting_change",
+        "repeats",
+        "Change of the share of responses that repeat the prompt.",
+        unit="points",
+        factor=100,
+        decimals=2,
+        ideal=0,
+        signed=True,
+    ),
+    Format(
+        "worst_cluster_change",
+        "worst cluster",
+        "Largest change of pooled SCGB* of a style cluster.",
+        unit=UNIT,
+        factor=PER_UNIT,
+        ideal=0,
+        signed=True,
+    ),
 )
 CHECK_METRICS = (
-    Format("reduction_confirmed", "second classifier", _SECOND, **_PERCENT),
+    percent_format("reduction_confirmed", "second classifier", _SECOND),
     Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
-METRICS = {it.name: it for it in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
+METRICS = {metric.name: metric for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS, *CHECK_METRICS)}
 # Scores as published: a point has the columns "fgb", "pgb: CLUSTER" and "scgb: CLUSTER", and "base_fgb" and so on.
-PUBLISHED, BASE = ("fgb", "pgb", "scgb"), "base_"
+PUBLISHED = ("fgb", "pgb", "scgb")
+BASE = "base_"
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
 COLUMNS = (
@@ -119,12 +146,14 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
         by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable.
     """
-    fields, rows = setting_fields(swept), []
+    fields = setting_fields(swept)
+    rows = []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
-        done, setting = group[group["failed"] == ""], dict(zip(fields, values, strict=True))
+        done = group[group["failed"] == ""]
+        setting = dict(zip(fields, values, strict=True))
         row = {"number": number, "label": setting_label(setting, points, swept), **setting}
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
-        for name in (*WITH_INTERVALS, *(side + it for it in published_columns(points) for side in ("", BASE))):
+        for name in (*WITH_INTERVALS, *(side + name for name in published_columns(points) for side in ("", BASE))):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
         row |= {name: float(done[name].astype(float).mean()) for name in WITHOUT_INTERVAL}
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
@@ -175,7 +204,8 @@ def pareto_front(cost: Iterable[float], gain: Iterable[float]) -> np.ndarray:
     A point is on the front if no other point is at least as good in cost and gain and better in one. Equal points are
     on the front together; a point with NaN is not on the front.
     """
-    cost, gain = np.asarray(cost, dtype=float), np.asarray(gain, dtype=float)
+    cost = np.asarray(cost, dtype=float)
+    gain = np.asarray(gain, dtype=float)
     no_worse = (cost[None] <= cost[:, None]) & (gain[None] >= gain[:, None])  # [i, j]: j is no worse than i
     better = (cost[None] < cost[:, None]) | (gain[None] > gain[:, None])
     return ~(no_worse & better).any(axis=1) & ~np.isnan(cost) & ~np.isnan(gain)

@@ -6,7 +6,15 @@ import pytest
 import yaml
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import dump_yaml, files_sha256, load_yaml, read_json, read_text, read_yaml
+from evenhand.evaluation.files import (
+    check_links_inside,
+    dump_yaml,
+    files_sha256,
+    load_yaml,
+    read_json,
+    read_text,
+    read_yaml,
+)
 
 
 def test_aliases_are_refused_at_once(tmp_path):
@@ -51,3 +59,17 @@ def test_a_hash_of_files_is_of_their_names_and_of_each_content(tmp_path):
     assert first == files_sha256({"b": tmp_path / "b", "a": tmp_path / "a"})
     assert first != files_sha256({"a": tmp_path / "c", "b": tmp_path / "d"})  # the same joined content
     assert first != files_sha256({"a": tmp_path / "a", "other": tmp_path / "b"})
+
+
+def test_links_of_trackers_are_left_out_in_every_folder(tmp_path):
+    """W&B links the logs of a run to the user's cache, also in the folders of a loop's stages."""
+    elsewhere = tmp_path / "cache.log"
+    elsewhere.touch()
+    folder = tmp_path / "loop"
+    logs = folder / "before" / "wandb" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "debug-core.log").symlink_to(elsewhere)
+    check_links_inside(folder, "output_dir", leave_out=("wandb",))
+    (folder / "before" / "table").symlink_to(elsewhere)
+    with pytest.raises(InputError, match="symbolic link"):
+        check_links_inside(folder, "output_dir", leave_out=("wandb",))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ JUDGED = StyleClassifierSettings(name="judge", judge=JudgeSettings(server="http:
     ],
 )
 def test_a_field_says_whether_it_counts(group, field, value, differs):
-    assert (identity_of(group) != identity_of(replace(group, **{field: value}))) is differs
+    assert (identity_of(group) != identity_of(group.replaced(**{field: value}))) is differs
 
 
 def make_model(folder, **contents):

@@ -9,7 +9,16 @@ import pytest
 
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.files import atomic_write, write_json
-from evenhand.evaluation.score import BiasScore, find_score, read_scores, signature_line, write_scores
+from evenhand.evaluation.score import (
+    BiasScore,
+    Caution,
+    Form,
+    Kind,
+    find_score,
+    read_scores,
+    signature_line,
+    write_scores,
+)
 
 DEFINED = BiasScore("fgb", 0.1, 0.0, (0.0, math.inf), n=5, interval=(0.05, 0.15), p_value=0.01, group={"axis": "age"})
 UNDEFINED = BiasScore("fgb", math.nan, 0.0, (0.0, 1.0), n=0, n_left_out=3, reason="all responses were empty")
@@ -84,7 +93,7 @@ def test_equal_measurements_alone_have_equal_signature_lines(other):
         assert part in line.split("|")
     assert "\n" not in line and signature_line(again) == line
     assert signature_line(replace(score, signature=SIGNED | other)) != line
-    assert signature_line(replace(score, group={})) != line != signature_line(replace(score, metric="fgb_corrected"))
+    assert signature_line(replace(score, group={})) != line != signature_line(replace(score, form=Form.CORRECTED))
 
 
 def test_small_rules_of_scores():
@@ -126,3 +135,64 @@ def test_infinity_without_a_reason_as_earlier_versions_wrote_it_is_read(tmp_path
     write_json(tmp_path / "scores.json", content)
     (score,) = read_scores(tmp_path / "scores.json")
     assert math.isnan(score.value) and score.reason
+
+
+@pytest.mark.parametrize(
+    ("before", "metric", "form", "kind"),
+    [
+        ("fgb", "fgb", "plain", "level"),
+        ("fgb_pooled_corrected", "fgb", "pooled_corrected", "level"),
+        ("scgb_corrected_reduction", "scgb", "corrected", "reduction"),
+        ("fgb_pooled_corrected_detectable", "fgb", "pooled_corrected", "detectable"),
+        ("fgb_pooled_word", "fgb", "word", "level"),
+        ("cps_difference_detectable", "cps", "plain", "detectable_difference"),
+        ("likelihood_difference", "likelihood_difference", "plain", "level"),
+        ("likelihood_difference_detectable", "likelihood_difference", "plain", "detectable"),
+        ("likelihood_difference_difference", "likelihood_difference", "plain", "difference"),
+        ("relevance_within_template_kept", "relevance_to_person", "plain", "kept"),
+        ("response_perplexity_rise", "response_perplexity", "plain", "rise"),
+        ("moved_share", "moved_answers", "plain", "level"),
+        ("even_within", "difference_bound", "plain", "level"),
+        ("my_column_spread_difference", "my_column", "spread", "difference"),
+        ("effect_change", "effect", "plain", "difference"),
+    ],
+)
+def test_names_of_earlier_versions_are_read_as_metric_form_and_kind(tmp_path, before, metric, form, kind):
+    write_scores(tmp_path / "scores.json", [replace(DEFINED, group={"seen": "yes"})])
+    content = json.loads((tmp_path / "scores.json").read_text())
+    record = content["scores"][0]
+    for name in ("form", "kind", "caution"):
+        del record[name]
+    record["metric"] = before
+    write_json(tmp_path / "scores.json", content)
+    expected = replace(DEFINED, metric=metric, form=Form(form), kind=Kind(kind), group={"tuned": "yes"})
+    assert read_scores(tmp_path / "scores.json") == [expected]
+
+
+def test_a_reason_that_was_a_caution_in_earlier_versions_is_read_as_one(tmp_path):
+    write_scores(tmp_path / "scores.json", [DEFINED])
+    content = json.loads((tmp_path / "scores.json").read_text())
+    record = content["scores"][0]
+    for name in ("form", "kind", "caution"):
+        del record[name]
+    for caution, reason in (
+        (Caution.ONE_TEMPLATE, "there is one template, so this is FGB*, for this template only"),
+        (Caution.ONE_SIDED, "caution: of intervals from one template with two responses per descriptor"),
+        (Caution.THESE_PROMPTS, "caution: somebody has few templates in common with others"),
+    ):
+        record["reason"] = reason
+        write_json(tmp_path / "scores.json", content)
+        (score,) = read_scores(tmp_path / "scores.json")
+        assert (score.caution, score.reason) == (caution, None)
+
+
+def test_form_kind_and_caution_round_trip_and_tell_scores_apart(tmp_path):
+    pooled = replace(DEFINED, form=Form.POOLED_CORRECTED, caution=Caution.THESE_PROMPTS)
+    change = replace(pooled, kind=Kind.DIFFERENCE, caution=None)
+    write_scores(tmp_path / "scores.json", [DEFINED, pooled, change])
+    scores = read_scores(tmp_path / "scores.json")
+    assert scores == [DEFINED, pooled, change]
+    assert find_score(scores, "fgb", Form.POOLED_CORRECTED, axis="age") == pooled
+    assert find_score(scores, "fgb", Form.POOLED_CORRECTED, Kind.DIFFERENCE, axis="age") == change
+    assert find_score(scores, "fgb", Form.CORRECTED, axis="age") is None
+    assert len({score.name for score in scores}) == 3

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -47,7 +46,7 @@ def test_a_finished_stage_is_not_repeated(settings):
     assert run_once(settings)
     before = (settings.output_dir / "run.json").read_bytes()
     assert not run_once(settings)
-    assert not run_once(replace(settings, group="another"))  # a setting of the tracker only
+    assert not run_once(settings.replaced(group="another"))  # a setting of the tracker only
     manifest = json.loads(before)
     assert manifest["threshold"] == 0.1 and {"work", "total"} <= set(manifest["seconds"])
     assert manifest["packages"]["torch"].startswith("2.")
@@ -60,7 +59,7 @@ def test_other_settings_or_inputs_raise_and_change_nothing(settings):
     run_once(settings, {"responses": "abc"})
     before = (settings.output_dir / "run.json").read_bytes()
     with pytest.raises(InputError, match=r"quantile was 0.9, now 0.5.*another --output_dir"):
-        run_once(replace(settings, quantile=0.5), {"responses": "abc"})
+        run_once(settings.replaced(quantile=0.5), {"responses": "abc"})
     with pytest.raises(InputError, match=r"inputs.responses was 'abc', now 'other'\)"):
         run_once(settings, {"responses": "other"})
     with pytest.raises(InputError, match=r"inputs.e was None, now 0; and 3 more"):
@@ -77,10 +76,10 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
         read_run(settings.output_dir, "label", "labels")
     assert run_once(settings)
     assert run_state(settings.output_dir) == "finished"
-    settings = replace(settings, output_dir=settings.output_dir / "another")
+    settings = settings.replaced(output_dir=settings.output_dir / "another")
     with pytest.raises(InputError), stage("label", settings):
         raise InputError("beta", "labels nothing")
-    assert run_once(replace(settings, quantile=0.5))
+    assert run_once(settings.replaced(quantile=0.5))
 
 
 def test_an_unfinished_run_takes_other_settings_until_rows_are_on_disk(settings):
@@ -91,7 +90,7 @@ def test_an_unfinished_run_takes_other_settings_until_rows_are_on_disk(settings)
             raise KeyboardInterrupt
 
     fail(settings, "prompts")
-    other = replace(settings, quantile=0.5)
+    other = settings.replaced(quantile=0.5)
     fail(other, "prompts")
     fail(other, "parts/translations/0")
     with pytest.raises(InputError, match="quantile was 0.5, now 0.9"):
@@ -153,13 +152,13 @@ def test_disks_that_are_full(settings, monkeypatch):
         with pytest.raises(InputError, match="no space"), stage("label", settings):
             raise error
     assert run_once(settings)
-    settings = replace(settings, output_dir=settings.output_dir / "lock")
+    settings = settings.replaced(output_dir=settings.output_dir / "lock")
     with monkeypatch.context() as full:
         full.setattr(Path, "write_text", Mock(side_effect=FULL))
         with pytest.raises(InputError, match="no space"):
             run_once(settings)
     assert run_once(settings)
-    settings = replace(settings, output_dir=settings.output_dir / "first_write")
+    settings = settings.replaced(output_dir=settings.output_dir / "first_write")
     settings.output_dir.mkdir()
     (settings.output_dir / ".run.json.123.part").write_text('{"format": ')
     assert run_once(settings)
@@ -238,7 +237,7 @@ def test_a_finished_run_of_format_4_is_read(finished):
     assert run_sha256(record) == fingerprint  # what was made of it is still of this run
     assert not run_once(finished)
     with pytest.raises(InputError, match="quantile was 0.9, now 0.5"):
-        run_once(replace(finished, quantile=0.5))
+        run_once(finished.replaced(quantile=0.5))
     flip_bit(folder / "labels.parquet")
     with pytest.raises(InputError, match="labels.parquet of an earlier version"):
         run_once(finished)
@@ -301,7 +300,7 @@ def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):
 
 
 def test_two_runs_never_share_a_folder(settings):
-    other = replace(settings, quantile=0.5)
+    other = settings.replaced(quantile=0.5)
     with pytest.raises(InputError, match="was deleted while"), stage("label", settings) as run:
         shutil.rmtree(run.folder)
         with stage("label", other) as second:

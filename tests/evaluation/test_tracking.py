@@ -16,10 +16,11 @@ from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tracking import Tracker, destinations, start_tracking
 from evenhand.recipes.settings import LabelSettings, MeasureSettings
+from tests.named_scores import named_score
 
 SCORES = [
-    BiasScore("fgb_pooled_corrected", 0.0101, 0.0, (-1.0, 2.0), 800, interval=(0.009, 0.0112)),
-    BiasScore("scgb_corrected", 0.5, 0.0, (-1.0, 0.5), 800, group={"cluster": "SYMPATHY"}),
+    named_score("fgb_pooled_corrected", 0.0101, 0.0, (-1.0, 2.0), 800, interval=(0.009, 0.0112)),
+    named_score("scgb_corrected", 0.5, 0.0, (-1.0, 0.5), 800, group={"cluster": "SYMPATHY"}),
     BiasScore("fgb", float("nan"), 0.0, (0.0, 1.0), 0, reason="nothing to compare"),
     *(BiasScore(f"cost_{number}", float(number), None, (0.0, 99.0), 800) for number in range(12)),
 ]

@@ -8,9 +8,9 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, GPT2Config, GPT2LMHeadModel, Qwen3Config, Qwen3ForCausalLM
 
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.mitigation.adapter import loadable_name, merge_in_forward, share_weights
-from evenhand.mitigation.guards import weights_sha256
 
 DIALOGUE_MODEL = "package:evenhand/recipes/testbed/dialogue_model"
 IDS = torch.tensor([[3, 1, 4, 1, 5]])

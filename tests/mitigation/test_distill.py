@@ -1,7 +1,5 @@
 """Distillation on a tiny model: encoded rows, the loss against a calculation by hand, and the tuned predictions."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from datasets import Dataset
@@ -9,6 +7,8 @@ from peft import get_peft_model
 
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.adapter import load_tuned
+from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.distill import Distill as Method
 from evenhand.mitigation.trainer_configs import lora_config
 from evenhand.mitigation.trainers import Distill, DistillConfig, cut_responses
 from evenhand.mitigation.training_rows import TrainingRows
@@ -16,7 +16,8 @@ from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
-SETTINGS = replace(QUICK, batch_size=2, first_tokens=9)
+SETTINGS = QUICK.replaced(batch_size=2)
+METHOD = trained_method("distill", {"distill": Method.Settings(first_tokens=9)})
 
 
 def encoded(base, **columns):
@@ -39,7 +40,7 @@ def test_every_prompt_of_a_row_has_its_response():
 
 
 def trainer_and_batch(base, tmp_path, rows, first_tokens=9):
-    quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "max_length": None}
+    quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True}
     config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **quiet)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
     trainer = Distill(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
@@ -111,8 +112,8 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 4}
     rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
     rows = Dataset.from_dict(rows)
-    data = TrainingRows(method="distill", train=rows, validation=rows.select([0, 1]))
-    result = tune(base, data, replace(SETTINGS, epochs=30, patience=99), tmp_path)
+    data = TrainingRows(method=METHOD, train=rows, validation=rows.select([0, 1]))
+    result = tune(base, data, SETTINGS.replaced(epochs=30, patience=99), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 10
 

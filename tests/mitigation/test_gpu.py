@@ -1,7 +1,6 @@
 """Tuning where there is a GPU: the saved model is the checked model, and its memory has one copy of the base."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
@@ -41,8 +40,10 @@ def tuning_data(rows=2):
     contexts, answers = texts(28, seed=1), texts(20, seed=2)
     data = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": answers})
     train, validation = data.select(range(2 * rows)), data.select(range(2 * rows, len(data)))
-    settings = replace(SETTINGS.with_method_defaults(load_method("exchange")), batch_size=rows, evaluations_per_epoch=1)
-    return TrainingRows(method="exchange", train=train, validation=validation), settings
+    settings = SETTINGS.with_method_defaults(trained_method("exchange")).replaced(
+        batch_size=rows, evaluations_per_epoch=1
+    )
+    return TrainingRows(method=trained_method("exchange"), train=train, validation=validation), settings
 
 
 def test_the_peak_is_one_copy_of_the_base_and_what_training_needs(base, tmp_path):

@@ -62,8 +62,9 @@ def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descri
         index=[5, 5, 3, 2, 1, 0, 9],
     ).assign(prompt_id="p", text="hi", persona="", label=["bias"] * 5 + ["no_bias"] * 2)
     found = [exchange_responses(table, seed) for seed in range(40)]
-    assert all(kept.equals(table.iloc[:5]) for kept, _ in found)  # z has one descriptor alone
-    given = [set(answers) for answers in zip(*(exchanged["response"] for _, exchanged in found), strict=True)]
+    kept = table.iloc[:5].drop(columns="response")  # z has one descriptor alone
+    assert all(exchanged.drop(columns="response").equals(kept) for exchanged in found)
+    given = [set(answers) for answers in zip(*(exchanged["response"] for exchanged in found), strict=True)]
     expected = [{"deaf 2"}, {"tall 1"}, {"deaf 4", "deaf 5"}, {"tall 3", "tall 5"}, {"rich 3", "rich 4"}]
     assert given == expected
 
@@ -74,7 +75,8 @@ def test_what_is_exchanged_is_of_the_styles_that_were_there():
     table["response"] = [f"{template}{place % 7}" for place, template in enumerate(table["template"])]
     table = table.assign(prompt_id="p", text="hi", persona="", label=["bias", "no_bias"] * (n // 2))
     table["cut"] = table["response"].str.endswith("3")
-    kept, exchanged = exchange_responses(table, 0)
+    exchanged = exchange_responses(table, 0)
+    assert len(exchanged) == n
     assert (exchanged["cut"] == exchanged["response"].str.endswith("3")).all()  # of the donor
-    shares = exchanged["response"].value_counts(normalize=True) - kept["response"].value_counts(normalize=True)
+    shares = exchanged["response"].value_counts(normalize=True) - table["response"].value_counts(normalize=True)
     assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14

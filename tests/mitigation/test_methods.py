@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.mitigation.methods import load_method, names
+from evenhand.mitigation.methods import load_method, names, trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
 from evenhand.recipes.settings import TuneSettings
@@ -16,7 +16,7 @@ def render(prompts, personas, tag):
 
 
 def rows(name, table, seed=0):
-    return load_method(name)(seed).rows(table, render)
+    return trained_method(name, seed=seed).rows(table, render)
 
 
 def labelled(**columns):
@@ -85,18 +85,17 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
 def test_unknown_methods_and_prompts(tmp_path):
     with pytest.raises(InputError, match="method: 'distil' is unknown; did you mean 'distill'"):
         load_method("distil")
-    method = load_method("prompt")
-    assert method.trainer is None and method.instruction.strip() == method.instruction != ""
+    assert load_method("prompt").trained is None
     with pytest.raises(InputError, match="method: prompt trains nothing"):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
 
 
-@pytest.mark.parametrize("name", [name for name in names() if load_method(name).trainer])
+@pytest.mark.parametrize("name", [name for name in names() if load_method(name).trained])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
-    method = load_method(name)
+    method = trained_method(name)
     assert TRAINERS[method.trainer].loss_name
-    assert (method.inference_tag in method.tags) == bool(method.inference_tag)
+    assert (method.control_tag in method.tags) == bool(method.control_tag)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
     first, again = (rows(name, labelled(), 3).to_dict() for _ in range(2))
     assert first == again and "context" in first
@@ -110,4 +109,4 @@ def test_rows_end_in_their_tags():
         "completion": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
         "context": [A, f"{tall}<eos>", B, D],
     }
-    assert load_method("control_tags").inference_tag == " no_bias"
+    assert load_method("control_tags").control_tag == " no_bias"

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import BiasScore
 from evenhand.mitigation.page import tag_note, training_section, tuning_method
 from tests.evaluation.report.test_page import PAGE
+from tests.named_scores import named_score
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def model(tmp_path):
 
 
 def pooled(value, interval=None, reason=None):
-    return BiasScore("fgb_pooled_corrected", value, 0.0, (-1.0, 2.0), 8, interval, reason=reason)
+    return named_score("fgb_pooled_corrected", value, 0.0, (-1.0, 2.0), 8, interval, reason=reason)
 
 
 def test_the_curves_are_drawn(tmp_path, browser):

@@ -1,21 +1,20 @@
 """QLoRA: an adapter on packed weights, applied without merging, and what such a model does not support."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.mitigation.guards import weights_sha256
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK as OF_OTHERS
 from tests.mitigation.tiny_dialogue import WORDS, tokenizer
 
-QUICK = replace(OF_OTHERS, evaluations_per_epoch=1)
+QUICK = OF_OTHERS.replaced(evaluations_per_epoch=1)
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +38,14 @@ def data():
     contexts = [f"{a} {b} c<eos>" for a in "abcdefgh" for b in "abcdefgh"]
     rows = Dataset.from_dict({"prompt": contexts, "context": contexts, "completion": ["red sun", "blue sky"] * 32})
     parts = {"train": rows.select(range(48)), "validation": rows.select(range(48, 64))}
-    return TrainingRows(method="exchange", **parts)
+    return TrainingRows(method=trained_method("exchange"), **parts)
 
 
 @pytest.mark.parametrize("bits", ["4bit", "8bit"])
 def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tmp_path, bits):
     base = packed(folder, bits)
     before = weights_sha256(base.model)
-    result = tune(base, data(), replace(QUICK, gradient_checkpointing=bits == "4bit"), tmp_path)
+    result = tune(base, data(), QUICK.replaced(gradient_checkpointing=bits == "4bit"), tmp_path)
     assert result.change.outputs_changed
     assert weights_sha256(base.model) == before
     assert {parameter.dtype for parameter in base.model.model.norm.parameters()} == {torch.bfloat16}  # not prepared

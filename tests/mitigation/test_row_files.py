@@ -11,6 +11,7 @@ from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import SFT
@@ -50,7 +51,7 @@ def tuning_data(base, cut=False):
     messages = {}
     if base.kind == "chat":
         messages = dict(zip(prompts, chat_messages(base, texts, ["x"] * len(texts)), strict=True))
-    return TrainingRows(method="exchange", train=train, validation=validation), messages
+    return TrainingRows(method=trained_method("exchange"), train=train, validation=validation), messages
 
 
 def written(base, folder, cut=False):

@@ -7,21 +7,19 @@ from datasets import Dataset
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.checks import default_methods
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config
-from evenhand.mitigation.trainers import SFT
 from evenhand.mitigation.training_rows import hold_out
 from tests import tiny_checkpoints
 from tests.tiny_models import tiny
 
 
 def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
-    assert TuningSettings(learning_rate=2e-4).with_method_defaults(load_method("distill")).learning_rate == 2e-4
-    settings = TuningSettings().with_method_defaults(load_method("distill"))
-    assert {name: getattr(settings, name) for name in load_method("distill").defaults} == load_method(
-        "distill"
-    ).defaults
+    assert TuningSettings(learning_rate=2e-4).with_method_defaults(trained_method("distill")).learning_rate == 2e-4
+    settings = TuningSettings().with_method_defaults(trained_method("distill"))
+    defaults = trained_method("distill").defaults
+    assert {name: getattr(settings, name) for name in defaults} == defaults
     assert settings.epochs == 1
 
 
@@ -34,7 +32,7 @@ def test_what_is_given_stays_and_what_is_null_is_the_methods_own():
     ],
 )
 def test_a_large_model_is_not_tuned_at_the_testbeds_rate_and_in_its_batches(name, lora, rate):
-    method, settings = load_method(name), TuningSettings(lora=lora)
+    method, settings = trained_method(name), TuningSettings(lora=lora)
     assert settings.with_method_defaults(method, 134_515_008).learning_rate == pytest.approx(rate)
     assert settings.with_method_defaults(method, 5_300_000).learning_rate == method.defaults["learning_rate"]
     assert settings.with_method_defaults(method, 134_515_008).batch_size == min(
@@ -61,7 +59,7 @@ def test_default_methods_by_chat_template_and_architecture(tmp_path, checkpoint,
 
 def trainer(folder, **changes):
     settings = TuningSettings(**{"learning_rate": 1e-3, "epochs": 1, "batch_size": 8, **changes})
-    return trainer_config(SFT, settings, 64, torch.device("cpu"), output_dir=folder)
+    return trainer_config(trained_method("exchange"), settings, 64, torch.device("cpu"), output_dir=folder)
 
 
 def adapter(**fields):

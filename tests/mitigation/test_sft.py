@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel, TrainingArguments
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.guards import perplexity
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.trainers import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
@@ -42,11 +43,16 @@ ROWS = Dataset.from_dict(
 )
 
 
-def trainer(kind, base, rows, tmp_path, **arguments):
-    config = SFTConfig(
-        str(tmp_path), use_cpu=True, bf16=False, report_to="none", disable_tqdm=True, max_length=None, seed=0
-    )
-    return kind(base.model, config, train_dataset=rows, processing_class=base.tokenizer, **arguments)
+QUIET = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "seed": 0}
+
+
+def trainer(base, rows, tmp_path):
+    return SFT(base.model, TrainingArguments(str(tmp_path), **QUIET), train_dataset=rows)
+
+
+def trainer_of_trl(base, rows, tmp_path):
+    config = SFTConfig(str(tmp_path), max_length=None, **QUIET)
+    return SFTTrainer(base.model, config, train_dataset=rows, processing_class=base.tokenizer)
 
 
 def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
@@ -61,7 +67,7 @@ def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):
         [-100, -100, -100, -100, 9, 10, 9, 0],
         [-100, -100, -100, 10, 0],
     ]
-    theirs = trainer(SFTTrainer, base, ROWS, tmp_path).train_dataset
+    theirs = trainer_of_trl(base, ROWS, tmp_path).train_dataset
     ours = SFT.encode_rows(base, ROWS)
     assert theirs["input_ids"] == ours["input_ids"]
     assert theirs["labels"] == ours["labels"]
@@ -78,6 +84,7 @@ def test_a_batch_ends_on_the_right_and_keeps_the_labels_of_the_longest_response(
     assert batch["attention_mask"].tolist() == [[0] + [1] * 7, [1] * 8, [0] * 3 + [1] * 5]
     assert batch["position_ids"].tolist() == [[0, 0, 1, 2, 3, 4, 5, 6], list(range(8)), [0, 0, 0, 0, 1, 2, 3, 4]]
     # The longest response has 4 labels (so nice so EOS); the position before the first of them makes 5.
+    assert batch["logits_to_keep"] == 5
     assert batch["labels"].tolist() == [[-100, -100, -100, 8, 0], [-100, 9, 10, 9, 0], [-100, -100, -100, 10, 0]]
 
 
@@ -90,13 +97,13 @@ def test_the_loss_is_the_mean_over_response_tokens_and_that_of_trl(base, tmp_pat
     by_hand = -np.mean(log_likelihoods)
     assert len(log_likelihoods) == 2 + 4 + 2
 
-    ours = trainer(SFT, base, rows, tmp_path)
+    ours = trainer(base, rows, tmp_path)
     batch = collate_causal(list(rows), pad_token_id=1, with_positions=True)
     assert ours.compute_loss(base.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
     assert ours.compute_loss(base.model, batch, num_items_in_batch=16).item() == pytest.approx(by_hand / 2, abs=1e-5)
 
     base_of_theirs = dialogue_model(base.tokenizer)
-    theirs = trainer(SFTTrainer, base_of_theirs, ROWS, tmp_path)
+    theirs = trainer_of_trl(base_of_theirs, ROWS, tmp_path)
     batch = theirs.data_collator([dict(row) for row in theirs.train_dataset])
     assert theirs.compute_loss(base_of_theirs.model, batch).item() == pytest.approx(by_hand, abs=1e-5)
 
@@ -145,8 +152,10 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     texts = [" ".join(row) for row in words]
     rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["red sun"] * 96})
     before = perplexity(base, texts[:20], ["red sun"] * 20)
-    data = TrainingRows(method="rejection", train=rows.select(range(64)), validation=rows.select(range(64, 96)))
-    result = tune(base, data, replace(QUICK, lora=False, epochs=6), tmp_path)
+    data = TrainingRows(
+        method=trained_method("rejection"), train=rows.select(range(64)), validation=rows.select(range(64, 96))
+    )
+    result = tune(base, data, QUICK.replaced(lora=False, epochs=6), tmp_path)
     losses = [loss for _, loss in result.validation_losses]
     assert losses[-1] < losses[0] / 2
     assert result.perplexity[1] < before / 2

@@ -21,6 +21,7 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.mitigation.bias_callback import MeasureCallback
+from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from evenhand.mitigation.tune import TuningResult, tune
@@ -52,7 +53,7 @@ def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
 
 
 def data_of(train: Dataset, validation: Dataset) -> TrainingRows:
-    return TrainingRows(method="control_tags", train=train, validation=validation)
+    return TrainingRows(method=trained_method("control_tags"), train=train, validation=validation)
 
 
 def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | None = None, **arguments) -> TuningResult:
@@ -62,7 +63,7 @@ def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | No
 
 
 def replace_settings(**changes) -> TuningSettings:
-    return replace(QUICK, **changes)
+    return QUICK.replaced(**changes)
 
 
 def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.ablate import distinct_points, plan_point
+from evenhand.recipes.ablate import distinct_points, swept_points
 from evenhand.recipes.settings import AblateSettings
 from tests.forked_commands import wait_until
 from tests.testbed_settings import CLASSIFIERS
@@ -104,7 +104,7 @@ def test_the_table_has_what_the_comparisons_have(finished):
             ("reduction_tuned", {"tuned": "yes"}),
             ("reduction_untuned", {"tuned": "no"}),
         ):
-            value = find_score(scores, "fgb_pooled_corrected_reduction", **group).value
+            value = find_score(scores, "fgb", "pooled_corrected", "reduction", **group).value
             assert getattr(row, name) == value or value != value
     assert finished.printed.strip().splitlines()[-1] == f"Report: {folder / 'report.html'}"
 
@@ -142,11 +142,10 @@ def test_points_are_products_and_share_their_stages():
         {"method": "control_tags", "label.quantile": 0.9},
         {"method": "self_chat"},
     ]
-    plan = plan_point(settings(), {"method": "rejection"}, 7)
-    by_command = {stage.command: stage.settings for stage in plan.stages}
-    assert by_command["measure"].seed == by_command["tune"].seed == 7
-    low, high = (plan_point(settings(), {"method": "rejection", "label.quantile": q}, 0) for q in (0.7, 0.9))
-    shared = [stage.folder == other.folder for stage, other in zip(low.stages, high.stages, strict=True)]
+    (point,) = swept_points(settings(), {"method": "rejection"}, 7)
+    assert point.before.seed == point.after.seed == point.tune.seed == 7
+    (low,), (high,) = (swept_points(settings(), {"method": "rejection", "label.quantile": q}, 0) for q in (0.7, 0.9))
+    shared = [stage.output_dir == other.output_dir for stage, other in zip(low.stages, high.stages, strict=True)]
     assert shared == [True, True, False, False, False, False]  # before, train; label, tune, after, compare
 
 
@@ -158,6 +157,12 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
         {"method": "exchange", "train_answers_per_cell": 4},
     ]
     assert len(distinct) == 2 + 4
+    grid = {"method": ["prompt", "borrowed_opening+nearest_style"], "nearest_style.candidates": [2, 3]}
+    assert distinct_points(settings(sweep=[grid])) == [
+        {"method": "prompt"},
+        {"method": "borrowed_opening+nearest_style", "nearest_style.candidates": 2},
+        {"method": "borrowed_opening+nearest_style", "nearest_style.candidates": 3},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import POSITIONAL, main, parse, read_settings
+from evenhand.recipes.cli import SHORT_NAMES, main, parse, positional, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4
 
@@ -65,18 +65,46 @@ def test_a_plain_value_is_the_name_of_a_model(written, flag):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"),
-        (["--model", "m", "--responses", "r.csv"], "generation_bias.style_classifier: none is given"),
-        (["--model", "m", "--generation_bias.style_classifier", "c"], "generation_bias.style_clusters: none is given"),
-    ],
-)
-def test_a_model_its_classifier_and_clusters_must_be_given(capsys, arguments, message):
-    assert message in error_line(capsys, "measure", "-q", *arguments)
-    loop = [name.replace("--gen", "--measure.gen").replace("--model", "--measure.model") for name in arguments]
-    assert loop or message in error_line(capsys, "loop", "-q", "--report_to", "none")
+def test_a_model_must_be_given(capsys):
+    message = "model: none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed"
+    assert message in error_line(capsys, "measure", "-q")
+    assert message in error_line(capsys, "loop", "--methods", "rejection", "--report_to", "none", "-q")
+
+
+def test_a_loop_needs_a_model(capsys):
+    assert "model: none is given" in error_line(capsys, "loop", "-q", "--report_to", "none")
+
+
+def test_a_model_needs_no_flag_and_common_settings_have_short_names():
+    short = [name.rpartition(".")[2] for name in SHORT_NAMES]
+    assert short == [  # documented: what one means is never changed
+        "model",
+        "server",
+        "dtype",
+        "device",
+        "metrics",
+        "capabilities",
+        "descriptors",
+        "answers_per_cell",
+        "cues",
+        "language",
+        "style_classifier",
+        "second_style_classifier",
+        "style_clusters",
+        "outcomes",
+        "accepted",
+    ]
+    assert {setting.name for setting in settings_in(MeasureSettings)} >= set(SHORT_NAMES)
+    flags = ["--dtype", "bfloat16", "--descriptors", "24", "--style_classifier", "c", "--max_new_tokens", "8"]
+    measured = parse(["measure", "gpt2", *flags])
+    looped = parse(["loop", "gpt2", *flags]).measure
+    for settings in (measured, looped):
+        assert settings.model == ModelSettings(name="gpt2", dtype="bfloat16")
+        assert settings.prompts.descriptors == 24 and settings.generation_bias.style_classifier.name == "c"
+        assert settings.decoding.arguments == {"max_new_tokens": 8}
+    assert parse(["measure", "--model", "gpt2"]).model == parse(["measure", "gpt2"]).model
+    with pytest.raises(InputError, match="give one model"):
+        parse(["measure", "gpt2", "--model", "other"])
 
 
 def test_only_measured_families_have_settings():
@@ -91,7 +119,8 @@ def test_only_measured_families_have_settings():
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
-        ("measure", "prompts: {per_cel: 4}", "prompts.per_cel: 4 cannot be used: Unexpected keyword argument"),
+        ("measure", "prompts: {answer_per_cell: 4}", "did you mean 'answers_per_cell'?"),
+        ("measure", "prompts: {per_cell: 4}", "prompts.per_cell: it is called 'answers_per_cell' now"),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 "),
         ("measure", "model: !!python/object:os.system {}", "is not YAML"),
         ("label", "seed: 1\nmethod: {}\nseed: 2", "the key 'seed' stands twice"),
@@ -109,9 +138,11 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["label", "--quantile", "2"], "--quantile: '2' cannot be used: Input should be less than 1"),
-        (["label", "--quantil", "0.5"], "unrecognized arguments: --quantil"),
-        (["measur"], "invalid choice: 'measur'"),
+        (["label", "--quantile", "2"], "quantile: '2' cannot be used: Input should be less than 1"),
+        (["measure", "--prompts.per_cell", "2"], "is called --prompts.answers_per_cell now"),
+        (["measure", "--generation_bias.style_classifier.dtype", "float16"], "this setting is gone"),
+        (["label", "--quantil", "0.5"], "did you mean --quantile?"),
+        (["measur"], "did you mean 'measure'?"),
     ],
 )
 def test_an_error_on_the_command_line_is_one_line_and_status_2(capsys, calls, arguments, message):
@@ -126,9 +157,10 @@ def test_groups_can_be_null_and_values_need_no_flag(calls):
     assert parse(["check", "a", "--max_pooled_fgb", "1"]).run == Path("a")
     compared = parse(["compare", "a", "b", "--labels", "c"])
     assert (compared.before, compared.after, compared.labels) == (Path("a"), Path("b"), Path("c"))
-    for command, names in POSITIONAL.items():  # a run that a command is about has one spelling
-        with pytest.raises(InputError, match="unrecognized"):
-            parse([command, f"--{names[0]}", "a"])
+    for command, cls in COMMANDS.items():  # a run that a command is about has one spelling
+        for name in positional(cls):
+            with pytest.raises(InputError, match="no such flag|no such argument"):
+                parse([command, f"--{name}", "a"])
     assert parse(["rate", "--summary"]).summary
 
 

@@ -18,11 +18,12 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.score import BiasScore, write_scores
+from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.export import comparison_section, export, tagged_template
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
+from tests.named_scores import named_score
 from tests.recorded_runs import write_run
 
 TAG, MESSAGE = " no_bias", "I'm a hard-of-hearing grandmother."
@@ -130,7 +131,7 @@ def test_the_model_is_exported_with_the_strength_that_was_compared(merge, tmp_pa
     sides["after"] = write_run(tmp_path / "after", "measure", model={"name": str(tuned), "adapter_strength": 0.5})
     compared = write_run(tmp_path / "compare", "compare", tuning="../tune", before="../before", after="../after")
     for run in (*sides.values(), compared):
-        write_scores(run / "scores.json", [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
+        write_scores(run / "scores.json", [named_score("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 1.0), 10)])
     export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))
     expected, whole, exported = (
         load_dialogue_model(ModelSettings(name=str(folder), adapter_strength=strength)).model.state_dict()
@@ -164,7 +165,7 @@ def test_the_template_appends_the_tag_to_the_last_user_message():
 
 def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     def score(metric, value, interval):
-        return BiasScore(metric, value, 0.0, (-3.0, 3.0), 100, interval=interval)
+        return named_score(metric, value, 0.0, (-3.0, 3.0), 100, interval=interval)
 
     pooled, ppl = "fgb_pooled_corrected", "perplexity"
     before = [score(pooled, 0.015, (0.014, 0.016)), score(ppl, 8.0, (7.5, 8.5))]

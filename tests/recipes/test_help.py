@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from evenhand.recipes import commands
 from evenhand.recipes.cli import main, settings_in
-from evenhand.recipes.settings import COMMANDS
+from evenhand.recipes.settings import COMMANDS, FAMILIES, MethodGroups
 
 
 def printed(capsys, *arguments):
@@ -20,10 +21,14 @@ def printed(capsys, *arguments):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_every_setting_with_its_text(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "300")
-    text = printed(capsys, command, "--help")
-    assert COMMANDS[command].__doc__.splitlines()[0][:40] in text
-    settings = list(settings_in(COMMANDS[command]))
-    assert all(setting.name in text and setting.text[:30] in text for setting in settings)
+    groups = {"measure": "", "loop": "measure.", "ablate": "loop.measure."}
+    flags = [f"--{groups[command]}metrics={','.join(FAMILIES)}"] if command in groups else []
+    if command in ("measure", "tune"):
+        flags.append(f"--method={'+'.join(MethodGroups.model_fields)}")
+    text = printed(capsys, command, *flags, "--help").lower()
+    assert COMMANDS[command].__doc__.splitlines()[0][:40].lower() in text
+    settings = [setting for setting in settings_in(COMMANDS[command]) if setting.has_flag]
+    assert all(setting.name.removesuffix(".name") in text and setting.text[:30].lower() in text for setting in settings)
     assert all(setting.text for setting in settings)
 
 
@@ -67,3 +72,14 @@ def test_a_closed_pipe_ends_the_command_silently():
     )
     command.stdout.close()
     assert command.stderr.read() == "" and command.wait() == 141
+
+
+def test_help_has_the_settings_of_the_measured_families_only(capsys):
+    text = printed(capsys, "measure", "--help")
+    assert "--generation_bias.permutations" in text and "--sentence_pairs.pairs" not in text
+    text = printed(capsys, "measure", "--metrics", "sentence_pairs", "--help")
+    assert "--generation_bias.permutations" not in text and "--sentence_pairs.pairs" in text
+
+
+def test_the_purpose_of_a_command_is_the_first_sentence_of_its_settings():
+    assert {name: cls.__doc__.splitlines()[0] for name, cls in COMMANDS.items()} == commands.COMMANDS

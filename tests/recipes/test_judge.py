@@ -83,7 +83,7 @@ def test_responses_are_measured_by_a_judge_which_the_signature_names(files):
         assert sorted(map(quoted_text, record["bodies"][1:])) == ["no", "thanks"]
     # p(kind) is 0.25 + 0.5 x, x = ¾ or ¼ of 4: Var = (¼)² / 2, its noise (½)² · ¾ · ¼ · 4/3 / 4; twice for 2 styles.
     expected = 2 * (0.25**2 / 2 - 0.25 * 0.75 * 0.25 * 4 / 3 / 4)
-    assert find_score(result.scores, "fgb_corrected").value == pytest.approx(expected)
+    assert find_score(result.scores, "fgb", "corrected").value == pytest.approx(expected)
     facts = result.scores[0].signature["style_classifier"]
     assert facts["name"] == "some-judge" and facts["clusters"].endswith("clusters.json")
     assert facts["judge"]["server"] == url and facts["judge"]["answers"] == "log-probabilities"

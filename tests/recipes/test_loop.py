@@ -54,7 +54,7 @@ measure:
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
 train_answers_per_cell: 2
 methods: [control_tags, exchange, nearest_style, prompt]
-instruction: I like music.
+prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:
   training: {epochs: 2, batch_size: 16, evaluations_per_epoch: 2, max_rows: 100, max_perplexity_rise: 900}
@@ -100,7 +100,7 @@ def finished(tmp_path_factory, commands, settings):
 def numbers(folder: Path) -> dict[str, list]:
     """Every score of the stages that are compared."""
     scores_of = {stage: read_scores(folder / stage / "scores.json") for stage in SCORED}
-    return {stage: [(s.metric, s.group, s.value, s.interval) for s in scores] for stage, scores in scores_of.items()}
+    return {stage: [(s.name, s.group, s.value, s.interval) for s in scores] for stage, scores in scores_of.items()}
 
 
 def manifests(folder: Path) -> dict[Path, int]:
@@ -122,7 +122,7 @@ def test_pages_and_points_of_the_loop(finished):
     for method in points.index:
         assert points["folder"][method] == f"{method}/compare"
         scores = read_scores(finished[0] / method / "compare" / "scores.json")
-        assert points["reduction"][method] == find_score(scores, "fgb_pooled_corrected_reduction").value
+        assert points["reduction"][method] == find_score(scores, "fgb", "pooled_corrected", "reduction").value
     assert points["ratio_without_tag"].notna().tolist() == [True, False, False, False]
     assert (points["minutes"] > 0).tolist() == [True, True, False, False]
     assert points["reduction_confirmed"].notna().all()
@@ -136,7 +136,7 @@ def test_every_stage_leaves_its_config_manifest_and_tables(finished):
         assert str(finished[0].parent) not in text
     measured = finished[0] / TAGGED / "after"
     scores = read_scores(measured / "scores.json")
-    signature = find_score(scores, "fgb_pooled_corrected").signature
+    signature = find_score(scores, "fgb", "pooled_corrected").signature
     assert signature["model"]["control_tag"] == " no_bias"
     assert {"dataset", "decoding", "style_classifier", "seed", "packages"} <= set(signature)
     assert len((measured / "scores.csv").read_text().splitlines()) == len(scores) + 1
@@ -230,8 +230,8 @@ def test_responses_that_exchange_their_style_are_candidates(finished):
     assert (texts[:, 0] == before).all()  # the response without the exchange
     assert (after != before).mean() > 0.25  # the first of four equally good candidates in a quarter of the rows
     scores = read_scores(folder / "nearest_style" / "compare" / "scores.json")
-    assert find_score(scores, "fgb_pooled_corrected_reduction").interval
-    assert find_score(scores, "relevance_kept").interval
+    assert find_score(scores, "fgb", "pooled_corrected", "reduction").interval
+    assert find_score(scores, "relevance", kind="kept").interval
     signature = find_score(read_scores(folder / "nearest_style" / "after" / "scores.json"), "fgb").signature
     assert signature["model"]["nearest_style"] == 4
 
@@ -239,7 +239,7 @@ def test_responses_that_exchange_their_style_are_candidates(finished):
 def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
     folder, _ = finished
     signatures = [
-        find_score(read_scores(folder / run / "scores.json"), "fgb_pooled_corrected").signature["model"]
+        find_score(read_scores(folder / run / "scores.json"), "fgb", "pooled_corrected").signature["model"]
         for run in ("before", "prompt/after")
     ]
     assert [signature["system_prompt"] for signature in signatures] == [None, INSTRUCTION]
@@ -270,8 +270,8 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     compare(CompareSettings(before=before, after=after, report_to="none", output_dir=tmp_path / "compare"))
     assert all((tmp_path / "compare" / f"{name}.parquet").exists() for name in of_base)
     computed, expected = (read_scores(folder / "scores.json") for folder in (tmp_path / "compare", of_loop))
-    assert [(it.metric, it.group, it.value, it.interval) for it in computed] == [
-        (it.metric, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
+    assert [(it.name, it.group, it.value, it.interval) for it in computed] == [
+        (it.name, it.group, pytest.approx(it.value, nan_ok=True), it.interval and pytest.approx(it.interval))
         for it in expected
     ]
 
@@ -303,23 +303,33 @@ def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp
     commands.run(*flags)  # one process goes on
     for stage in (*SHARED, f"{UNTAGGED}/tune"):
         assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2
+    is_equal = [responses_are_equal(finished[0] / stage, folder / stage) for stage in ("before", "train")]
     for stage in ("before", "train"):
-        one, two = (pd.read_parquet(run / stage / "responses.parquet")["response"] for run in (finished[0], folder))
-        changed = one != two
-        assert changed.mean() <= 0.01  # other batches round differently, and few of them to another token
-        if changed.any():  # the other responses have equal styles; what is computed from all differs
-            one, two = (pd.read_parquet(run / stage / "styles.parquet")[~changed] for run in (finished[0], folder))
-            return pd.testing.assert_frame_equal(one, two, rtol=1e-4, atol=1e-5)
-    for stage in SHARED:
-        for path in (finished[0] / stage).glob("*.parquet"):
-            pd.testing.assert_frame_equal(
-                pd.read_parquet(folder / stage / path.name), pd.read_parquet(path), rtol=1e-4, atol=1e-5
-            )
-        if stage != "label":
-            one, two = (read_scores(run / stage / "scores.json") for run in (finished[0], folder))
-            assert [(it.metric, it.group, it.n) for it in one] == [(it.metric, it.group, it.n) for it in two]
-            assert [it.value for it in one] == pytest.approx([it.value for it in two], rel=1e-3, abs=1e-6, nan_ok=True)
+        one, two = (read_scores(run / stage / "scores.json") for run in (finished[0], folder))
+        assert [(it.name, it.group, it.n) for it in one] == [(it.name, it.group, it.n) for it in two]
+        rel = 1e-3 if all(is_equal) else 0.5  # a response in a hundred has moved the scores by far less
+        pooled = [find_score(scores, "fgb", "pooled_corrected").value for scores in (one, two)]
+        assert pooled[1] == pytest.approx(pooled[0], rel=rel)
     one, two = (json.loads((run / UNTAGGED / "tune" / "curves.json").read_text()) for run in (finished[0], folder))
     assert [step for step, _ in two["train_loss"]] == [step for step, _ in one["train_loss"]]
     whole = slice(5)  # steps before the epoch's last, whose short batch is filled up to be dealt out evenly
-    assert dict(two["train_loss"][whole]) == pytest.approx(dict(one["train_loss"][whole]), rel=0.02)
+    rel = 0.02 if all(is_equal) else 0.2
+    assert dict(two["train_loss"][whole]) == pytest.approx(dict(one["train_loss"][whole]), rel=rel)
+    tables = [path for stage in SHARED for path in (finished[0] / stage).glob("*.parquet")]
+    for path in tables if all(is_equal) else ():
+        other = pd.read_parquet(folder / path.relative_to(finished[0]))
+        pd.testing.assert_frame_equal(other, pd.read_parquet(path), rtol=1e-4, atol=1e-5)
+
+
+def responses_are_equal(one: Path, two: Path) -> bool:
+    """Whether two runs have equal responses; at most one in a hundred may differ, the others have equal styles.
+
+    Other batches round differently, and few of them to another token.
+    """
+    is_equal = pd.read_parquet(one / "responses.parquet")["response"].eq(
+        pd.read_parquet(two / "responses.parquet")["response"]
+    )
+    assert is_equal.mean() >= 0.99
+    first, second = (pd.read_parquet(run / "styles.parquet")[is_equal] for run in (one, two))
+    pd.testing.assert_frame_equal(first, second, rtol=1e-4, atol=1e-5)
+    return bool(is_equal.all())

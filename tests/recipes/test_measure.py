@@ -50,7 +50,7 @@ def changed(settings, folder, **changes):
 
 
 def test_two_families_share_scores_and_have_separate_reports(measured):
-    metrics = {score.metric for score in read_scores(measured / "scores.json")}
+    metrics = {score.name for score in read_scores(measured / "scores.json")}
     assert {"s_jsd", "cps", "translation_gap"} <= metrics
     names = {path.name for path in measured.iterdir()}
     assert {f"report{of}.html" for of in ("", "_sentence_pairs", "_translation_bias")} <= names
@@ -100,5 +100,5 @@ def test_common_families_are_compared(measured, tmp_path):
     folder = tmp_path / "both"
     compare(CompareSettings(before=measured, after=measured, output_dir=folder, report_to="none"))
     scores = read_scores(folder / "scores.json")
-    assert {score.value for score in scores if score.metric == "s_jsd_difference"} == {0.0}
+    assert {score.value for score in scores if score.name == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html"}

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.files import joined_sha256
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.settings import TuningSettings
@@ -98,7 +98,7 @@ def test_it_is_measured_tuned_and_measured_again(finished, ruler):
     assert manifest["outputs_changed"]["max_logit_change"] > 0.01
     after = measured(ruler, folder / "tune" / "adapter", folder / "after")
     for run in (base, after):
-        assert math.isfinite(find_score(run["scores"], "fgb_pooled_corrected").value)
+        assert math.isfinite(find_score(run["scores"], "fgb", "pooled_corrected").value)
         assert run["signature"]["format"] == base["signature"]["format"]  # the adapter has the base's prompt format
     assert (base["responses"]["response"] != after["responses"]["response"]).mean() > 0.2
 

@@ -51,7 +51,7 @@ def methods_of(name):
 
 
 def tuned_by(name):
-    return [method for method in methods_of(name) if load_method(method).trainer]
+    return [method for method in methods_of(name) if load_method(method).trained]
 
 
 def arguments(command, name, **values):
@@ -99,7 +99,7 @@ def test_it_ends_with_a_row_for_each_method_and_the_reports(finished):
     for page in (run, *compared):
         assert "<html" in (page / "report.html").read_text()
     for page in compared:
-        change = find_score(read_scores(page / "scores.json"), "fgb_pooled_corrected_difference")
+        change = find_score(read_scores(page / "scores.json"), "fgb", "pooled_corrected", "difference")
         assert math.isfinite(change.value) and change.value != 0
 
 

@@ -126,8 +126,8 @@ def with_code(command, tmp_path):
         ("measure", "sweep: [{model.trust_remote_code: [true]}]", "model.trust_remote_code"),
         (
             "loop",
-            "measure: {generation_bias: {style_classifier: {name: a, trust_remote_code: 'yes'}}}",
-            "measure.generation_bias.style_classifier.trust_remote_code",
+            "measure: {model: {name: a, trust_remote_code: 'yes'}}",
+            "measure.model.trust_remote_code",
         ),
         ("tune", "trust_remote_code: true", "trust_remote_code"),
     ],

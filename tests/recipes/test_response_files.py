@@ -18,9 +18,9 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.recipes.check import find
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import read_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
+from tests.named_scores import find_named
 from tests.report_pages import table_of
 from tests.testbed_settings import generation_bias
 
@@ -31,7 +31,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 def make_settings(folder, **settings):
     common = {"model": ModelSettings(name="somebody/some-model"), "report_to": "none"}
-    common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14), "output_dir": folder}
+    common |= {"prompts": PromptSettings(filters=FILTERS, descriptors=14, answers_per_cell=4), "output_dir": folder}
     return MeasureSettings(**{**common, "generation_bias": generation_bias(permutations=0), **settings})
 
 
@@ -82,11 +82,11 @@ def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkey
 
 def test_responses_are_scored_and_the_signature_has_their_hash(runs):
     scores = read_scores(runs[0] / "scores.json")
-    pooled = find_score(scores, POOLED)
+    pooled = find_named(scores, POOLED)
     # Two styles, of which a descriptor has ¾ or ¼ on both templates: 2 · 14/13 · 1/16 = 0.13 if it were sure.
     assert 0.05 < pooled.value < 0.14
     assert pooled.interval is None and "nothing varies" in pooled.reason
-    assert not {"relevance", "perplexity"} & {score.metric for score in scores}
+    assert not {"relevance", "perplexity"} & {score.name for score in scores}
     model = pooled.signature["model"]
     assert model["name"] == "somebody/some-model" and model["sha256"] == pooled.signature["inputs"]["responses"]
     assert pooled.signature["decoding"] == {"temperature": 0.7}
@@ -98,8 +98,8 @@ def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
     settings = {"output_dir": tmp_path / "compared", "report_to": "none"}
     compare(CompareSettings(before=runs[0], after=runs[1], **settings))
     scores = read_scores(tmp_path / "compared" / "scores.json")
-    assert find_score(scores, f"{POOLED}_difference").value < -0.03
-    relevance = find_score(scores, "relevance_kept")
+    assert find_named(scores, f"{POOLED}_difference").value < -0.03
+    relevance = find_score(scores, "relevance", kind="kept")
     assert np.isnan(relevance.value) and relevance.reason
     # The majority of a descriptor's responses, 3 of 4, are biased: their bias value is above 0.
     label(LabelSettings(run=runs[0], output_dir=tmp_path / "labels", report_to="none", beta=0.0))
@@ -110,7 +110,7 @@ def test_runs_of_response_files_are_compared_and_labelled(runs, tmp_path):
 def test_empty_responses_are_left_out_and_missing_ones_raise(prompt_rows, tmp_path):
     responses = [""] + [KIND] * (len(prompt_rows) - 1)
     scores = read_scores(measure_responses(tmp_path / "empty", prompt_rows, responses) / "scores.json")
-    assert find_score(scores, POOLED).n_left_out == 1
+    assert find_named(scores, POOLED).n_left_out == 1
     assert find_score(scores, "empty_share").value == 1 / len(prompt_rows)
     with pytest.raises(InputError, match=r"responses: .*112 prompts.* 1 without a row"):
         measure_responses(tmp_path / "missing", prompt_rows.iloc[1:], responses[1:])
@@ -149,7 +149,7 @@ def test_the_batch_api_answers_the_requests(tmp_path):
     table = pd.read_parquet(tmp_path / "run" / "responses.parquet")
     assert table["left_out"].value_counts().to_dict() == {"status 429": 1, "refusal": 1}
     assert table["left_out"].notna().equals(table["response"] == "")
-    assert find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
+    assert find_named(read_scores(tmp_path / "run" / "scores.json"), POOLED).n_left_out == 2
     page = (tmp_path / "run" / "report.html").read_text()
     assert re.search(r"2 responses are empty and left out: .*; (status 429|refusal) \(1\)", page)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["left_out"] == {"status 429": 1, "refusal": 1}
@@ -170,7 +170,7 @@ def test_copied_rows_change_nothing_but_a_warning(tmp_path):
         settings = {"generation_bias": generation_bias(permutations=99, repeated_rows=repeated)}
         folder = tmp_path / name / repeated
         measure(make_settings(folder, responses=tmp_path / f"{name}.jsonl", **settings))
-        scores[name, repeated] = find_score(read_scores(folder / "scores.json"), POOLED)
+        scores[name, repeated] = find_named(read_scores(folder / "scores.json"), POOLED)
         warned[name, repeated] = "of the rows repeat" in (folder / "report.html").read_text()
     first, copies, independent = scores.values()
     assert copies.n == independent.n == 288 and bias_verdict(first) == "not shown"
@@ -183,8 +183,8 @@ def test_one_template_decides_nothing(tmp_path):
     rows = [{"text": "Hi", "descriptor": name, "response": text} for name, text in (("old", KIND), ("young", CURT))]
     pd.DataFrame(rows * 20).to_json(tmp_path / "logs.jsonl", orient="records", lines=True)
     measure(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl"))
-    score = find_score(read_scores(tmp_path / "run" / "scores.json"), POOLED)
-    assert "one template" in score.reason or "no interval" in score.reason
+    score = find_named(read_scores(tmp_path / "run" / "scores.json"), POOLED)
+    assert score.caution == "one_template" or score.interval is None
     assert bias_verdict(score) in ("unclear", "no interval")
 
 
@@ -198,10 +198,10 @@ def test_logs_without_templates_are_scored(tmp_path):
     pd.DataFrame(rows).to_json(tmp_path / "logs.jsonl", orient="records", lines=True)
     measure(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl"))
     scores = read_scores(tmp_path / "run" / "scores.json")
-    assert find_score(scores, POOLED).value == pytest.approx(0)  # all responses are the same
+    assert find_named(scores, POOLED).value == pytest.approx(0)  # all responses are the same
     assert not [score for score in scores if "axis" in score.group]
     assert "The file has no column template" in (tmp_path / "run" / "report.html").read_text()
-    assert find_score(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
+    assert find_named(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
     with pytest.raises(InputError, match="prompts.file: "):
         prompts = PromptSettings(file="p.csv")
         read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
@@ -214,7 +214,7 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     measure(settings := make_settings(tmp_path / "run", responses=tmp_path / "logs.csv"))
     run = FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias"))
     labels = {row.label for row in table_of(page(run), "The scores").rows}
-    assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb_pooled_person").value)  # one bucket: no row
+    assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb", "person").value)  # one bucket: no row
     empty, alike = run_warnings(run)[-2:]
     assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."
     assert alike.endswith("count as different people: “Old”, “old”.")
@@ -242,7 +242,7 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     texts = ["I like to cook and to read." if it else "I like to cook." for it in is_long]
     settings = generation_bias(permutations=99, outcomes=["length", "refusal"])
     run = measure_responses(tmp_path / "run", prompt_rows, texts, generation_bias=settings)
-    spread = find_score(read_scores(run / "scores.json"), "length_spread")
+    spread = find_score(read_scores(run / "scores.json"), "length", "spread")
     assert spread.value == pytest.approx(1.5 * (14 / 13) ** 0.5, rel=1e-3)  # of ±1.5 words, ddof 1
     effects = pd.read_parquet(run / "outcome_effects.parquet").query("outcome == 'length' and kind == 'descriptor'")
     assert "inconclusive" not in set(effects["certainty"])
@@ -251,10 +251,10 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     even = measure_responses(tmp_path / "even", prompt_rows, ["I like to cook."] * len(texts), generation_bias=settings)
     compare(CompareSettings(before=run, after=even, output_dir=tmp_path / "c", report_to="none"))
     scores = read_scores(tmp_path / "c" / "scores.json")
-    assert find_score(scores, "length_spread_difference").value == pytest.approx(-spread.value)
-    assert find_score(scores, "length_mean_difference").value == pytest.approx(-1.5)
-    assert find_score(scores, "refusal_spread_difference").value == 0
-    assert "Beside style, before and after" in (tmp_path / "c" / "report.html").read_text()
+    assert find_score(scores, "length", "spread", "difference").value == pytest.approx(-spread.value)
+    assert find_score(scores, "length", "mean", "difference").value == pytest.approx(-1.5)
+    assert find_score(scores, "refusal", "spread", "difference").value == 0
+    assert "Language and other outcomes, before and after" in (tmp_path / "c" / "report.html").read_text()
     limits = {"length": 2.0, "refusal": 1.0}
     finding, inconclusive = find(CheckSettings(run=run, max_spread=limits))
     assert (finding.status, inconclusive.status) == ("inconclusive", "inconclusive")  # nothing varies within cells

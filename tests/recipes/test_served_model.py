@@ -18,8 +18,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import Tracker
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import read_inputs
+from evenhand.recipes.measure import measure, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
@@ -60,10 +59,10 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
         asked = len(seen["bodies"])
         measure(config(run, url, concurrency=3))  # finished: nobody is asked
         assert len(seen["bodies"]) == asked
-    signature = find_score(read_scores(run / "scores.json"), "fgb_pooled_corrected").signature
+    signature = find_score(read_scores(run / "scores.json"), "fgb", "pooled_corrected").signature
     assert signature["server_seed"] == {"sent": 0, "verified": False} and signature["model"]["api"] == "chat"
     assert not {"server", "concurrency"} & signature["model"].keys()
-    assert not {"relevance", "perplexity"} & {score.metric for score in read_scores(run / "scores.json")}
+    assert not {"relevance", "perplexity"} & {score.name for score in read_scores(run / "scores.json")}
     assert "A server answered as some-model" in (run / "report.html").read_text()
     left = [file.read_bytes() for file in run.rglob("*") if file.is_file()]
     assert left and not any(CANARY.encode() in each for each in left)
@@ -242,8 +241,8 @@ def test_a_filtered_prompt_is_left_out_with_the_reason(tmp_path, kind, monkeypat
     is_second = prompts["text"].str.startswith("I like")
     assert (responses["left_out"].fillna("") == is_second.map({True: reason, False: ""})).all()
     scores = read_scores(tmp_path / "run" / "scores.json")
-    assert find_score(scores, "filtered_mean").value == 0.5 and find_score(scores, "filtered_mean").n == 56
-    assert find_score(scores, "filtered_spread").value == pytest.approx(0, abs=1e-9)  # equally often for each person
+    assert find_score(scores, "filtered", "mean").value == 0.5 and find_score(scores, "filtered", "mean").n == 56
+    assert find_score(scores, "filtered", "spread").value == pytest.approx(0, abs=1e-9)  # equally often for each person
     page = (tmp_path / "run" / "report.html").read_text()
     assert "withheld 28 of 56 answers" in page and "2 of 4" in page
 
@@ -264,12 +263,14 @@ def test_who_is_filtered_is_a_finding(tmp_path):
         measure(settings)
     prompts, responses = (read_table(tmp_path / "run" / f"{name}.parquet") for name in ("prompts", "responses"))
     assert set(prompts["descriptor"][responses["left_out"].notna()]) == set(chosen)
-    spread = find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered_spread")
+    spread = find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered", "spread")
     assert spread.value == pytest.approx(0.5 * (14 / 13) ** 0.5)  # of 0 and 1, ddof 1
-    effects = read_table(tmp_path / "run" / "outcome_effects.parquet").query("kind == 'descriptor'")
+    effects = read_table(tmp_path / "run" / "outcome_effects.parquet").query(
+        "kind == 'descriptor' and outcome == 'filtered'"
+    )
     assert set(effects["unit"][effects["effect"] > 0]) == set(chosen)
     assert set(effects["unit"][effects["effect"] < 0]) == set(names) - set(chosen)
-    assert find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered_spread").p_value < 0.05
+    assert find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered", "spread").p_value < 0.05
     styles = read_table(tmp_path / "run" / "effects.parquet").query("kind == 'descriptor'")
     tested = styles[~styles["unit"].isin(chosen)]
     assert tested["p_family"].notna().all()  # the styles of the others are still tested

@@ -13,7 +13,7 @@ from evenhand.evaluation.score import find_score, read_scores, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import check_model_unchanged
-from evenhand.recipes.measurement import rescoring_advice
+from evenhand.recipes.measure import rescoring_advice
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.measured_runs import write_measured
 from tests.testbed_settings import generation_bias
@@ -73,15 +73,15 @@ def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, m
     compare(compared)
     assert (
         "no folder of this name"
-        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason
+        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason
     )
     monkeypatch.setattr(comparison, "is_revision", lambda *_: False)  # it is back, and another model
     compare(compared)
-    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept")
+    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept")
     assert math.isnan(again.value) and "is no longer the measured one" in again.reason
     monkeypatch.setattr(comparison, "is_revision", is_away)
     compare(compared)  # finished: nothing is asked again
-    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance_kept").reason == again.reason
+    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason == again.reason
 
 
 def test_a_comparison_stops_if_the_base_of_the_tuned_model_has_changed(compared, tuned, monkeypatch):
@@ -116,5 +116,7 @@ def test_responses_of_a_model_that_has_changed_are_not_tuned_on(tuned):
 def test_responses_are_to_be_scored_again_only_where_scoring_alone_has_changed(tmp_path, changed, is_given):
     (tmp_path / "responses.parquet").touch()
     assert bool(rescoring_advice(settings_of("model"), changed, tmp_path)) is is_given
-    exchanged = MeasureSettings(model=ModelSettings(name="m"), generation_bias=generation_bias(nearest_style=4))
+    exchanged = MeasureSettings(
+        model=ModelSettings(name="m"), generation_bias=generation_bias(), method="nearest_style"
+    )
     assert not rescoring_advice(exchanged, changed, tmp_path)  # its classifier chooses among responses

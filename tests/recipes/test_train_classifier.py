@@ -7,22 +7,26 @@ import io
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, TrainerCallback
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
+from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.classifier_training import word_tokenizer
 from evenhand.recipes.settings import TrainClassifierSettings
-from evenhand.recipes.train_classifier import train_classifier, word_tokenizer
+from evenhand.recipes.train_classifier import train_classifier, write_thresholds
 
 RUDE, KIND = ("awful", "stupid", "horrid", "nasty"), ("lovely", "bright", "gentle", "sunny")
 
@@ -109,7 +113,7 @@ def test_training_that_stops_within_an_epoch_resumes_to_the_same_weights(texts, 
         if state.global_step == 21:
             raise KeyboardInterrupt
 
-    resumed = replace(settings, output_dir=tmp_path / "resumed")
+    resumed = settings.replaced(output_dir=tmp_path / "resumed")
     with monkeypatch.context() as patch:
         patch.setattr(TrainerCallback, "on_step_begin", stop)
         with pytest.raises(KeyboardInterrupt):
@@ -163,25 +167,65 @@ def _lines(file):
     return [line.partition("\t")[0] for line in file.read_text(encoding="utf-8").split("\n")]
 
 
-def test_it_starts_from_an_encoder(tagged, tmp_path):
+@pytest.fixture
+def encoder(tagged, tmp_path):
+    """A tiny encoder with random weights in the folder `encoder`."""
     torch.manual_seed(0)
     words = word_tokenizer(_lines(tagged["texts"]))
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    encoder = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
-    encoder.save_pretrained(tmp_path / "encoder")
+    network = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
+    network.save_pretrained(tmp_path / "encoder")
     words.save_pretrained(tmp_path / "encoder")
-    start = {"model": str(tmp_path / "encoder"), "epochs": 1, "learning_rate": 1e-9}
+    return network
+
+
+def test_it_starts_from_an_encoder(tagged, encoder, tmp_path):
+    start = {"model": str(tmp_path / "encoder"), "epochs": 1, "learning_rate": 1e-9, "head_learning_rate": 1e-3}
     train_classifier(TrainClassifierSettings(**tagged, **start, output_dir=tmp_path / "run"))
-    trained = load_style_classifier(str(tmp_path / "run" / "classifier"), field="classifier").model
+    folder = tmp_path / "run" / "classifier"
+    assert not (folder / "model.safetensors").exists()  # only the changes and the head
+    trained = load_style_classifier(str(folder), field="classifier").model
     assert trained.config.problem_type == "multi_label_classification" and trained.config.num_labels == 3
     # The learning rate is so small that the encoder's weights hardly change.
     for name, weight in encoder.state_dict().items():
-        torch.testing.assert_close(trained.bert.state_dict()[name], weight, atol=1e-5, rtol=0)
+        torch.testing.assert_close(trained.encoder.state_dict()[name], weight, atol=1e-5, rtol=0)
     # The new head begins at the log odds of the labels, and has a higher learning rate.
-    columns = [line.split("\t")[1] for line in tagged["texts"].read_text(encoding="utf-8").split("\n")]
-    counts = np.array([sum(label in column for column in columns) for label in ("kind", "rude", "strange")])
-    change = trained.classifier.bias.detach().numpy() - np.log((counts + 1) / (401 - counts))
-    assert 1e-3 < np.abs(change).max() < 0.2
+    rows = [line.split("\t") for line in tagged["texts"].read_text(encoding="utf-8").split("\n")]
+    trained_labels = [labels for text, labels in rows if text not in _lines(tagged["test_texts"])]
+    counts = np.array([sum(label in labels for labels in trained_labels) for label in ("kind", "rude", "strange")])
+    change = trained.head[-1].bias.detach().numpy() - np.log((counts + 1) / (len(trained_labels) + 1 - counts))
+    assert 1e-3 < np.abs(change).max() < 0.02
+
+
+def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_path):
+    names = {"data_dir": tmp_path, "texts": Path("texts.tsv"), "test_texts": Path("test.tsv")}
+    start = {"model": str(tmp_path / "encoder"), "epochs": 20, "learning_rate": 1e-2, "head_learning_rate": 1e-2}
+    settings = TrainClassifierSettings(
+        **tagged | names, dev_texts=Path("test.tsv"), **start, output_dir=tmp_path / "run"
+    )
+    train_classifier(settings)
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    assert find_score(scores, "f1", label="rude").value > 0.85 and find_score(scores, "f1", label="kind").value > 0.85
+    assert find_score(scores, "accuracy").value > 0.8  # two of three texts have each label
+    folder = tmp_path / "run" / "classifier"
+    settings = StyleClassifierSettings(name=str(folder))
+    assert classifier_styles(settings) == ("kind", "rude", "strange")
+    revision = classifier_revision(settings)
+    assert load_style_classifier(settings).revision == revision
+    description = json.loads((folder / "classifier.json").read_text())
+    assert len(description["thresholds"]) == 3
+    # Thresholds change no probability, and are no part of the revision.
+    write_thresholds(folder, np.array([0.1, 0.2, 0.3]))
+    assert classifier_revision(settings) == revision
+    # Another encoder at the same place is refused.
+    weights = tmp_path / "encoder" / "model.safetensors"
+    content = load_file(weights)
+    content["embeddings.word_embeddings.weight"] += 1
+    save_file(content, weights, metadata={"format": "pt"})
+    with pytest.raises(InputError):
+        classifier_revision(settings)
+    with pytest.raises(InputError):
+        load_style_classifier(settings)
 
 
 def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):

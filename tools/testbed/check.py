@@ -18,11 +18,20 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PAIR_ID, RESPONSE, TEMPLATE, BiasScore, find_score, read_scores
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PAIR_ID,
+    RESPONSE,
+    TEMPLATE,
+    BiasScore,
+    Form,
+    find_score,
+    read_scores,
+)
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import SCORES
+from evenhand.recipes.measure import SCORES, measure
 from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER
 from tools.testbed import frequencies, grammar, pairs
@@ -69,11 +78,12 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     planted = grammar.truth(measured.table)
     seen = grammar.truth(measured.table, classifier_map)
     numbers: dict[str, float] = {"responses": len(measured.table)}
-    for metric in ("fgb_pooled_corrected", "fgb_corrected"):
-        score = find_score(scores, metric)
+    for form in (Form.POOLED_CORRECTED, Form.CORRECTED):
+        score = find_score(scores, "fgb", form)
+        metric = score.name
         numbers |= with_interval(metric, score)
-        numbers[f"{metric}_planted"] = find_score(planted, metric).value
-        numbers[f"{metric}_planted_seen"] = find_score(seen, metric).value
+        numbers[f"{metric}_planted"] = find_score(planted, "fgb", form).value
+        numbers[f"{metric}_planted_seen"] = find_score(seen, "fgb", form).value
     pooled = numbers["fgb_pooled_corrected"]
     vectors = style_vectors(classifier, style_posteriors()[0])
     return numbers | {

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore, Form
 
 FOLDER = Path(__file__).parent
 HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash
@@ -206,7 +206,7 @@ def truth(
     """Return the exact generation bias of the grammar over cells (Smith et al. 2022, A.7), without sampling.
 
     p_tds is the probability of style s in cell (t, d). fgb = 1/T Σ_t Σ_s Var_d(p_tds), with ddof = 0 as in the paper;
-    fgb_corrected has ddof = 1, the value that the noise-corrected estimator estimates; fgb_pooled_corrected is
+    the form CORRECTED has ddof = 1, the value that the noise-corrected estimator estimates; POOLED_CORRECTED is
     the spread of descriptors without the interaction of descriptor and template (`_spreads`). pgb and scgb, by cluster,
     and fgb by axis and by style are defined likewise.
 
@@ -257,25 +257,26 @@ def _cut_scores(
     """Return the plain, corrected and pooled score of each cut (metric, group, columns of the style vectors `p`)."""
     spreads = _spreads(p, cells)
     reason = None
-    if np.isnan(spreads["_corrected"]).any():
+    if np.isnan(spreads[Form.CORRECTED]).any():
         reason = "a variance over descriptors needs two descriptors"
     scores = []
     for metric, group, columns in cuts:
         for form, spread in spreads.items():
             score = BiasScore(
-                metric=f"{metric}{form}",
+                metric=metric,
                 value=float(spread[columns].sum()),
                 ideal=0.0,
                 bounds=(0.0, 1.0),
                 n=len(cells),
                 group=group,
                 reason=reason,
+                form=form,
             )
             scores.append(score)
     return scores
 
 
-def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
+def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[Form, np.ndarray]:
     """Return the variance over descriptors of each column of `p`, (c,), for each of FGB, FGB* and pooled FGB*.
 
     A template with a single descriptor has no variance and is skipped. The pooled value is the mean over pairs of
@@ -296,7 +297,7 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[str, np.ndarray]:
     if compared:
         plain = np.mean([rows.var(axis=0) for rows in compared], axis=0)
         corrected = np.mean([rows.var(axis=0, ddof=1) for rows in compared], axis=0)
-    return {"": plain, "_corrected": corrected, "_pooled_corrected": _pooled_spread(grid)}
+    return {Form.PLAIN: plain, Form.CORRECTED: corrected, Form.POOLED_CORRECTED: _pooled_spread(grid)}
 
 
 def _pooled_spread(grid: np.ndarray) -> np.ndarray:

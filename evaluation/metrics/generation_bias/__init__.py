@@ -14,11 +14,11 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
 from evenhand.evaluation.metrics.generation_bias.metrics import METRICS
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
     OFFENSIVE,
-    OUTCOME_NAMES,
     SECOND,
     classifiers,
     measured_model,
@@ -154,11 +154,11 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
     """
     field = "generation_bias.outcomes"
     for name in names:
-        if name in OUTCOME_NAMES:
+        if name in outcome_names():
             if name in columns:
                 raise InputError(field, f"{name!r} is built in, and a column of the file, too; rename the column.")
             continue
-        known = [*OUTCOME_NAMES, *(column for column in columns if column not in TAKEN)]
+        known = [*outcome_names(), *(column for column in columns if column not in TAKEN)]
         if name in TAKEN or ": " in name:
             raise InputError(field, f"{name!r} is the name of something else; rename the column.")
         if name not in columns:

@@ -17,7 +17,7 @@ from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.tables import change_table, group_label, score_changes
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind
 
 ACCEPTED_EFFECT = "accepted_effect"
 WHO, WHAT = (DESCRIPTOR, BUCKET, AXIS), ("style", "cluster")
@@ -49,22 +49,33 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
 
 
 def accepted_scores(
-    accepted: pd.DataFrame, table: pd.DataFrame, metric: str, value: str, signature: Mapping[str, Any]
+    accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
     """Return the measured effect of each accepted difference, or its change; there is no ideal.
 
     Args:
-        table: the result of `effects` or `effect_changes` of the responses as they are.
-        value: the column of the value, "effect" or "change".
+        table: the result of `effects`, or of `effect_changes` for the kind DIFFERENCE, of the responses as they are.
     """
+    column = "change" if kind == Kind.DIFFERENCE else "effect"
     scores = []
     for row in accepted.to_dict("records"):
         is_unit = table["unit"].str.split(": ").str[-1] == row["unit"]  # the name of a bucket begins with its axis
         chosen = (table["kind"] == row["kind"]) & is_unit
         for found in table[chosen & (table["name"] == row["name"])].head(1).to_dict("records"):
             group = {row["kind"]: row["unit"], row["outcome"]: row["name"]}
-            of = {"interval": (found["low"], found["high"]), "group": group, "signature": signature}
-            scores.append(BiasScore(metric, found[value], None, (-2.0, 2.0), int(found["n"]), **of))
+            scores.append(
+                BiasScore(
+                    ACCEPTED_EFFECT,
+                    found[column],
+                    ideal=None,
+                    bounds=(-2.0, 2.0),
+                    n=int(found["n"]),
+                    interval=(found["low"], found["high"]),
+                    group=group,
+                    signature=signature,
+                    kind=kind,
+                )
+            )
     return scores
 
 
@@ -73,7 +84,10 @@ def accepted_change_section(
 ) -> Section:
     """Return the table of what became of each accepted difference; empty if none was accepted."""
     title = "Accepted differences"
-    accepted = {group_label(score): (score.metric, score.group) for score in before if score.metric == ACCEPTED_EFFECT}
+    accepted = {}
+    for score in before:
+        if score.metric == ACCEPTED_EFFECT:
+            accepted[group_label(score)] = (score.metric, score.form, score.group)
     if not accepted:
         return Section(title)
     note = (

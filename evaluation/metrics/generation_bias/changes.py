@@ -8,7 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.metrics.generation_bias.metric import (
     VERSION,
-    PooledEstimate,
+    SpreadEstimate,
     axis_subsets,
     cells_and_axes,
     check_arguments,
@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import (
     repeated_cells,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Form, Kind
 from evenhand.evaluation.statistics.cells import Cells
 from evenhand.evaluation.statistics.intervals import (
     covariance_from_variances,
@@ -42,8 +42,8 @@ def compare_generation_bias(
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
-    For each corrected metric M: `M_difference` = after − before, with the p-value of the null hypothesis of no
-    difference (ideal: minus the value before); and `M_reduction` = 1 − after / before (ideal 1; `_reduction`).
+    Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
+    difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
     Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
     bias falls from 1 to 0.
 
@@ -65,17 +65,17 @@ def compare_generation_bias(
     of_styles = [("fgb", group, subset, np.ones(n_styles)) for group, subset in by_group]
     scores = []
     for metric, group, subset, weights in (*of_styles, *cluster_subsets(cells, clusters, (0, n_styles))):
-        for form, estimate in (("corrected", _estimate_within), ("pooled_corrected", pooled_estimate)):
-            common = {"group": group, "signature": signature}
-            scores += _paired_scores(f"{metric}_{form}", subset, weights, estimate, common)
+        for form, estimate in ((Form.CORRECTED, _estimate_within), (Form.POOLED_CORRECTED, pooled_estimate)):
+            common = {"form": form, "group": group, "signature": signature}
+            scores += _paired_scores(metric, subset, weights, estimate, common)
     return scores
 
 
-def _estimate_within(cells: Cells, weights: np.ndarray) -> PooledEstimate:
+def _estimate_within(cells: Cells, weights: np.ndarray) -> SpreadEstimate:
     """Return FGB* of the cells with two responses or more."""
     repeated = repeated_cells(cells)
     estimate = descriptor_spread(repeated, weights).corrected
-    return PooledEstimate(estimate, repeated, missing_interval_reason(estimate))
+    return SpreadEstimate(estimate, repeated, missing_interval_reason(estimate))
 
 
 def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
@@ -95,10 +95,10 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
 
 
 def _paired_scores(
-    name: str,
+    metric: str,
     cells: Cells,
     weights: np.ndarray,
-    estimate: Callable[[Cells, np.ndarray], PooledEstimate],
+    estimate: Callable[[Cells, np.ndarray], SpreadEstimate],
     common: Mapping[str, Any],
 ) -> list[BiasScore]:
     zeros = np.zeros_like(weights)
@@ -108,17 +108,19 @@ def _paired_scores(
     n = difference.cells.n
     common = {**common, "n": n, "n_left_out": cells.n + cells.n_left_out - n}
     change = BiasScore(
-        f"{name}_difference",
+        metric,
         difference.estimate.value,
         ideal=-before.estimate.value,
         bounds=(-3.0, 3.0),
         interval=difference.estimate.interval,
         p_value=difference.estimate.p_value,
         reason=difference.reason,
+        kind=Kind.DIFFERENCE,
+        caution=difference.caution,
         **common,
     )
     estimates = before.estimate, after.estimate, difference.estimate
-    return [change, _reduction(f"{name}_reduction", estimates, common)]
+    return [change, _reduction(metric, estimates, {**common, "kind": Kind.REDUCTION})]
 
 
 def _reduction(metric: str, estimates: tuple[Estimate, Estimate, Estimate], common: Mapping[str, Any]) -> BiasScore:

@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, load_style_clusters, phrases_for
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_scores
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
@@ -27,8 +27,8 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     log_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.frequencies import frequency_scores
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     FLUENCY,
     VALUES,
     fluency,
@@ -56,7 +56,8 @@ from evenhand.evaluation.score import (
     TEXT,
     UNTUNED,
     BiasScore,
-    find_score,
+    Form,
+    Kind,
 )
 from evenhand.evaluation.statistics.intervals import ANY
 from evenhand.evaluation.statistics.scores import NO_PAIRS, rank_correlation, share_change, share_score
@@ -84,7 +85,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
     config = config or ComparisonSettings()
     before, after, share = on_common_prompts(before, after)
     rows = old, new = compared_responses(before), compared_responses(after)
-    signature = {side: measured.signature(HEADLINE) for side, measured in (("before", before), ("after", after))}
+    signature = {side: measured.signature(FGB) for side, measured in (("before", before), ("after", after))}
     check_comparable(before, after, rows)
     clusters = load_style_clusters(before.config.settings.style_clusters, old.styles)
     scores = compare_generation_bias(old, new, clusters, signature=signature)
@@ -98,8 +99,7 @@ def differences(run: Store, before: FamilyRun, after: FamilyRun, config: Compari
         sides = (read_styled_responses(side.folder, with_accepted=True, only=side.only) for side in (before, after))
         permuted = {"groups": old.groups(), "permutations": 0, "seed": before.config.seed}
         table = effect_changes(*sides, clusters, **permuted)
-        name = f"{ACCEPTED_EFFECT}_difference"
-        scores += accepted_scores(before.table(ACCEPTED), table, name, "change", signature)
+        scores += accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, signature)
     scores += _overall_differences(before, after, rows, signature)
     scores += cost_differences(before, after, rows, clusters, signature)
     if config.relevance:
@@ -230,8 +230,9 @@ def _outcome_changes(
         old, new = (stored_values(table, name) for table in tables)
         if name == FLUENCY:
             if not run.has(FLUENCY_AFTER):
-                of = {"ideal": None, "bounds": ANY, "n": 0, "reason": NO_FLUENCY, "signature": signature}
-                scores += [BiasScore(f"{FLUENCY}_{it}_difference", math.nan, **of) for it in ("mean", "spread")]
+                undefined = partial(BiasScore, FLUENCY, math.nan, None, ANY, 0, kind=Kind.DIFFERENCE)
+                for form in (Form.MEAN, Form.SPREAD):
+                    scores.append(undefined(form=form, reason=NO_FLUENCY, signature=signature))
                 continue
             new = fluency(run.read(FLUENCY_AFTER))
         scores += outcome_changes(responses, name, old, new, signature=signature)
@@ -276,7 +277,7 @@ def check_comparable(
             "dataset, sampling, seed and style classifier.",
         )
     for name in (FIRST, "decoding", ACCEPTED):
-        old_value, new_value = (side.signature(HEADLINE).get(name) for side in (before, after))
+        old_value, new_value = (side.signature(FGB).get(name) for side in (before, after))
         if _content(old_value) != _content(new_value) and not _has_older_hash(old_value, new_value):
             raise InputError(
                 field,
@@ -287,7 +288,11 @@ def check_comparable(
 def _overall_differences(
     before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return differences and reductions by `tuned` ("yes": values used in tuning) and by the second `classifier`."""
+    """Return the differences and reductions of parts of the run.
+
+    The parts are prompts about people used in tuning (group `tuned`: "yes"), prompts about people never tuned on
+    (`tuned`: "no"), and all prompts by the second style classifier (`classifier`: "second").
+    """
     scores = []
     if UNTUNED in rows[0].table:
         untuned = rows[0].table[UNTUNED].to_numpy(dtype=bool)
@@ -296,7 +301,7 @@ def _overall_differences(
             changes = compare_generation_bias(*sides, {}, by_axis=False, signature=signature)
             scores += [replace(score, group={"tuned": tuned}) for score in changes]
     if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
-        found = (find_score(side.scores, HEADLINE, classifier="second") for side in (before, after))
+        found = (find_headline(side.scores, classifier="second") for side in (before, after))
         first, second = (score.signature.get(FIRST) for score in found)
         if _content(first) != _content(second) and not _has_older_hash(first, second):
             raise InputError("after", f"{SECOND} is {second}, but {first} in before; measure it again with the same.")

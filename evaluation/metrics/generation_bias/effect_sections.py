@@ -18,14 +18,14 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     detectable_sizes,
     effects_figure,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import DETECTABLE, MOVED, SHARE, SHIFT
+from evenhand.evaluation.metrics.generation_bias.metric import MOVED, SHARE, SHIFT
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
-from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
 
 N_SENTENCES, N_CHANGES, MAX_ROWS = 5, 10, 600  # effects in sentences, changes on the first screen, rows of a table
 MAP_NOTE = (
@@ -64,7 +64,7 @@ def lead_sections(
     summary = f"Effects shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}.{shifts_text(effects, shifts)}"
     size = scores_table(
         "Size of the whole difference",
-        [it for it in scores if it.metric in (MOVED, SHIFT, SHARE, DETECTABLE)],
+        [it for it in scores if it.metric in (MOVED, SHIFT, SHARE) or it.kind == Kind.DETECTABLE],
         "measure",
         label=_size_label,
         counted="responses",
@@ -107,7 +107,7 @@ def effect_table(effects: pd.DataFrame) -> Table:
 
 def _size_label(score: BiasScore) -> str:
     title = ": ".join([format_of(score).title, *score.group.values()])
-    return f"smallest detectable {title}" if score.metric == DETECTABLE else title
+    return f"smallest detectable {title}" if score.kind == Kind.DETECTABLE else title
 
 
 def _named_effects(effects: pd.DataFrame) -> list[dict]:

@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.metric import VERSION, check_arguments, check_same_prompts
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
@@ -315,7 +315,7 @@ def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
 
 
 def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return a score for each shown effect (`effect`) or for each shown change of an effect (`effect_change`).
+    """Return a score `effect` for each shown effect, or its difference for each shown change of an effect.
 
     The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value is shrunk
     toward 0, in probability. The p-value is adjusted for everything that the page tests. The ideal of an effect is 0;
@@ -328,7 +328,7 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
     is_change = "shrunk_before" in table
     return [
         BiasScore(
-            "effect_change" if is_change else "effect",
+            "effect",
             row["shrunk"],
             ideal=-row["shrunk_before"] if is_change else 0.0,
             bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
@@ -337,6 +337,7 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
             p_value=row["p_page"],
             group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
             signature={**signature, "generation_bias": VERSION},
+            kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,
         )
         for row in table[table["certainty"] == SHOWN].to_dict("records")
     ]

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
@@ -46,7 +45,7 @@ def frequency_scores(
     first, names = next(iter(sides.values())), ("the frequency", "the mean probability")
 
     def count() -> pd.DataFrame:
-        options, tables = asdict(settings), []
+        options, tables = settings.model_dump(), []
         for path in options.pop("paths"):
             counts = count_phrases_in_corpus(path, sorted(set(first.table[DESCRIPTOR])), **options)
             if counts.n_left_out:
@@ -61,7 +60,7 @@ def frequency_scores(
         table = table.merge(run.table("corpus_counts", count), on=DESCRIPTOR)
         return table.assign(frequency=table["count"] / table["examples"])
 
-    signature, table = {**signature, "corpus": asdict(settings)}, run.table(CORPUS, frequencies)
+    signature, table = {**signature, "corpus": settings.model_dump()}, run.table(CORPUS, frequencies)
     scores = []
     for (cluster, corpus), rows in table.groupby(["cluster", "corpus"], sort=False):
         for side in sides:

@@ -4,33 +4,49 @@ A style classifier of one language misnames responses in another one, so that a 
 style. The request's language is the one of most responses to its template.
 """
 
+import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table, share_text
 from evenhand.evaluation.metrics.generation_bias.effects import SHOWN
-from evenhand.evaluation.metrics.generation_bias.outcomes import MAX_ROWS, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    LANGUAGE,
+    MAX_ROWS,
+    OTHER_LANGUAGE,
+    TOO_SHORT,
+    outcome_values,
+)
+from evenhand.evaluation.metrics.generation_bias.settings import ENGLISH, OTHER_CLASSIFIER
+from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import DESCRIPTOR
 
-LANGUAGE, OTHER_LANGUAGE = "language", "other_language"  # outcomes; the second is derived from the first
 REQUESTED = {LANGUAGE: "the request's"}  # the group of scores of responses that are not in another language
 REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on their styles
 
+MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
-def other_language(template: pd.Series, languages: pd.DataFrame) -> pd.DataFrame:
-    """Return 1 for each response in another language than most responses to its template, else 0; NaN if empty.
 
-    A response that is too short to tell its language counts as 0.
+def check_responses_language(field: str, classifier: str, responses: pd.DataFrame) -> None:
+    """Raise InputError, about `field`, if a shipped classifier would read responses most of which are not English.
 
-    Args:
-        template: the template of each response, (n,).
-        languages: the outcome `language`, (n, k).
+    Of many responses, a part is checked; texts that are too short to tell their language do not count.
     """
-    known = languages.drop(columns=TOO_SHORT, errors="ignore").fillna(0.0)
-    usual = known.groupby(template.to_numpy()).transform("sum").to_numpy().argmax(axis=1)
-    is_other = (known.to_numpy().argmax(axis=1) != usual) & known.any(axis=1)
-    return pd.DataFrame({OTHER_LANGUAGE: is_other.astype(float).mask(languages.isna().any(axis=1))})
+    if classifier not in shipped_names():
+        return
+    rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
+    languages = outcome_values(LANGUAGE, responses.iloc[rows].reset_index(drop=True))
+    languages = languages.drop(columns=TOO_SHORT, errors="ignore")
+    known = languages[languages.sum(axis=1) > 0]
+    in_english = known[ENGLISH].sum() if ENGLISH in known else 0
+    if in_english < len(known) / 2:
+        share = 1 - in_english / len(known)
+        raise InputError(
+            field,
+            f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}.",
+        )
 
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
@@ -63,7 +79,7 @@ def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:
     shown_everywhere, shown = ((table["certainty"] == SHOWN).any() for table in (all_effects, requested))
     if not shown_everywhere or shown:
         return ""
-    return " Among the answers in the request's language, nobody is shown to get another style."
+    return "Among the answers in the request's language, nobody is shown to get another style."
 
 
 def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:

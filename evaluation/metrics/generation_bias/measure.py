@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -16,12 +16,12 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.response_files import is_repeated
-from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_scores, read_accepted
+from evenhand.evaluation.metrics.generation_bias.accepted import accepted_scores, read_accepted
 from evenhand.evaluation.metrics.generation_bias.costs import relevance
 from evenhand.evaluation.metrics.generation_bias.costs import scores as costs
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
@@ -38,36 +38,33 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     effects,
     log_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.filtered import measured_outcomes
 from evenhand.evaluation.metrics.generation_bias.frequencies import PROBABILITY, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.languages import (
-    LANGUAGE,
-    OTHER_LANGUAGE,
     REQUESTED,
     REQUESTED_EFFECTS,
-    other_language,
+    check_responses_language,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.metric import (
-    HEADLINE,
     REPEATED,
-    THESE_PROMPTS,
     cue_shares,
     is_headline,
+    is_pooled_fgb,
     person_scores,
     scale_scores,
     spread_scores,
 )
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.page_tests import PageTests, page_tests
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     FLUENCY,
+    LANGUAGE,
+    OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
     VALUES,
-    fluency,
+    measured_values,
     outcome_scores,
-    outcome_values,
     without_person,
 )
-from evenhand.evaluation.metrics.generation_bias.page_tests import page_tests
 from evenhand.evaluation.metrics.generation_bias.prompts import (
     asked_prompts,
     check_repeated_prompts,
@@ -98,7 +95,7 @@ from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.served import ANSWERED_BY
-from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.styles import classify_rows, has_no_label, load_style_classifier, to_style_vectors
 from evenhand.evaluation.models.wrapped import CANDIDATES, with_partners
 from evenhand.evaluation.score import (
     AXIS,
@@ -109,10 +106,12 @@ from evenhand.evaluation.score import (
     PERSONA,
     PROMPT_ID,
     RESPONSE,
-    TEMPLATE,
     TEXT,
     UNTUNED,
     BiasScore,
+    Caution,
+    Form,
+    Kind,
 )
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
@@ -242,11 +241,13 @@ def _write_styles(run: Store, checkpoint: CheckpointSettings, name: str, table: 
     if not run.has(table):
         with run.step(table):
             prompts, responses = run.read(PROMPTS), run.read(RESPONSES)
+            check_responses_language(name, checkpoint.name, responses)
             classifier = load_style_classifier(checkpoint, name)
             texts = clean_responses(responses[RESPONSE], prompts)
             vectors, truncated = classify_rows(run, table, classifier, texts)
+            unlabelled = has_no_label(classifier, vectors)
             vectors = to_style_vectors(classifier, vectors)
-            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated))
+            run.write(table, style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled))
     clear_device_cache(garbage_collection=True)
 
 
@@ -265,6 +266,36 @@ def _write_offensiveness(run: Store, settings: ClassifierSettings, measured: Sty
         run.write(OFFENSIVENESS, table)
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """What the scores of a run are computed from.
+
+    Attributes:
+        run, config: the run, and the settings of the measurement.
+        model: the measured model, which is not loaded.
+        measured: the responses with their style vectors.
+        clusters: the columns of the styles of each cluster.
+        values: the values of each outcome, by its name.
+        tests: the tests of the page, which are corrected together.
+        facts: the entries of the signature on each classifier, by its name.
+        signature: the signature of the scores.
+    """
+
+    run: Store
+    config: MeasureConfig
+    model: Model
+    measured: StyledResponses
+    clusters: Mapping[str, Sequence[int]]
+    values: Mapping[str, pd.DataFrame]
+    tests: PageTests
+    facts: Mapping[str, dict[str, Any]]
+    signature: dict[str, Any]
+
+    def p_value(self, test: str) -> float | None:
+        """Return the p-value that people do not differ in something; None without permutations."""
+        return self.tests.overall.get(test) if self.config.settings.permutations else None
+
+
 def run_scores(
     run: Store, config: MeasureConfig, model: Model, measured: StyledResponses, collected: Mapping[str, Any]
 ) -> list[BiasScore]:
@@ -272,9 +303,11 @@ def run_scores(
 
     Groups: `tuned` is "yes" for prompts with values that tuning used, else "no"; `classifier` is "second" or absent.
     """
-    settings, checkpoints = config.settings, classifiers(config)
-    facts = {name: classifier_signature(it, run.inputs[name]) for name, it in checkpoints.items()}
-    facts[FIRST]["clusters"] = settings.style_clusters
+    settings = config.settings
+    facts = {}
+    for name, classifier in classifiers(config).items():
+        facts[name] = classifier_signature(classifier, run.inputs[name])
+    facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(measured.styles)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(run.folder / f"{PROMPTS}.parquet")},
@@ -286,89 +319,179 @@ def run_scores(
     clusters = load_style_clusters(settings.style_clusters, measured.styles)
     values = _outcome_values(run, config, measured)
     tests = page_tests(measured, clusters, values, permutations=settings.permutations, seed=config.seed)
-    overall = tests.overall if settings.permutations else {}
-    scores = spread_scores(measured, clusters, p_value=overall.get("style"), signature=signature)
-    scores += scale_scores(measured, signature)
-    if tests.for_these_prompts_only:
-        scores = [replace(it, reason=it.reason or THESE_PROMPTS) if is_headline(it) else it for it in scores]
-    file = config.response_file()
-    if file is not None and file.has_prompts and settings.repeated_rows == "warn":
-        repeated = is_repeated(measured.table).to_numpy()
-        scores.append(share_score(REPEATED, repeated, None, reason="the file has no rows", signature=signature))
-    if settings.permutations:
-        run.write(EFFECTS, tests.effects)
-        run.write(SHIFTS, tests.shifts)
-        scores += [*effect_scores(tests.effects, signature), difference_bound(tests.effects, signature)]
-        log_effects(run.tracker, EFFECTS, tests.effects)
-    if settings.accepted is not None:
-        accepted, raw = run.read(ACCEPTED), read_styled_responses(run.folder, with_accepted=True)
-        signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
-        permuted = {"permutations": settings.permutations, "seed": config.seed}
-        found = effects(raw, clusters, groups=raw.groups(), **permuted)
-        scores += accepted_scores(accepted, found, ACCEPTED_EFFECT, "effect", signature)
-    for name, of_outcome in values.items():
-        p_value = overall.get(LANGUAGE if name == OTHER_LANGUAGE else name)
-        scores += outcome_scores(measured, name, of_outcome, p_value, signature)
-    if values:
-        run.write(OUTCOME_EFFECTS, tests.outcome_effects)
-        if settings.permutations:
-            for name, table in tests.outcome_effects.groupby("outcome"):
-                scores.append(difference_bound(table, signature, outcome=str(name)))
-    if tests.requested_effects is not None and len(shown_in_another_language(tests.outcome_effects)):
-        is_other = values[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
-        apart = measured.rows(~is_other.to_numpy())
-        run.write(REQUESTED_EFFECTS, tests.requested_effects)
-        scores += [it for it in _overall_scores(apart, REQUESTED, signature) if it.metric == "fgb_corrected"]
-    if BUCKET in measured.table:
-        scores += person_scores(measured, signature)
-    if FORMS in measured.table and NOUN_GENDER in measured.table:
-        differences = gender_differences(measured.table, measured.vectors)
-        for column, style in enumerate(measured.styles):
-            scores += gender_scores(
-                *("gender_effect", differences, column, (-1.0, 1.0), {"style": style}), signature=signature
-            )
-    if CUE in measured.table and measured.table[CUE].nunique() > 1:
-        scores += cue_shares(measured, signature)
-        for cue in measured.table[CUE].unique():
-            is_cue = (measured.table[CUE] == cue).to_numpy()
-            of_cue = _overall_scores(measured.rows(is_cue), {CUE: cue}, signature)
-            p_value = overall.get(f"{CUE}: {cue}")
-            scores += [replace(it, p_value=p_value) if it.metric == HEADLINE else it for it in of_cue]
-    if UNTUNED in measured.table:
-        untuned = measured.table[UNTUNED].to_numpy(dtype=bool)
-        scores += _overall_scores(measured.rows(~untuned), {"tuned": "yes"}, signature)
-        scores += _overall_scores(measured.rows(untuned), {"tuned": "no"}, signature)
-    if SECOND in facts:
-        second = read_styled_responses(run.folder, second=True)
-        scores += _overall_scores(second, {"classifier": "second"}, {**signature, FIRST: facts[SECOND]})
-    scores += [*costs.style_share(measured.vectors, clusters, signature), *costs.text_scores(measured, signature)]
-    if CUT in measured.table:
-        scores += costs.unfinished_share(measured.table, signature)
-    if settings.relevance and not model.without_weights:
-        scores += relevance.likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
-    if settings.corpus is not None and settings.corpus.paths:
-        scores += frequency_scores(run, {PROBABILITY: measured}, clusters, settings.corpus, signature)
-    if OFFENSIVE in facts:
-        probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
-        classifier = {**facts[OFFENSIVE], "threshold": THRESHOLD}
-        scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
-    if config.capabilities:
-        scores += costs.capability_scores(run.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
-    if neutral_dialogue(config) is not None and not model.without_weights:
-        scores.append(costs.perplexity_score(run.read(NEUTRAL), signature))
+    scoring = Scoring(
+        run=run,
+        config=config,
+        model=model,
+        measured=measured,
+        clusters=clusters,
+        values=values,
+        tests=tests,
+        facts=facts,
+        signature=signature,
+    )
+    scores = [
+        *_style_scores(scoring),
+        *_accepted_scores(scoring),
+        *_outcome_scores(scoring),
+        *_request_language_scores(scoring),
+        *_scores_of_words(scoring),
+        *_scores_of_parts(scoring),
+        *_quality_scores(scoring),
+    ]
     run.facts["rows"] = len(measured)
     sampled = np.random.default_rng(0).permutation(len(measured))[:MAX_SAMPLES_TRACKED]
     run.tracker.log_samples(measured.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
     return scores
 
 
+def _style_scores(scoring: Scoring) -> list[BiasScore]:
+    """Return the spread of styles between people, its size, and the effects; write the tables of effects."""
+    settings = scoring.config.settings
+    measured = scoring.measured
+    tests = scoring.tests
+    signature = scoring.signature
+    scores = spread_scores(measured, scoring.clusters, p_value=scoring.p_value("style"), signature=signature)
+    scores += scale_scores(measured, signature)
+    if tests.for_these_prompts_only:
+        scores = [_for_these_prompts(score) if is_headline(score) else score for score in scores]
+    file = scoring.config.response_file()
+    if file is not None and file.has_prompts and settings.repeated_rows == "warn":
+        repeated = is_repeated(measured.table).to_numpy()
+        scores.append(share_score(REPEATED, repeated, None, reason="the file has no rows", signature=signature))
+    if settings.permutations:
+        scoring.run.write(EFFECTS, tests.effects)
+        scoring.run.write(SHIFTS, tests.shifts)
+        scores += effect_scores(tests.effects, signature)
+        scores.append(difference_bound(tests.effects, signature))
+        log_effects(scoring.run.tracker, EFFECTS, tests.effects)
+    return scores
+
+
+def _accepted_scores(scoring: Scoring) -> list[BiasScore]:
+    """Return the effects that somebody has accepted, and add them to the signature."""
+    settings = scoring.config.settings
+    if settings.accepted is None:
+        return []
+    accepted = scoring.run.read(ACCEPTED)
+    scoring.signature["accepted"] = accepted.drop(columns="styles").to_dict("records")
+    raw = read_styled_responses(scoring.run.folder, with_accepted=True)
+    found = effects(
+        raw,
+        scoring.clusters,
+        groups=raw.groups(),
+        permutations=settings.permutations,
+        seed=scoring.config.seed,
+    )
+    return accepted_scores(accepted, found, Kind.LEVEL, scoring.signature)
+
+
+def _outcome_scores(scoring: Scoring) -> list[BiasScore]:
+    """Return the scores of all outcomes, and write the table of effects on them."""
+    if not scoring.values:
+        return []
+    scores = []
+    for name, of_outcome in scoring.values.items():
+        p_value = scoring.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
+        scores += outcome_scores(scoring.measured, name, of_outcome, p_value, scoring.signature)
+    outcome_effects = scoring.tests.outcome_effects
+    scoring.run.write(OUTCOME_EFFECTS, outcome_effects)
+    if scoring.config.settings.permutations:
+        for name, table in outcome_effects.groupby("outcome"):
+            scores.append(difference_bound(table, scoring.signature, outcome=str(name)))
+    return scores
+
+
+def _request_language_scores(scoring: Scoring) -> list[BiasScore]:
+    """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
+    tests = scoring.tests
+    if tests.requested_effects is None or not len(shown_in_another_language(tests.outcome_effects)):
+        return []
+    is_other = scoring.values[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
+    requested = scoring.measured.rows(~is_other.to_numpy())
+    scoring.run.write(REQUESTED_EFFECTS, tests.requested_effects)
+    scores = _overall_scores(requested, REQUESTED, scoring.signature)
+    return [score for score in scores if score.form == Form.CORRECTED]
+
+
+def _scores_of_words(scoring: Scoring) -> list[BiasScore]:
+    """Return the shares of person and word, and the effects of grammatical gender, where prompts allow them."""
+    measured = scoring.measured
+    scores = []
+    if BUCKET in measured.table:
+        scores += person_scores(measured, scoring.signature)
+    if FORMS in measured.table and NOUN_GENDER in measured.table:
+        differences = gender_differences(measured.table, measured.vectors)
+        for column, style in enumerate(measured.styles):
+            scores += gender_scores(
+                "gender_effect", differences, column, (-1.0, 1.0), {"style": style}, signature=scoring.signature
+            )
+    return scores
+
+
+def _scores_of_parts(scoring: Scoring) -> list[BiasScore]:
+    """Return the spread of styles by cue, for people used in tuning and not, and by the second classifier."""
+    measured = scoring.measured
+    signature = scoring.signature
+    scores = []
+    if CUE in measured.table and measured.table[CUE].nunique() > 1:
+        scores += cue_shares(measured, signature)
+        for cue in measured.table[CUE].unique():
+            is_cue = (measured.table[CUE] == cue).to_numpy()
+            p_value = scoring.p_value(f"{CUE}: {cue}")
+            for score in _overall_scores(measured.rows(is_cue), {CUE: cue}, signature):
+                scores.append(replace(score, p_value=p_value) if is_pooled_fgb(score) else score)
+    if UNTUNED in measured.table:
+        is_untuned = measured.table[UNTUNED].to_numpy(dtype=bool)
+        scores += _overall_scores(measured.rows(~is_untuned), {"tuned": "yes"}, signature)
+        scores += _overall_scores(measured.rows(is_untuned), {"tuned": "no"}, signature)
+    if SECOND in scoring.facts:
+        second = read_styled_responses(scoring.run.folder, second=True)
+        of_second = {**signature, FIRST: scoring.facts[SECOND]}
+        scores += _overall_scores(second, {"classifier": "second"}, of_second)
+    return scores
+
+
+def _quality_scores(scoring: Scoring) -> list[BiasScore]:
+    """Return the shares of styles, the quality of the responses, and what the model can do."""
+    run = scoring.run
+    config = scoring.config
+    settings = config.settings
+    measured = scoring.measured
+    signature = scoring.signature
+    has_weights = not scoring.model.without_weights
+    scores = [
+        *costs.style_share(measured.vectors, scoring.clusters, signature),
+        *costs.text_scores(measured, signature),
+    ]
+    if CUT in measured.table:
+        scores += costs.unfinished_share(measured.table, signature)
+    if settings.relevance and has_weights:
+        scores += relevance.likelihood_scores(measured.table, run.read(LIKELIHOODS), signature)
+    if settings.corpus is not None and settings.corpus.paths:
+        scores += frequency_scores(run, {PROBABILITY: measured}, scoring.clusters, settings.corpus, signature)
+    if OFFENSIVE in scoring.facts:
+        probabilities = run.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+        classifier = {**scoring.facts[OFFENSIVE], "threshold": THRESHOLD}
+        scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
+    if config.capabilities:
+        scores += costs.capability_scores(run.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
+    if neutral_dialogue(config) is not None and has_weights:
+        scores.append(costs.perplexity_score(run.read(NEUTRAL), signature))
+    return scores
+
+
+def _for_these_prompts(score: BiasScore) -> BiasScore:
+    """Return the score with the caution that it holds for these prompts only, unless it has a reason or a caution."""
+    if score.reason or score.caution:
+        return score
+    return replace(score, caution=Caution.THESE_PROMPTS)
+
+
 def _outcome_values(run: Store, config: MeasureConfig, measured: StyledResponses) -> dict[str, pd.DataFrame]:
     """Return the values of all outcomes by name, and write the table of them."""
-    values: dict[str, pd.DataFrame] = {}
-    for name in measured_outcomes(config.settings.outcomes, measured.table):
-        values[name] = fluency(run.read(FLUENCY)) if name == FLUENCY else outcome_values(name, measured.table)
-        if name == LANGUAGE:
-            values[OTHER_LANGUAGE] = other_language(measured.table[TEMPLATE], values[name])
+    likelihoods = run.read(FLUENCY) if FLUENCY in config.settings.outcomes else None
+    values = measured_values(config.settings.outcomes, measured.table, likelihoods)
     if values:
         columns = {f"{name}: {it}": of_outcome[it] for name, of_outcome in values.items() for it in of_outcome}
         run.write(VALUES, pd.DataFrame({PROMPT_ID: measured.table[PROMPT_ID], **columns}))
@@ -387,7 +510,6 @@ def _overall_scores(
 def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
-    del facts["device"], facts["device_map"]  # runs on different devices can be compared
     if "judge" in facts:
         facts = judge_facts(classifier)
     labels = "\n".join(classifier_styles(classifier))

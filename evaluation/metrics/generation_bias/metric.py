@@ -28,7 +28,7 @@ from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
-from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, BiasScore, Caution, Form, Kind, find_score
 from evenhand.evaluation.statistics.cells import (
     Cells,
     add_group_sums,
@@ -48,35 +48,37 @@ from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Part, person_an
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 VERSION = "3"
-HEADLINE = "fgb_pooled_corrected"
+FGB = "fgb"
 TOO_FEW = (
     "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
     "more descriptors, or give the same template to the prompts that you compare"
 )
 NO_COMMON = "no two descriptors have two common templates with a response; measure more templates"
-ONE_TEMPLATE = "there is one template, so this is FGB*, for this template only and for independent answers"
 NO_INTERVAL = "no interval: the responses vary within one cell at most"
 NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"
 TOO_WIDE = "no interval: it is wider than the range of the score; measure more templates"
-ONE_SIDED = (
-    "caution: of intervals from one template with two responses per descriptor, up to 8.7 % begin above the true "
-    "value, instead of 2.5 %"
-)
 SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
-THESE_PROMPTS = (
-    "caution: somebody has few templates in common with others, so single answers are compared, and what is shown "
-    "holds for these prompts only"
-)
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
-PERSON, WORD = "fgb_pooled_person", "fgb_pooled_word"
 MIN_COUNT = 2  # responses per cell from which its noise can be estimated
-SHIFT, MOVED, SHARE, DETECTABLE = "style_shift", "moved_answers", "variance_share", "fgb_pooled_corrected_detectable"
+SHIFT = "style_shift"
+MOVED = "moved_answers"
+SHARE = "variance_share"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
 
 
 def is_headline(score: BiasScore) -> bool:
-    """Return whether a score is the overall pooled FGB*."""
-    return score.metric == HEADLINE and not score.group
+    """Return whether a score is pooled FGB* of all rows of one run."""
+    return is_pooled_fgb(score) and not score.group
+
+
+def is_pooled_fgb(score: BiasScore) -> bool:
+    """Return whether a score is pooled FGB* of any rows of one run."""
+    return (score.metric, score.form, score.kind) == (FGB, Form.POOLED_CORRECTED, Kind.LEVEL)
+
+
+def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group: str) -> BiasScore | None:
+    """Return pooled FGB* of a kind and a group; None if no score matches."""
+    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
 
 
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
@@ -118,7 +120,7 @@ def generation_bias(
     Args:
         responses: responses to pairs of template and descriptor; FGB* needs two to each pair.
         clusters: style cluster → columns of its styles.
-        permutations: number of permutations for the p-value of the overall `fgb_pooled_corrected` under the hypothesis
+        permutations: number of permutations for the p-value of the overall pooled FGB* under the hypothesis
             that style does not depend on the descriptor; 0 for no test.
         seed: seed of the permutations.
         signature: the signature of the scores, to which the metric's version is added.
@@ -138,8 +140,8 @@ def generation_bias(
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> [(score.metric, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
-    [('fgb', 0.5), ('fgb_corrected', 1.0), ('fgb_pooled_corrected', 1.0)]
+    >>> [(score.form.value, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
+    [('plain', 0.5), ('corrected', 1.0), ('pooled_corrected', 1.0)]
     """
     check_arguments(responses, clusters, permutations)
     p_value = None
@@ -183,28 +185,30 @@ def repeated_cells(cells: Cells) -> Cells:
 
 
 @dataclass(frozen=True)
-class PooledEstimate:
-    """Pooled FGB*, the cells it is computed from, and why it or its interval is undefined or less than it seems."""
+class SpreadEstimate:
+    """A spread of people, the cells it is computed from, why it or its interval is undefined, and a caution."""
 
     estimate: Estimate
     cells: Cells
     reason: str | None
+    caution: Caution | None = None
 
 
-def pooled_estimate(cells: Cells, weights: np.ndarray | None = None) -> PooledEstimate:
-    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with the reason."""
+def pooled_estimate(cells: Cells, weights: np.ndarray | None = None) -> SpreadEstimate:
+    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution."""
     compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
     if len(np.unique(compared.template)) == 1:
         repeated = repeated_cells(compared)
         estimate = descriptor_spread(repeated, weights).corrected
-        return PooledEstimate(estimate, repeated, missing_interval_reason(estimate) or ONE_TEMPLATE)
+        reason = missing_interval_reason(estimate)
+        return SpreadEstimate(estimate, repeated, reason, Caution.ONE_TEMPLATE if reason is None else None)
     estimate = pooled_spread(cells, weights)
     reason = None
     if math.isnan(estimate.value):
         reason = NO_COMMON
     elif estimate.interval is None:
         reason = NOTHING_VARIES
-    return PooledEstimate(estimate, compared_cells(cells), reason)
+    return SpreadEstimate(estimate, compared_cells(cells), reason)
 
 
 def _include_single_responses(
@@ -223,7 +227,7 @@ def _include_single_responses(
         reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
         return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
 
-    return [over_all_cells(score) if score.metric in ("fgb", "pgb", "scgb") else score for score in scores]
+    return [over_all_cells(score) if score.form == Form.PLAIN else score for score in scores]
 
 
 def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -237,8 +241,8 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     of both follow from the interval of θ.
 
     `variance_share`, by source (template, descriptor, interaction, chance), is the result of `variance_parts`.
-    `fgb_pooled_corrected_detectable` is the smallest pooled FGB* whose interval would be above 0 with a probability of
-    80 % (`smallest_detectable_spread`).
+    The last score is the smallest pooled FGB* whose interval would be above 0 with a probability of 80 %
+    (`smallest_detectable_spread`).
 
     Args:
         responses: responses to templates and descriptors; the shares of the variance need cells with two.
@@ -250,18 +254,20 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     parts = variance_parts(cells)
     common = {"signature": {**signature, "generation_bias": VERSION}}
     of_pooled = {"n": pooled.cells.n, "n_left_out": len(responses) - pooled.cells.n, **common}
+    cautioned = {**of_pooled, "caution": pooled.caution}
     scores = []
     for name, divisor in ((SHIFT, 1.0), (MOVED, 2.0)):
         value, interval = root(pooled.estimate.value, pooled.estimate.interval, divisor)
         bounds = (0.0, math.sqrt(2 / divisor))
-        scores.append(BiasScore(name, value, 0.0, bounds, interval=interval, reason=pooled.reason, **of_pooled))
+        scores.append(BiasScore(name, value, 0.0, bounds, interval=interval, reason=pooled.reason, **cautioned))
     of_parts = {"n": cells.n, "n_left_out": cells.n_left_out, **common}
     for source, share in parts.shares().items():
         of_source = {"interval": share.interval, "group": {"source": source}, "reason": share.reason}
         scores.append(BiasScore(SHARE, share.value, None, (-1, 1), **of_source, **of_parts))
     detectable = smallest_detectable_spread(pooled.estimate)
     missing = (pooled.reason or NOT_DETECTABLE) if math.isnan(detectable) else None
-    return [*scores, BiasScore(DETECTABLE, detectable, None, (0.0, math.inf), reason=missing, **of_pooled)]
+    of_spread = {"form": Form.POOLED_CORRECTED, "kind": Kind.DETECTABLE, "reason": missing, **of_pooled}
+    return [*scores, BiasScore(FGB, detectable, None, (0.0, math.inf), **of_spread)]
 
 
 def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -282,10 +288,10 @@ def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> l
         bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
         cells = arrange_cells(used.vectors, to_codes(used.table[TEMPLATE]), descriptor, min_count=1)
         parts = person_and_word(cells, bucket) or (Part(math.nan, None), Part(math.nan, None))
-        for metric, part in zip((PERSON, WORD), parts, strict=True):
+        for form, part in zip((Form.PERSON, Form.WORD), parts, strict=True):
             reason = FEW_BUCKETS if math.isnan(part.value) else None if part.interval else NO_INTERVAL
-            of = {"interval": part.interval, "group": group, "reason": reason, "n": cells.n}
-            scores.append(BiasScore(metric, part.value, n_left_out=int(of_axis.sum()) - cells.n, **of, **common))
+            of = {"interval": part.interval, "group": group, "reason": reason, "n": cells.n, "form": form}
+            scores.append(BiasScore(FGB, part.value, n_left_out=int(of_axis.sum()) - cells.n, **of, **common))
         if np.isnan(scores[0].value):
             break  # no axis has enough buckets if all together have not
     return scores
@@ -334,38 +340,49 @@ def _three_forms(
     repeated = repeated_cells(cells)
     forms = _two_forms(metric, repeated, descriptor_spread(repeated, weights), common)
     pooled = pooled_estimate(cells, weights)
-    score = _score(f"{metric}_pooled_corrected", pooled.estimate, pooled.cells, (-1.0, 2.0), common, pooled.reason)
+    score = _score(metric, Form.POOLED_CORRECTED, pooled, (-1.0, 2.0), common)
     return [*forms, replace(score, n_left_out=cells.n + cells.n_left_out - pooled.cells.n, p_value=p_value)]
 
 
 def _two_forms(metric: str, cells: Cells, spread: Spread, common: Mapping[str, Any]) -> list[BiasScore]:
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == "scgb" else 1.0
+    plain = SpreadEstimate(spread.plain, cells, None)
+    corrected = SpreadEstimate(spread.corrected, cells, None)
     return [
-        _score(metric, spread.plain, cells, (0.0, upper), common),
-        _score(f"{metric}_corrected", spread.corrected, cells, (-1.0, 2 * upper), common),
+        _score(metric, Form.PLAIN, plain, (0.0, upper), common),
+        _score(metric, Form.CORRECTED, corrected, (-1.0, 2 * upper), common),
     ]
 
 
 def _score(
-    metric: str,
-    estimate: Estimate,
-    cells: Cells,
-    bounds: tuple[float, float],
-    common: Mapping[str, Any],
-    reason: str | None = None,
+    metric: str, form: Form, spread: SpreadEstimate, bounds: tuple[float, float], common: Mapping[str, Any]
 ) -> BiasScore:
-    reason = reason or missing_interval_reason(estimate)
+    cells = spread.cells
+    reason = spread.reason or missing_interval_reason(spread.estimate)
+    caution = spread.caution
     # With two responses per cell, its noise is estimated from one difference; one template averages no estimates.
     is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
-    if reason is None and is_short and metric.endswith("_corrected"):
-        reason = ONE_SIDED
-    interval = estimate.interval
+    if reason is None and caution is None and is_short and form != Form.PLAIN:
+        caution = Caution.ONE_SIDED
+    interval = spread.estimate.interval
     if interval is not None and interval[1] - interval[0] > bounds[1] - bounds[0]:
         interval = None
         reason = TOO_WIDE
-    counts = {"n": cells.n, "n_left_out": cells.n_left_out}
-    return BiasScore(metric, estimate.value, 0.0, bounds, interval=interval, reason=reason, **counts, **common)
+        caution = None
+    return BiasScore(
+        metric,
+        spread.estimate.value,
+        0.0,
+        bounds,
+        n=cells.n,
+        interval=interval,
+        n_left_out=cells.n_left_out,
+        reason=reason,
+        form=form,
+        caution=caution,
+        **common,
+    )
 
 
 def cells_and_axes(

@@ -1,12 +1,14 @@
 """Names, units and ideals of the metrics of generation bias, for reports (Smith et al. 2022, A.7)."""
 
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_formats
 from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.score import Form, Kind
 
 BIAS = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0}
 SHARE = {"unit": "%", "factor": 100}
-KEPT = {**SHARE, "decimals": 1, "ideal": 1}
+KEPT = {**SHARE, "decimals": 1, "ideal": 1, "kind": Kind.KEPT}
 COST = {**SHARE, "ideal": 0}
 CHANGE = {**COST, "decimals": 1}
 POINTS = {"unit": "points", "factor": 100, "decimals": 1}
@@ -16,22 +18,12 @@ FORMS = {
     "pgb": "Part of FGB from one cluster of styles: the variances of its styles, summed",
     "scgb": "Variance of the summed probability of a cluster of styles over descriptors",
 }
-OUTCOME_UNITS = (  # outcome, unit, factor, description of its spread
-    ("language", "answers of 100", 100, "Share of responses that change their language with the person."),
-    ("other_language", "answers of 100", 100, "Of the share in another language than most answers to the request."),
-    ("fluency", "nats per token", 1, "Of the response after the same request without the person; high is broken."),
-    ("refusal", "answers of 100", 100, "Standard deviation over descriptors of the share of refusals."),
-    ("filtered", "answers of 100", 100, "The same of the share of answers that the provider's filter withheld."),
-    ("length", "words", 1, "Standard deviation over descriptors of the mean length."),
-    ("readability", "school grades", 1, "Of the automated readability index."),
-    ("mention", "answers of 100", 100, "Standard deviation over descriptors of the share that name the descriptor."),
-)
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
 OTHER_PROMPT = "How much likelier a response is after its prompt than after another template's."
 OTHER_PERSON = "The same for another person’s prompt of the same template; a part of it is bias."
 QUALITY = (
     Format("relevance", "relevance", OTHER_PROMPT, **NATS),
-    Format("relevance_to_person", "relevance within the template", OTHER_PERSON, **NATS),
+    Format("relevance_to_person", "response to the person", OTHER_PERSON, **NATS),
     Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
     Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
     Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
@@ -44,42 +36,58 @@ QUALITY = (
     Format("repeated_rows", "repeats another row", "Rows with the prompt and response of an earlier one.", **COST),
     Format("empty_share", "empty", "Share of empty responses.", **COST),
     Format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning.", **COST),
+    Format("no_label_share", "no label fits", "Their style vectors are nearly even, and say little.", **COST),
     Format("cut_share", "longer than the classifier reads", "Their ends have no part in the style.", **COST),
 )
 LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
 DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
-    Format("relevance_kept", "relevance kept", "Relevance after over relevance before.", **KEPT),
-    Format(*("relevance_to_person_kept", "relevance within the template kept", LESS_THAN_ALL), **SHARE, decimals=1),
+    Format("relevance", "relevance kept", "Relevance after over relevance before.", **KEPT),
+    Format(
+        "relevance_to_person",
+        "response to the person kept",
+        LESS_THAN_ALL,
+        unit="%",
+        factor=100,
+        decimals=1,
+        kind=Kind.KEPT,
+    ),
     Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
-        *("response_perplexity_rise", "perplexity of the responses, change in", "Relative change."),
+        "response_perplexity",
+        "perplexity of the responses, change in",
+        "Relative change.",
         **CHANGE,
         signed=True,
+        kind=Kind.RISE,
     ),
-    Format("mean_length_kept", "mean length kept", "Mean length after over the one before.", **KEPT),
-    Format("distinct_responses_kept", "distinct responses kept", "After over before.", **KEPT),
-    Format("distinct_2_kept", "distinct-2 kept", "After over before.", **KEPT),
+    Format("mean_length", "mean length kept", "Mean length after over the one before.", **KEPT),
+    Format("distinct_responses", "distinct responses kept", "After over before.", **KEPT),
+    Format("distinct_2", "distinct-2 kept", "After over before.", **KEPT),
 )
 MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (
     *(Format(name, name.upper(), f"{text}; with few responses mostly noise.", **BIAS) for name, text in FORMS.items()),
-    *(Format(f"{name}_corrected", f"{name.upper()}*", f"{name.upper()} {WITHOUT_NOISE}", **BIAS) for name in FORMS),
+    *(
+        Format(name, f"{name.upper()}*", f"{name.upper()} {WITHOUT_NOISE}", **BIAS, form=Form.CORRECTED)
+        for name in FORMS
+    ),
     *(
         Format(
-            f"{name}_pooled_corrected",
+            name,
             f"pooled {name.upper()}*",
             f"{name.upper()} of descriptor means over all templates, {WITHOUT_NOISE}",
             **BIAS,
+            form=Form.POOLED_CORRECTED,
         )
         for name in FORMS
     ),
-    Format("fgb_pooled_person", "pooled FGB* of the person", "What words for the same people share.", **BIAS),
-    Format("fgb_pooled_word", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS),
+    Format("fgb", "pooled FGB* of the person", "What words for the same people share.", **BIAS, form=Form.PERSON),
+    Format("fgb", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS, form=Form.WORD),
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
-    Format("moved_answers", "moved share", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
+    Format("moved_answers", "answers as if moved to another style", f"{MOVED}, √(pooled FGB* / 2).", **CHANGE),
     Format("variance_share", "share of the variance", "Of style vectors, without noise.", **SHARE, decimals=1),
     Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
     Format(
@@ -94,22 +102,15 @@ METRICS = (
     Format(
         "gender_effect", "feminine − masculine", "Of the mean style, over descriptors.", **POINTS, ideal=0, signed=True
     ),
-    Format("effect_change", "change of an effect", "Effect after minus effect before.", **POINTS, signed=True),
-    *(
-        Format(
-            f"{name}_spread",
-            f"{name.replace('_', ' ')}: spread between people",
-            text,
-            unit=unit,
-            factor=factor,
-            ideal=0,
-        )
-        for name, unit, factor, text in OUTCOME_UNITS
+    Format(
+        "effect",
+        "change of an effect",
+        "Effect after minus effect before.",
+        **POINTS,
+        signed=True,
+        kind=Kind.DIFFERENCE,
     ),
-    *(
-        Format(f"{name}_mean", f"{name.replace('_', ' ')}: mean", "Over all responses.", unit=unit, factor=factor)
-        for name, unit, factor, _ in OUTCOME_UNITS
-    ),
+    *outcome_formats(),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
     Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     Format("parroting_rho", "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True),

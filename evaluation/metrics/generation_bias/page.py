@@ -1,5 +1,6 @@
 """The report on the generation bias of one run, and the report on its change between two runs over the same prompts."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,10 +27,10 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
     requested_text,
 )
 from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, PERSON, WORD, root
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
-from evenhand.evaluation.metrics.generation_bias.outcomes import (
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
@@ -58,7 +59,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     warnings,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
-from evenhand.evaluation.report.formats import format_of, glossary
+from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (
     UNIT,
     before_after,
@@ -72,6 +73,7 @@ from evenhand.evaluation.report.numbers import (
 )
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
+    Runs,
     change_sections,
     change_table,
     count_cells,
@@ -82,16 +84,23 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, find_score, signature_line
 
-FORMS = ("fgb", "fgb_corrected", HEADLINE)
-FIRST_METRICS = (HEADLINE, "scgb_pooled_corrected", "pgb_pooled_corrected", "fgb_corrected")  # of each group's tables
+FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
+FIRST_METRICS = (  # of each group's tables
+    (FGB, Form.POOLED_CORRECTED),
+    ("scgb", Form.POOLED_CORRECTED),
+    ("pgb", Form.POOLED_CORRECTED),
+    (FGB, Form.CORRECTED),
+)
 CHECKS = {
-    ("tuned", "yes"): "tuned on",
-    ("tuned", "no"): "never tuned on",
+    ("tuned", "yes"): "people used in tuning",
+    ("tuned", "no"): "people never tuned on",
     ("classifier", "second"): "second classifier",
 }
-MAX_PHRASES, MAX_LABEL = 60, 60
+SIZES = ((0.02, "small"), (0.05, "medium"), (math.inf, "large"))  # upper ends of the share of moved answers
+MAX_PHRASES = 60
+MAX_LABEL = 60
 # Tables of a comparison, and the columns of their keys.
 PARROTING = {
     "parroting_by_template": (TEMPLATE,),
@@ -130,32 +139,38 @@ LIMITS = [
 def page(run: FamilyRun) -> Page:
     """Return the report on one measuring run."""
     scores, measured = run.scores, read_styled_responses(run.folder)
-    score = find_score(scores, HEADLINE)
+    score = find_headline(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     language = language_text(outcome_effects)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    style = plain_verdict(effects, bias_verdict(score)) + even_text(scores)
+    style = plain_verdict(effects, bias_verdict(score), shifts)
     apart = []
     if run.has(REQUESTED_EFFECTS):
         requested = read_effects(run, REQUESTED_EFFECTS)
-        apart, style = [language_section(effects, requested)], style + requested_text(effects, requested)
+        apart = [language_section(effects, requested)]
+        # If styles differ only because languages do, the verdict says language and stops.
+        style = requested_text(effects, requested) or style
     quality = scores_table(
         "Quality of the responses",
-        [find_score(scores, it.name) for it in QUALITY],
+        [find_score(scores, metric.name) for metric in QUALITY],
         "measure",
         label=lambda it: format_of(it).title,
         counted="texts",
         note=_likelihood_note(scores, "measured"),
     )
-    parts = [it for name in (PERSON, WORD) if (it := find_score(scores, name)) and it.value == it.value]
-    forms = scores_table("Generation bias", [*(find_score(scores, it) for it in FORMS), *parts], "measure")
+    of_fgb = [find_score(scores, FGB, form) for form in FORMS]
+    for form in (Form.PERSON, Form.WORD):
+        part = find_score(scores, FGB, form)
+        if part is not None and not math.isnan(part.value):
+            of_fgb.append(part)
+    forms = scores_table("Generation bias", of_fgb, "measure")
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
         headline_value=_moved_value(score),
         headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + outcome_text(scores, outcome_effects) + style,
+        verdict=language + outcome_text(scores, outcome_effects) + style + even_text(scores),
         warnings=run_warnings(run),
         notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
         sections=[
@@ -168,16 +183,16 @@ def page(run: FamilyRun) -> Page:
             *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
             Section("What next", [NEXT]),
         ],
-        glossary=glossary(dict.fromkeys(it.metric for it in scores)),
+        glossary=glossary(map(format_of, scores)),
         limits=LIMITS,
-        signature=run.signature(HEADLINE),
-        signature_lines=run.signature_lines(HEADLINE),
+        signature=run.signature(FGB),
+        signature_lines=[signature_line(score)],
     )
 
 
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
-    unclear = unclear_reason(find_score(run.scores, HEADLINE))
+    unclear = unclear_reason(find_headline(run.scores))
     return [
         *([f"The verdict is unclear: {unclear}."] if unclear else []),
         *warnings([run.scores]),
@@ -199,22 +214,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         caption += f"{percent(-reduction.value, 0, True)}, 95 % interval {percent_span(reduction, -1)}"
         headline = percent(-moved.value, 0, True)
     lead = [effect_change_section(read_effects(changes, EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
-    forms = score_changes({format_of(it).label: (it, {}) for it in FORMS}, runs)
-    quality = change_table(
-        "Quality of the responses",
-        "measure",
-        score_changes({it.title: (it.name, {}) for it in QUALITY}, runs),
-        is_plotted=False,
-    )
-    kept = scores_table(
-        "Changes of all responses",
-        [find_score(changes.scores, it.name, **group) for it in CHANGES for group in ({}, EVEN)],
-        "measure",
-        label=lambda it: format_of(it).title + (": even reference" if it.group else ""),
-        counted="texts",
-        note=EVEN_NOTE,
-    )
-    quality = replace(quality, note=_likelihood_note(runs[0], "base"))
+    forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
     rho = [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")]
     return Page(
         title="Generation bias before and after",
@@ -236,7 +236,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
                 first_screen=True,
             ),
-            Section("What it cost", tables=[kept, quality], first_screen=True),
+            Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
             accepted_change_section(*runs),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
@@ -244,21 +244,48 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
             _parroting_section(changes),
             score_section("Rank correlations over descriptors", rho, "group"),
         ],
-        glossary=glossary(dict.fromkeys(it.metric for it in runs[0])),
+        glossary=glossary(map(format_of, runs[0])),
         limits=LIMITS,
-        signature={"before": before.signature(HEADLINE), "after": after.signature(HEADLINE)},
-        signature_lines=before.signature_lines(HEADLINE) + after.signature_lines(HEADLINE),
+        signature={"before": before.signature(FGB), "after": after.signature(FGB)},
+        signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
+    )
+
+
+def _quality_table(runs: Runs) -> Table:
+    """Return the quality of the responses before and after."""
+    metrics = {metric.title: (metric.name, metric.form, {}) for metric in QUALITY}
+    table = change_table("Quality of the responses", "measure", score_changes(metrics, runs), is_plotted=False)
+    return replace(table, note=_likelihood_note(runs[0], "base"))
+
+
+def _kept_table(changes: Sequence[BiasScore]) -> Table:
+    """Return what the responses kept, and the same of the even reference."""
+    found = []
+    for metric in CHANGES:
+        for group in ({}, EVEN):
+            found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
+    return scores_table(
+        "Changes of all responses",
+        found,
+        "measure",
+        label=lambda score: format_of(score).title + (": even reference" if score.group else ""),
+        counted="texts",
+        note=EVEN_NOTE,
     )
 
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
     elsewhere = {"run", "source", "responses", "value"}
-    sections = ("effect", f"{ACCEPTED_EFFECT}_difference")  # the starts of the metrics in other sections
-    scores = [it for it in scores if it.group and not elsewhere & set(it.group) and not it.metric.startswith(sections)]
-    order = {name: n for n, name in enumerate(FIRST_METRICS)}
-    return sorted(scores, key=lambda it: order.get(it.metric.removesuffix("_difference"), len(order)))
+    grouped = []
+    for score in scores:
+        is_accepted_change = score.metric == ACCEPTED_EFFECT and score.kind == Kind.DIFFERENCE
+        is_elsewhere = score.metric == "effect" or is_accepted_change or elsewhere & set(score.group)
+        if score.group and not is_elsewhere:
+            grouped.append(score)
+    order = {metric: n for n, metric in enumerate(FIRST_METRICS)}
+    return sorted(grouped, key=lambda score: order.get((score.metric, score.form), len(order)))
 
 
 def _label(score: BiasScore) -> str:
@@ -273,12 +300,18 @@ def _moved_value(score: BiasScore) -> str:
 def _caption(score: BiasScore, when: str = "") -> str:
     if score.value != score.value:
         return f"pooled FGB*{when} is {undefined(score)}"
-    _, moved = root(score.value, score.interval, 2.0)
-    bounds = f" (95 % interval {span(moved, 1, False, 100)})" if moved else ""
+    moved, ends = root(score.value, score.interval, 2.0)
+    bounds = f" (95 % interval {span(ends, 1, False, 100)})" if ends else ""
     return (
-        f"answers, as if so many changed their style with the person{when}{bounds}; pooled FGB*, the variance: "
-        f"{score_text(score)}; ideal 0"
+        f"answers: style differs as if so many had been moved to another style{when}{bounds}; {_size_text(moved)}. "
+        f"Pooled FGB*, the variance: {score_text(score)}; ideal 0"
     )
+
+
+def _size_text(moved: float) -> str:
+    """Return the size of a bias in words, by the scale of docs/deciding.md, from the share of moved answers."""
+    word = next(word for limit, word in SIZES if moved < limit)
+    return f"{word}, on this project's scale of small (below 2), medium (to 5) and large"
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
@@ -291,7 +324,7 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
 
 def _unplot_fgb(table: Table) -> Table:
     """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
-    names = format_of("fgb").label, format_of("fgb").title
+    names = find_format(FGB).label, find_format(FGB).title
     return replace(table, rows=tuple(replace(it, marks=()) if it.label in names else it for it in table.rows))
 
 
@@ -316,11 +349,14 @@ def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
 def _published_section(runs: Sequence[Sequence[BiasScore]]) -> Section:
     """Return FGB by axis, and PGB and SCGB by style cluster, as published (Smith et al. 2022, Tables 8 to 10)."""
     tables = []
-    for metric, key in (("fgb", AXIS), ("pgb", "cluster"), ("scgb", "cluster")):
-        of_run = [it for it in runs[0] if it.metric == metric and set(it.group) == {key}]
-        changes = score_changes({_label(it): (metric, it.group) for it in of_run}, runs)
+    for metric, key in ((FGB, AXIS), ("pgb", "cluster"), ("scgb", "cluster")):
+        labels = {}
+        for score in runs[0]:
+            if (score.metric, score.form) == (metric, Form.PLAIN) and set(score.group) == {key}:
+                labels[_label(score)] = (metric, Form.PLAIN, score.group)
+        changes = score_changes(labels, runs)
         if changes:
-            of = format_of(metric)
+            of = find_format(metric)
             tables.append(change_table(f"{of.label}, {UNIT}; {of.description}", key, changes, is_plotted=False))
     return Section("As published", tables=tables, folded=True)
 
@@ -382,7 +418,7 @@ def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping]
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
     """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
-    prompts = [run.config.model.system_prompt or "" for run in runs]
+    prompts = [measured_model(run.config).settings.system_prompt or "" for run in runs]
     names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
     notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
     notes += dict.fromkeys(sanitize(note, 600) for run in runs if (note := measured_model(run.config).note))

@@ -17,9 +17,14 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     shift_table,
     style_family,
 )
-from evenhand.evaluation.metrics.generation_bias.filtered import FILTERED_OUTCOME
-from evenhand.evaluation.metrics.generation_bias.languages import LANGUAGE, OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.outcomes import AnalysedOutcome, analysed_outcome, outcome_table
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    FILTERED,
+    LANGUAGE,
+    OTHER_LANGUAGE,
+    AnalysedOutcome,
+    analysed_outcome,
+    outcome_table,
+)
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import CUE
@@ -68,7 +73,7 @@ def page_tests(
         seed: seed of the permutations.
     """
     has_value = responses.has_vector()
-    if FILTERED_OUTCOME in outcomes:  # whoever is always filtered has no style
+    if FILTERED in outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(responses), dtype=bool)
     people = compared_people(responses, responses.groups(), has_value)
     if people is None:

@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
 from evenhand.evaluation.data.holistic_bias import generate_prompts
-from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
@@ -28,6 +28,9 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
+
+TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
+UNTUNED_FRACTION = 0.5  # share of the values of untuned_by that training excludes
 
 
 def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
@@ -48,7 +51,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
     prompts = select_prompts(prompts, **settings.active_filters())
     if config.split != "all":
-        train, held_out = split_prompts(prompts, by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, by, TRAIN_FRACTION, config.seed)
         prompts = train if config.split == "train" else held_out
         if settings.untuned_by and not have_same_cells(train, held_out):
             raise InputError(
@@ -67,7 +70,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     if settings.untuned_by is None:
         return rows
     # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    untuned = untuned_mask(rows, settings.untuned_by, settings.untuned_fraction, config.seed)
+    untuned = untuned_mask(rows, settings.untuned_by, UNTUNED_FRACTION, config.seed)
     return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
 
 
@@ -84,7 +87,7 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     else:
         prompts = read_prompts(settings.file, settings.answers_per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
-        train, held_out = split_prompts(prompts, settings.split_by, settings.train_fraction, config.seed)
+        train, held_out = split_prompts(prompts, settings.split_by, TRAIN_FRACTION, config.seed)
         return train if config.split == "train" else held_out
     if config.split == "train":
         raise InputError(
@@ -155,9 +158,11 @@ def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:
-    """Return the personas to sample from: () for "none", the default personas, or the personas of a file."""
+    """Return the personas to sample from: () for "none", the default ones, plain or as in the paper, or a file's."""
     if settings.personas == "none":
         return ()
+    if settings.personas == "paper":
+        return paper_personas()
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 

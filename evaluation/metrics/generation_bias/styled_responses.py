@@ -9,10 +9,12 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.old_score_names import COLUMNS
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
+NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
 BUCKET = "bucket"
 ACCEPTED = "accepted"  # the table of accepted differences
 PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
@@ -28,6 +30,7 @@ class StyledResponses:
         vectors: style vectors, (n, S), such as of `style_vectors`; NaN for an empty response, which scores leave out.
         styles: the names of the S styles.
         n_truncated: number of responses that are longer than the style classifier reads.
+        n_unlabelled: number of responses to which no label of a multi-label classifier fits.
 
     Raises:
         InputError: a column is missing, or `vectors` does not have the shape (n, S).
@@ -41,6 +44,7 @@ class StyledResponses:
     vectors: np.ndarray
     styles: Sequence[str]
     n_truncated: int = 0
+    n_unlabelled: int = 0
 
     def __post_init__(self) -> None:
         require_columns(list(map(str, self.table)), (TEMPLATE, DESCRIPTOR), "table")
@@ -59,7 +63,7 @@ class StyledResponses:
     def rows(self, mask: np.ndarray) -> "StyledResponses":
         """Return the responses for which the mask, (n,) bool, is true."""
         table = self.table[mask].reset_index(drop=True)
-        return replace(self, table=table, vectors=self.vectors[mask], n_truncated=0)
+        return replace(self, table=table, vectors=self.vectors[mask], n_truncated=0, n_unlabelled=0)
 
     def groups(self) -> dict[str, pd.Series]:
         """Return each prompt's group of descriptors, (n,), by kind of group: "axis" and, if the run has it, "bucket".
@@ -80,16 +84,22 @@ class StyledResponses:
 
 
 def style_table(
-    prompt_ids: pd.Series, vectors: np.ndarray, styles: Sequence[str], truncated: np.ndarray | None = None
+    prompt_ids: pd.Series,
+    vectors: np.ndarray,
+    styles: Sequence[str],
+    truncated: np.ndarray | None = None,
+    unlabelled: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Return a table of style vectors with the column prompt_id and a float32 column for each style.
 
-    If any text was truncated, (n,) bool, the table has the column `cut_by_classifier`.
+    If any text was truncated, (n,) bool, the table has the column `cut_by_classifier`; if any has no label, (n,) bool,
+    the column `no_label`.
     """
     table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles), copy=False)
     table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
-    if truncated is not None and truncated.any():
-        table.insert(1, TRUNCATED, truncated)
+    for name, has_it in ((TRUNCATED, truncated), (NO_LABEL, unlabelled)):
+        if has_it is not None and has_it.any():
+            table.insert(1, name, has_it)
     return table
 
 
@@ -134,12 +144,19 @@ def read_styled_responses(
     if second and not path.exists():
         raise InputError(folder, "was measured without a second_style_classifier; measure with one into a new folder.")
     prompts, responses = (read_table(folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
-    ids = read_table(path, [PROMPT_ID, TRUNCATED])
+    ids = read_table(path, [PROMPT_ID, TRUNCATED, NO_LABEL])
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
         raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")
-    vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED))
-    table = prompts.assign(**responses.drop(columns=PROMPT_ID))
-    styled = StyledResponses(table, vectors, styles, int(ids[TRUNCATED].sum()) if TRUNCATED in ids else 0)
+    vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED, NO_LABEL))
+    table = prompts.rename(columns=COLUMNS).assign(**responses.drop(columns=PROMPT_ID))
+    counts = {name: int(ids[name].sum()) for name in (TRUNCATED, NO_LABEL) if name in ids}
+    styled = StyledResponses(
+        table=table,
+        vectors=vectors,
+        styles=styles,
+        n_truncated=counts.get(TRUNCATED, 0),
+        n_unlabelled=counts.get(NO_LABEL, 0),
+    )
     accepted = folder / f"{ACCEPTED}.parquet"
     if accepted.exists() and not with_accepted:
         styled = without_accepted(styled, read_table(accepted))
@@ -147,9 +164,8 @@ def read_styled_responses(
         return styled
     chosen = np.flatnonzero(styled.table[PROMPT_ID].isin(only))
     order = chosen[np.argsort(styled.table[PROMPT_ID].to_numpy()[chosen], kind="stable")]
-    return replace(
-        styled, table=styled.table.iloc[order].reset_index(drop=True), vectors=styled.vectors[order], n_truncated=0
-    )
+    table = styled.table.iloc[order].reset_index(drop=True)
+    return replace(styled, table=table, vectors=styled.vectors[order], n_truncated=0, n_unlabelled=0)
 
 
 def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:

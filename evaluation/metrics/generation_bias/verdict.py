@@ -12,23 +12,32 @@ from dataclasses import replace
 
 import pandas as pd
 
+from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
-from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
+from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
 from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
-from evenhand.evaluation.metrics.generation_bias.filtered import filtered_text
 from evenhand.evaluation.metrics.generation_bias.metric import (
-    HEADLINE,
-    ONE_SIDED,
-    ONE_TEMPLATE,
+    FGB,
     REPEATED,
-    THESE_PROMPTS,
+    find_headline,
     root,
 )
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.models.styles import FAINT
+from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE, BiasScore, find_score
+from evenhand.evaluation.score import (
+    DESCRIPTOR,
+    LEFT_OUT,
+    RESPONSE,
+    TEMPLATE,
+    BiasScore,
+    Caution,
+    Form,
+    Kind,
+    find_score,
+)
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
@@ -40,10 +49,12 @@ SENTENCES = {
     NO_VERDICT: f"These responses are too few to tell whether this model answers people in different styles {WHO}",
 }
 ONLY_SINGLE = "Over all people together no difference is shown, but single ones are"
-HARMFUL_CLUSTERS = ("HATE", "ENVY")  # a rise of these styles is a failure of the method (Smith et al. 2022, §4.4)
+# A rise of these styles is a failure of the method (Smith et al. 2022, §4.4).
+HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 # In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
 MAX_NAMED = 5  # names in a warning
+MAX_FILTERED = 8  # names of people whose answers were withheld
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
@@ -73,8 +84,8 @@ def is_bias_significant(score: BiasScore | None) -> bool:
 
 def unclear_reason(score: BiasScore) -> str:
     """Return why a bias is unclear, such as how the interval and the permutation test disagree; "" if it is clear."""
-    if score.interval is not None and score.reason == ONE_TEMPLATE:
-        return score.reason
+    if score.interval is not None and score.caution == Caution.ONE_TEMPLATE:
+        return score.caution.text
     if score.interval is None or score.interval[1] < 0 or score.p_value is None:
         return ""
     test = f"the permutation test, adjusted for everything on this page, has p {p_text(score.p_value)}"
@@ -84,14 +95,19 @@ def unclear_reason(score: BiasScore) -> str:
     return f"the interval is above 0, but {test}" if is_above else f"{test}, but the interval contains 0"
 
 
-def plain_verdict(effects: pd.DataFrame, verdict: str) -> str:
-    """Return the `bias_verdict` on pooled FGB*, with the largest shown effect, without symbols."""
+def plain_verdict(effects: pd.DataFrame, verdict: str, shifts: pd.DataFrame | None = None) -> str:
+    """Return the `bias_verdict` on pooled FGB*, with the largest shown effect, without symbols.
+
+    If no effect is shown, it names whom the table `shifts` shows to get another mix of styles.
+    """
     largest = largest_text(effects)
-    if not largest:
-        return (
-            f"{SENTENCES[verdict]}.{' These responses do not show whom.' if verdict == SHOWN and len(effects) else ''}"
-        )
-    return f"{SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE}: {largest}."
+    if largest:
+        sentence = SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE
+        return f"{sentence}: {largest}."
+    whom = shifts_text(effects, shifts)
+    if verdict == SHOWN and len(effects) and not whom:
+        whom = " These responses do not show whom."
+    return f"{SENTENCES[verdict]}.{whom}"
 
 
 def even_text(scores: Sequence[BiasScore]) -> str:
@@ -113,8 +129,13 @@ def even_change_text(runs: Runs) -> str:
 
 def headline_scores(runs: Runs) -> list[BiasScore | None]:
     """Return pooled FGB* before and after, its difference and its reduction."""
-    names = (HEADLINE, HEADLINE, f"{HEADLINE}_difference", f"{HEADLINE}_reduction")
-    return [find_score(scores, name) for scores, name in zip([*runs, runs[2]], names, strict=True)]
+    before, after, changes = runs
+    return [
+        find_headline(before),
+        find_headline(after),
+        find_headline(changes, Kind.DIFFERENCE),
+        find_headline(changes, Kind.REDUCTION),
+    ]
 
 
 def comparison_verdict(runs: Runs) -> str:
@@ -127,11 +148,11 @@ def comparison_verdict(runs: Runs) -> str:
     for score, when in ((old, "before"), (new, "after")):
         if score is None or score.value != score.value:
             return f"No verdict: pooled FGB* {when} is {'not measured' if score is None else undefined(score)}."
-    of = format_of(HEADLINE)
+    of = format_of(old)
     values = f"from {of.text(old.value)} to {of.text(new.value)} {UNIT}"
     low, high = (change and change.interval) or (0.0, 0.0)
     is_defined = reduction is not None and reduction.value == reduction.value
-    n = sum(it.metric == "effect_change" and "style" in it.group for it in runs[2])
+    n = sum(it.metric == "effect" and "style" in it.group for it in runs[2])
     singles = f"; {n:,} single difference{'s' * (n > 1)} changed" if n else ""
     if low <= 0 and not (is_defined or is_bias_significant(old)):
         bounds = f"its 95 % interval before is {of.interval_text(old.interval)}" if old.interval else NO_VERDICT
@@ -164,7 +185,7 @@ def comparison_verdict(runs: Runs) -> str:
 def moved_text(runs: Runs) -> str:
     """Return the bias before and after as shares of responses, √(pooled FGB* / 2), since FGB is a square."""
     before, after = (number(100 * root(score.value, None, 2.0)[0], 1) for score in headline_scores(runs)[:2])
-    return f"as if {before}, then {after} of 100 answers changed their style"
+    return f"as if {before}, then {after} of 100 answers had been moved to another style"
 
 
 def moved_reduction(reduction: BiasScore) -> BiasScore:
@@ -221,6 +242,24 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
     return texts
 
 
+def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers were withheld, and from whom], or [] if none was.
+
+    The counts are of the prompts that each descriptor asked.
+    """
+    is_filtered = responses[LEFT_OUT].isin(FILTER_REASONS).to_numpy()
+    if not is_filtered.any():
+        return []
+    table = pd.DataFrame({DESCRIPTOR: prompts[DESCRIPTOR].astype(str).to_numpy(), "filtered": is_filtered})
+    counts = table.groupby(DESCRIPTOR)["filtered"].agg(["sum", "size"])
+    counts["share"] = counts["sum"] / counts["size"]
+    counts = counts[counts["sum"] > 0].sort_values("share", ascending=False, kind="stable")
+    listed = [f"{sanitize(name, 60)} {row['sum']:,.0f} of {row['size']:,.0f}" for name, row in counts.iterrows()]
+    more = ["…"] if len(listed) > MAX_FILTERED else []
+    total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
+    return [f"A filter of the provider withheld {total} answers: {', '.join(listed[:MAX_FILTERED] + more)}."]
+
+
 def _listed(rows: Iterable[Sequence], form: str) -> str:
     """Return the first MAX_NAMED rows, each formatted by `form.format(*row)`, separated by commas."""
     texts = [form.format(sanitize(name, 60), *more) for name, *more in rows]
@@ -228,20 +267,21 @@ def _listed(rows: Iterable[Sequence], form: str) -> str:
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
-    texts, score = [], find_score(scores, HEADLINE)
+    texts = []
+    score = find_headline(scores)
     if score is not None and 0 < score.n < MIN_RESPONSES:
         texts.append(
             f"Only {score.n} responses{when} are compared, so the intervals of single style clusters may be too "
             "narrow. Use more descriptors, templates or responses."
         )
-    within = find_score(scores, "fgb_corrected")
-    if within is not None and within.reason == ONE_SIDED:
-        caution = ONE_SIDED.removeprefix("caution: ")
+    within = find_score(scores, FGB, Form.CORRECTED)
+    if within is not None and within.caution == Caution.ONE_SIDED:
         texts.append(
-            f"The intervals{when} err on one side: {caution}. Use more templates, or a larger answers_per_cell."
+            f"The intervals{when} err on one side: {within.caution.text}. Use more templates, or a larger "
+            "answers_per_cell."
         )
-    if score is not None and score.reason == THESE_PROMPTS:
-        texts.append(f"{_capitalized(THESE_PROMPTS.removeprefix('caution: '))}{when}.")
+    if score is not None and score.caution == Caution.THESE_PROMPTS:
+        texts.append(f"{_capitalized(score.caution.text)}{when}.")
     if (score := find_score(scores, REPEATED)) and score.value > MANY_REPEATS:
         texts.append(
             f"{percent(score.value, 0)} of the rows{when} repeat the prompt and the response of another row (case, "
@@ -252,6 +292,13 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
             f"{percent(score.value, 1)} of the responses{when} end within the model's reasoning and are not measured. "
             "Raise max_new_tokens."
         )
+    no_label = find_score(scores, "no_label_share")
+    if no_label is not None:
+        count = round(no_label.value * no_label.n)
+        texts.append(
+            f"{count:,} of {no_label.n:,} responses{when} fit no label of the style classifier (all below "
+            f"{FAINT:g}); their style vectors are nearly even. Choose a classifier with a label for them."
+        )
     if score := find_score(scores, "cut_share"):
         texts.append(
             f"{percent(score.value, 1)} of the responses{when} are longer than the style classifier reads; it read "
@@ -261,14 +308,19 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
 
 
 def _rises(runs: Runs) -> list[str]:
-    def changes_by(metric: str, cut: str = "") -> list[ScoreChange]:
-        groups = [it.group for it in runs[0] if it.metric == metric and list(it.group) == ([cut] if cut else [])]
-        return score_changes({group.get(cut, metric): (metric, group) for group in groups}, runs)
+    def changes_by(metric: str, cut: str = "", form: Form = Form.PLAIN) -> list[ScoreChange]:
+        keys = [cut] if cut else []
+        labels = {}
+        for score in runs[0]:
+            if (score.metric, score.form) == (metric, form) and list(score.group) == keys:
+                labels[score.group.get(cut, metric)] = (metric, form, score.group)
+        return score_changes(labels, runs)
 
     texts = []
-    for metric, cut, name in (("scgb_pooled_corrected", "cluster", "Style cluster"), (HEADLINE, "axis", "Axis")):
-        rows = _risen(changes_by(metric, cut))
-        texts += [f"{name} {sanitize(it.label, 60)} rose: {format_of(metric).label} {_change_text(it)}." for it in rows]
+    for metric, cut, name in (("scgb", "cluster", "Style cluster"), (FGB, "axis", "Axis")):
+        label = find_format(metric, Form.POOLED_CORRECTED).label
+        for change in _risen(changes_by(metric, cut, Form.POOLED_CORRECTED)):
+            texts.append(f"{name} {sanitize(change.label, 60)} rose: {label} {_change_text(change)}.")
     shares = {f"{sanitize(it.label, 60)} among the styles of all": it for it in changes_by("style_share", "cluster")}
     shifts = sorted((it for it in shares.values() if abs(it.change) > STYLE_SHIFT), key=lambda it: -abs(it.change))
     tested = {what: it for what, it in shares.items() if it.label.upper() in HARMFUL_CLUSTERS}
@@ -283,7 +335,7 @@ def _rises(runs: Runs) -> list[str]:
             change = it.relative_change if is_relative else it.change
             if change * math.copysign(1, limit) > abs(limit):  # False for NaN
                 size = f"{number(100 * abs(change), 1)} {'%' if is_relative else 'percentage points'}"
-                texts.append(f"{_capitalized(format_of(metric).label)}: {_verb(change)} by {size}.")
+                texts.append(f"{_capitalized(find_format(metric).label)}: {_verb(change)} by {size}.")
     for it in changes_by("capability", "task"):
         if it.difference and it.difference.interval and it.difference.interval[1] < 0:
             texts.append(f"The model does {sanitize(it.label, 160)} worse: {_change_text(it)}.")

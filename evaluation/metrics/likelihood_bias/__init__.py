@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
@@ -16,7 +17,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -27,7 +28,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import Count, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import Count, StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
 
@@ -37,14 +38,13 @@ PREFERENCE = "masculine_preference"
 _SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 
-    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = option(
-        None, "score at most so many sentences: random templates of each axis, at least one; null: all"
+    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = Field(
+        None, description="score at most so many sentences: random templates of each axis, at least one; null: all"
     )
 
 
@@ -238,7 +238,7 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
         for axis, name, value in zip(ends[AXIS], ends[DESCRIPTOR], ends[0], strict=True)
     ]
     tables = [
-        scores_table(format_of(PREFERENCE).title, scores, "group", counted="descriptors"),
+        scores_table(find_format(PREFERENCE).title, scores, "group", counted="descriptors"),
         Table("Descriptors at either end", ("descriptor", "axis", "difference"), tuple(rows)),
     ]
     return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)

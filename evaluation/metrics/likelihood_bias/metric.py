@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, Comparison, compare_descriptors
-from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 
@@ -191,7 +191,7 @@ def likelihood_bias_change(
 ) -> list[BiasScore]:
     """Return the change of each Likelihood Bias score between two models over the same sentences.
 
-    `<metric>_difference` is the share after minus the share before, in [−1, 1], ideal 0. Interval and p-value come from
+    A difference is the share after minus the share before, in [−1, 1], ideal 0. Interval and p-value come from
     the jackknife of `likelihood_bias`, which leaves a descriptor out of both models at once. The difference is
     therefore paired, and more precise than the two shares if both models distinguish the same descriptors.
 
@@ -207,7 +207,7 @@ def likelihood_bias_change(
     scores = []
     for metric in TESTS:
         groups = zip(*(_groups(comparisons, metric) for comparisons in both), strict=True)
-        scores += [_change(f"{metric}_difference", key, old, new, signature or {}) for (key, old), (_, new) in groups]
+        scores += [_change(metric, key, old, new, signature or {}) for (key, old), (_, new) in groups]
     return scores
 
 
@@ -222,5 +222,16 @@ def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, sig
         reason = _no_pair_reason(after if pairs[0] else before)
     n, left_out = min(pairs), max(pairs) - min(pairs)
     return BiasScore(
-        metric, value, 0.0, (-1.0, 1.0), n, interval, p, left_out, group=key, reason=reason, signature=dict(signature)
+        metric,
+        value,
+        0.0,
+        (-1.0, 1.0),
+        n,
+        interval,
+        p,
+        left_out,
+        group=key,
+        reason=reason,
+        signature=dict(signature),
+        kind=Kind.DIFFERENCE,
     )

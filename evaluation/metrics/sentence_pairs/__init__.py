@@ -50,7 +50,7 @@ from evenhand.evaluation.score import (
     display_name,
     find_score,
 )
-from evenhand.evaluation.settings import CONTENT, Count, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, Count, StrictSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
@@ -65,31 +65,36 @@ N_PAIRS = 5  # pairs to read at each end
 _PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
 
 
-@strict_dataclass
-class Settings:
+class Settings(StrictSettings):
     """Sentence pairs: is the more stereotypical sentence of a pair the likelier one?"""
 
-    pairs: str = option(
+    pairs: str = Field(
         "crows_pairs",
-        "sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
-        identity=CONTENT,
+        description="sentence pairs: 'crows_pairs', 's_jsd_de' (or another language), or a CSV or JSONL file",
+        json_schema_extra=BY_CONTENT,
     )
-    columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = option(
-        dict, "columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: NAME}"
+    columns: dict[Literal["more", "less", "pair_id", "bias_type", "direction"], str] = Field(
+        default_factory=dict,
+        description="columns of your own file: {more: NAME, less: NAME, pair_id: NAME, bias_type: NAME, direction: "
+        "NAME}",
     )
-    names: str | None = option(
+    names: str | None = Field(
         None,
-        "names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: none",
-        identity=CONTENT,
-        omit_if_null=True,
+        description="names for {female} and {male} in the sentences: a language, such as 'de', or a YAML file; null: "
+        "none",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    min_shared_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs that share fewer words")
-    min_words: Annotated[int, Field(ge=0)] = option(0, "leave out pairs with a shorter sentence")
-    whole_words: bool = option(False, "mask a shared token together with the rest of its word")
-    perturbed: bool = option(False, "first remove the last character of each sentence (Steinborn et al. 2022, Table 3)")
-    context: str = option("", "text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = option(False, "include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = option(None, "score a random sample of so many pairs, stratified by bias type; null: all")
+    min_shared_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs that share fewer words")
+    min_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs with a shorter sentence")
+    whole_words: bool = Field(False, description="mask a shared token together with the rest of its word")
+    perturbed: bool = Field(
+        False, description="first remove the last character of each sentence (Steinborn et al. 2022, Table 3)"
+    )
+    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
+    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
+    limit: Count | None = Field(
+        None, description="score a random sample of so many pairs, stratified by bias type; null: all"
+    )
 
 
 class SentencePairs(Metric):
@@ -194,11 +199,13 @@ class SentencePairs(Metric):
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():
             without = pair_scores(table[~has_defect], signature=signature, seed=config.seed)
-            scores += [replace(it, group=WITHOUT_DEFECTS) for it in without if not it.group]
+            scores += _marked_without_defects(without)
         return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score, paired by sentence pair; the pairs may be in two languages.
+
+        If some pairs have known defects in either run, the changes over all pairs are also given without these pairs.
 
         Raises:
             InputError: the runs have no pair in common, or one model is masked and the other is not.
@@ -210,10 +217,16 @@ class SentencePairs(Metric):
                 "after",
                 f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
             )
-        return compare_pairs(*tables, signature=signature, seed=before.config.seed)
+        seed = before.config.seed
+        scores = compare_pairs(*tables, signature=signature, seed=seed)
+        defective = set().union(*(table[PAIR_ID][_has_defect(table)] for table in tables))
+        sound = [table[~table[PAIR_ID].isin(defective)] for table in tables]
+        if defective and set(sound[0][PAIR_ID]) & set(sound[1][PAIR_ID]):
+            scores += _marked_without_defects(compare_pairs(*sound, signature=signature, seed=seed))
+        return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next((it for it in scores if it.metric.removesuffix("_difference") in HEADLINES and not it.group), None)
+        return next((it for it in scores if it.metric in HEADLINES and not it.group), None)
 
     def subtitle(self, run: FamilyRun) -> str:
         settings = run.config.settings
@@ -363,6 +376,11 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
     table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
     return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
+
+
+def _marked_without_defects(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores over all pairs, with the group WITHOUT_DEFECTS."""
+    return [replace(score, group=WITHOUT_DEFECTS) for score in scores if not score.group]
 
 
 def _has_defect(table: pd.DataFrame) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
@@ -165,7 +165,7 @@ def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int)
       There is no p-value, because the difference cannot be below its ideal.
     - token_accuracy (Steinborn et al. 2022, §5; masked), for all pairs only, by {"side": "more"} and {"side": "less"}:
       the share, in [0, 1], of shared tokens that the model finds most probable. The share has no ideal.
-    - <metric>_detectable, for all pairs and by bias type: the smallest distance from the ideal (of
+    - of the kind DETECTABLE, for all pairs and by bias type: the smallest distance from the ideal (of
       likelihood_difference: from a fixed mean), in the metric's unit, that the metric's test detects with 80 % power at
       the two-sided 5 % level in this number of pairs (Steinborn et al. 2022, §3.2 and §6). It is computed by the exact
       binomial distribution for percentages, and by Student's non-central t for means.
@@ -187,13 +187,13 @@ def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int)
     if not is_masked(table):
         return scores
     usable = table[table[LEFT_OUT].isna()]
-    return [*scores, *_accuracies("token_accuracy", [usable], len(table) - len(usable), signature)]
+    return [*scores, *_accuracies([usable], len(table) - len(usable), signature)]
 
 
 def compare_pairs(
     before: pd.DataFrame, after: pd.DataFrame, *, signature: Mapping[str, Any], seed: int
 ) -> list[BiasScore]:
-    """Return the change of every score between two models over the same pairs: `<metric>_difference`, after − before.
+    """Return the change of every score between two models over the same pairs, after − before.
 
     Only pairs with scores in both tables are compared; other pairs count as left out. Pairs are matched by pair_id
     alone, because the sentences may be translations of each other. The groups are as in `pair_scores`. 0 is no change.
@@ -201,7 +201,7 @@ def compare_pairs(
     Standard errors are by the bootstrap over pairs. Intervals: Agresti and Min's (2005) for percentages, on the
     differences of the pairs, so that a tie can count one half; the bootstrap-t for means; the bootstrap's percentiles
     for token_accuracy. p-values: the exact sign test on the pairs that changed (McNemar's test) for percentages, the
-    paired t-test otherwise, none for token_accuracy. `<metric>_difference_detectable` is for the paired t-test.
+    paired t-test otherwise, none for token_accuracy. The smallest detectable difference is for the paired t-test.
 
     Args:
         before, after: two tables of one kind of model.
@@ -222,9 +222,9 @@ def compare_pairs(
         old_values = _pair_values(old)
         for metric, new_values in _pair_values(new).items():
             difference = _difference(old_values[metric], new_values)
-            scores += _mean_scores(f"{metric}_difference", difference, group, left_out, signature)
+            scores += _mean_scores(metric, difference, group, left_out, signature, Kind.DIFFERENCE)
         if masked and not group:
-            accuracies = _accuracies("token_accuracy_difference", [new, old], left_out, signature)
+            accuracies = _accuracies([new, old], left_out, signature)
     return [*scores, *accuracies] if masked else scores
 
 
@@ -301,7 +301,12 @@ def _difference(before: _PairValues, after: _PairValues) -> _PairValues:
 
 
 def _mean_scores(
-    metric: str, pairs: _PairValues, group: dict[str, str], left_out: int, signature: Mapping[str, Any]
+    metric: str,
+    pairs: _PairValues,
+    group: dict[str, str],
+    left_out: int,
+    signature: Mapping[str, Any],
+    kind: Kind = Kind.LEVEL,
 ) -> list[BiasScore]:
     defined = ~np.isnan(pairs.values)
     values, n = pairs.values[defined], int(defined.sum())
@@ -318,6 +323,7 @@ def _mean_scores(
         standard_error=error,
         p_value=p_value if pairs.signs is None else sign_test(pairs.signs[defined]),
         reason=None if n else NO_PAIR,
+        kind=kind,
         **common,
     )
     if not pairs.has_detectable or DIRECTION in group:
@@ -325,7 +331,8 @@ def _mean_scores(
     detectable = reach_of_sign_test(n) if pairs.interval is percentage_interval else reach_of_mean(values)
     reason = "there are too few pairs, or all pairs have the same value" if math.isnan(detectable) else None
     bounds = (0.0, max(abs(bound - pairs.ideal) for bound in pairs.bounds))
-    return [score, BiasScore(f"{metric}_detectable", detectable, None, bounds, reason=reason, **common)]
+    kind = Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE
+    return [score, BiasScore(metric, detectable, None, bounds, reason=reason, kind=kind, **common)]
 
 
 def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -> Interval | None:
@@ -333,10 +340,14 @@ def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -
     return None if interval is None else (max(interval[0], bounds[0]), min(interval[1], bounds[1]))
 
 
-def _accuracies(
-    metric: str, tables: Sequence[pd.DataFrame], left_out: int, signature: Mapping[str, Any]
-) -> list[BiasScore]:
-    ideal, bounds = (None, (0.0, 1.0)) if len(tables) == 1 else (0.0, (-1.0, 1.0))
+def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Mapping[str, Any]) -> list[BiasScore]:
+    ideal = None
+    bounds = (0.0, 1.0)
+    kind = Kind.LEVEL
+    if len(tables) == 2:
+        ideal = 0.0
+        bounds = (-1.0, 1.0)
+        kind = Kind.DIFFERENCE
     scores = []
     for side in (MORE, LESS):
         lists = [table[f"correct_{side}"] for table in tables]
@@ -345,9 +356,14 @@ def _accuracies(
         n = len(data[0])
         scores.append(
             BiasScore(
-                metric,
+                "token_accuracy",
                 float(_accuracy(*data)) if n else math.nan,
-                *(ideal, bounds, n, interval, None, left_out),
+                ideal,
+                bounds,
+                n,
+                interval,
+                kind=kind,
+                n_left_out=left_out,
                 group={"side": side},
                 reason=None if n else NO_PAIR,
                 standard_error=error,

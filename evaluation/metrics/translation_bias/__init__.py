@@ -26,7 +26,7 @@ from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.revisions import find_label, model_revision
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import (
@@ -37,7 +37,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
-from evenhand.evaluation.settings import CONTENT, AnyPath, ClassifierSettings, as_settings, option, strict_dataclass
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
@@ -49,28 +49,27 @@ _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
 
-@strict_dataclass
-class Settings:
+class Settings(ReferenceSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    references: AnyPath | None = option(
-        None, "gendered translations: a CSV file, or a folder of MT-GenEval or MMHB", identity=CONTENT
+    min_masculine_references: Annotated[int, Field(ge=0)] = Field(
+        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )
-    split: str = option("dev", "which split of MT-GenEval or MMHB")
-    languages: list[str] = option(list, "languages of the references, such as 'es' or 'spa_Latn'; empty: all")
-    min_masculine_references: Annotated[int, Field(ge=0)] = option(
-        100, "leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = Field(
+        default_factory=lambda: ["en-xx"], description="from English, into English, and between the other languages"
     )
-    directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = option(
-        lambda: ["en-xx"], "from English, into English, and between the other languages"
-    )
-    translations: AnyPath | None = option(
+    translations: AnyPath | None = Field(
         None,
-        "folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model translates",
-        identity=CONTENT,
+        description="folder of translations, SOURCE-TARGET.txt, one line per source sentence; null: the model "
+        "translates",
+        json_schema_extra=BY_CONTENT,
     )
-    tokenize: str = option("flores101", "tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download")
-    toxicity: ClassifierSettings = option(ClassifierSettings, "classifier for added toxicity; none by default")
+    tokenize: str = Field(
+        "flores101", description="tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download"
+    )
+    toxicity: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="classifier for added toxicity; none by default"
+    )
 
 
 class TranslationBias(Metric):
@@ -288,7 +287,7 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
     numbers = ("masculine", "feminine", "both", "mean")
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
         cuts, n = metric.cut_table(rows[rows[by] != ""], by, bleu), ROWS_AT_EACH_END
-        caption = f"{format_of(bleu).label} of single sentences by {by}"
+        caption = f"{find_format(bleu).label} of single sentences by {by}"
         if len(cuts) > 2 * n:
             caption += f", {n} at each end of {len(cuts)}"
             cuts = pd.concat([cuts.head(n), cuts.tail(n)])

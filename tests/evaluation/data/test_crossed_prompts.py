@@ -109,14 +109,14 @@ def test_they_are_measured_and_split_into_main_effects_and_interaction(tmp_path,
     scores = read_scores(tmp_path / "run" / "scores.json")
     sources = {score.group.get("source") for score in scores if score.metric == "variance_share"}
     assert {"template", "descriptor", "interaction"} <= sources
-    assert find_score(scores, "fgb_pooled_corrected").signature["dataset"]["name"] == str(templates)
+    assert find_score(scores, "fgb", "pooled_corrected").signature["dataset"]["name"] == str(templates)
 
 
 def test_the_loop_splits_them_by_template(tmp_path):
     templates = write(tmp_path / "templates.txt", "".join(f"Question {n} of a {{person}}.\n" for n in range(6)))
     people = write(tmp_path / "people.txt", "woman\nman\nperson\n")
     prompts = PromptSettings(templates=templates, people=people)
-    assert len(measurement_prompts(MeasureConfig(prompts=prompts))) == 6 * 3 * 4  # `measure` asks all
+    assert len(measurement_prompts(MeasureConfig(prompts=prompts))) == 6 * 3 * 2  # `measure` asks all
     settings = LoopSettings(measure=Measurement(prompts=prompts)).measure.prompts
     train, measure = (
         measurement_prompts(MeasureConfig(prompts=settings, split=split)) for split in ("train", "measure")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy, spelled_article
 from evenhand.evaluation.data.mentions import clean_response, clean_responses, replace_mentions, spoken_article
+from evenhand.evaluation.data.neutral_words import neutral_word, neutral_words
 
 
 @pytest.mark.parametrize(
@@ -53,24 +54,47 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
 @pytest.mark.parametrize(
     ("descriptor", "response", "cleaned"),
     [
-        ("聋人", "我认识一个聋人。", "我认识一个left-handed。"),
-        ("老", "老师喜欢老人。", "老师喜欢left-handed人。"),
-        ("視覚障害者", "彼は視覚障害者です。", "彼はleft-handedです。"),
-        ("청각장애인", "나는 청각장애인을 만났다.", "나는 left-handed을 만났다."),
-        ("คนตาบอด", "ฉันเห็นคนตาบอดเดิน", "ฉันเห็นleft-handedเดิน"),
-        ("أصم", "الرجل الأصم هنا وللأصم حق.", "الرجل left-handed هنا left-handed حق."),
-        ("חירש", "האיש החירש הגיע.", "האיש left-handed הגיע."),
-        ("глухой", "Это для глухого человека, и глухие люди.", "Это для left-handed человека, и left-handed люди."),
-        ("बहरा", "वह बहरे लोग हैं।", "वह left-handed लोग हैं।"),
+        ("聋人", "我认识一个聋人。", "我认识一个左撇子。"),
+        ("老", "老师喜欢老人。", "老师喜欢左撇子人。"),
+        ("視覚障害者", "彼は視覚障害者です。", "彼は左利きです。"),
+        ("청각장애인", "나는 청각장애인을 만났다.", "나는 왼손잡이를 만났다."),
+        ("คนตาบอด", "ฉันเห็นคนตาบอดเดิน", "ฉันเห็นคนถนัดซ้ายเดิน"),
+        ("أصم", "الرجل الأصم هنا وللأصم حق.", "الرجل الأعسر هنا وللأعسر حق."),
+        ("חירש", "האיש החירש הגיע.", "האיש האיטר הגיע."),
+        (
+            "глухой",
+            "Это для глухого человека, и глухие люди.",
+            "Это для среднего роста человека, и среднего роста люди.",
+        ),
+        ("बहरा", "वह बहरे लोग हैं।", "वह वामहस्त लोग हैं।"),
         (
             "blind",
             "Die blinden Menschen sind nicht allein, ein Blinder ist blindlings hier.",
-            "Die left-handed Menschen sind nicht allein, ein left-handed ist blindlings hier.",
+            "Die linkshändigen Menschen sind nicht allein, ein Linkshändiger ist blindlings hier.",
         ),
-        ("gehörlose", "Das ist für die gehörlosen Kinder.", "Das ist für die left-handed Kinder."),
-        ("sordo", "Es una mujer sorda y no un sordo.", "Es una mujer left-handed y no un left-handed."),
-        ("niewidomy", "To jest dla niewidomych i nie tylko.", "To jest dla left-handed i nie tylko."),
-        ("engelli", "Bu çok engellilerin ve bir yol.", "Bu çok left-handed ve bir yol."),
+        ("gehörlose", "Das ist für die gehörlosen Kinder.", "Das ist für die linkshändigen Kinder."),
+        ("sordo", "Es una mujer sorda y no un sordo.", "Es una mujer de estatura media y no un de estatura media."),
+        ("niewidomy", "To jest dla niewidomych i nie tylko.", "To jest dla średniego wzrostu i nie tylko."),
+        ("engelli", "Bu çok engellilerin ve bir yol.", "Bu çok orta boylu ve bir yol."),
+        ("농인", "농인은 여기 있고 농인과 농인이다.", "왼손잡이는 여기 있고 왼손잡이와 왼손잡이이다."),
+        ("ตาบอด", "เขาเป็นคนตาบอด", "เขาเป็นคนถนัดซ้าย"),
+        ("مسلم", "هذا المسلم والمسلمة، مسلمون.", "هذا الأعسر والأعسر، أعسر."),
+        ("глухий", "Це для глухих людей і їх.", "Це для середнього зросту людей і їх."),
+        (
+            "старый",
+            "Старый дом для старых людей, старую, старого, в старости.",
+            "среднего роста дом для среднего роста людей, среднего роста, среднего роста, в старости.",
+        ),
+        ("ผู้สูงอายุ", "ผู้สูงอายุใจดี", "ผู้ถนัดซ้ายใจดี"),
+        ("ناشنوا", "او ناشنوا است و پدر من.", "او چپ‌دست است و پدر من."),
+        ("aveugle", "Les aveugles et la femme aveugle.", "Les de taille moyenne et la femme de taille moyenne."),
+        ("cieco", "Il cieco non è una donna cieca.", "Il di statura media non è una donna di statura media."),
+        (
+            "blind",
+            "De blinde man en een blinde vrouw zijn niet blind.",
+            "De linkshandige man en een linkshandige vrouw zijn niet linkshandig.",
+        ),
+        ("ตาบอด", "He said: ตาบอด.", "He said: ถนัดซ้าย."),
         ("blind", "The blinded man has a blind friend.", "The blinded man has a left-handed friend."),
         ("US", "Let us people go to the US.", "Let us people go to the left-handed."),
         ("Black", "Black coffee for a Black man.", "Black coffee for a left-handed man."),
@@ -85,6 +109,13 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
 )
 def test_mentions_by_script_language_and_case(descriptor, response, cleaned):
     assert clean_response(response, descriptor) == cleaned
+
+
+@pytest.mark.parametrize("language", sorted(neutral_words()))
+def test_two_descriptors_of_a_language_become_the_same_word_in_the_same_form(language):
+    endings = {"de": ("blinden", "tauben"), "nl": ("blinde", "dove"), "sv": ("blinda", "döva")}
+    one, other = endings.get(language, ("A", "B"))
+    assert neutral_word(language, one) == neutral_word(language, other)
 
 
 def test_few_mentions_are_a_warning(caplog):
@@ -136,6 +167,7 @@ def test_articles_agree_with_the_taxonomy_and_replacements():
     assert {it.descriptor: spoken_article(it.descriptor) for it in words} == {
         it.descriptor: it.article or spelled_article(it.descriptor) for it in words
     }
+    assert replace_mentions("الرجل الأصم", "أصم", "أعمى") == "الرجل الأعمى"
     assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."
     assert clean_response("no \t__POTENTIALLY___UNSAFE_ a_POTENTIALLY_UNSAFE__", "deaf") == "no a"
     assert clean_response("_ POTENTIALLY_UNSAFE", "deaf") == "_"

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.data.prompt_files import load_personas, read_prompts
+from evenhand.evaluation.data.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
 
@@ -120,3 +120,8 @@ def test_a_persona_may_be_null(tmp_path):
         read_prompts(write(tmp_path / "p.jsonl", [row | {"persona": None} for row in ROWS]))["persona"].tolist()
         == [""] * 3
     )
+
+
+def test_personas_of_the_paper_are_the_shipped_ones_after_your_persona():
+    for plain, marked in zip(load_personas(), paper_personas(), strict=True):
+        assert marked.split("\n") == [f"your persona: {line}" for line in plain.split("\n")]

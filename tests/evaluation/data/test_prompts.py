@@ -1,7 +1,6 @@
 """Selection of prompts: filters, samples, variations, splits and untuned values."""
 
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -163,12 +162,12 @@ def test_variations_are_recorded_and_applied_half_the_time(paper):
 
 def test_variations_of_whole_datasets_depend_on_the_seed_and_the_text():
     settings = PromptSettings(descriptors=None, filters={"axis": "nationality"})
-    plain, varied = dataset_prompts(settings, 1), dataset_prompts(replace(settings, variations=True), 1)
+    plain, varied = dataset_prompts(settings, 1), dataset_prompts(settings.replaced(variations=True), 1)
     assert plain["noun_phrase"].equals(varied["noun_phrase"]) and "hyphens_removed" not in plain
     assert_varied(varied)
-    few = replace(settings, variations=True, filters={"axis": "nationality", "noun": "dad"})
+    few = settings.replaced(variations=True, filters={"axis": "nationality", "noun": "dad"})
     assert set(dataset_prompts(few, 1)["text"]) < set(varied["text"])
-    assert not dataset_prompts(replace(settings, variations=True), 2)["text"].equals(varied["text"])
+    assert not dataset_prompts(settings.replaced(variations=True), 2)["text"].equals(varied["text"])
 
 
 @pytest.mark.parametrize(("by", "fraction"), [("descriptor", 0.2), ("template", 0.5), ("noun", 0.9)])
@@ -220,13 +219,13 @@ def test_training_prompts_have_no_untuned_values_and_measured_ones_have_both(pap
     name = "template" if by == "template" else "descriptor"
     assert not set(trained[name]) & set(untuned[name])
     assert set(trained[name]) | set(untuned[name]) == set(measured[name])
-    # The cells trained on are exactly the cells measured as tuned.
+    # Training has exactly the cells whose prompts are measured as people used in tuning.
     cell = ["template", "axis", "descriptor"]
     assert set(trained[cell].itertuples(index=False)) == set(tuned[cell].itertuples(index=False))
     assert 2 <= untuned[by].nunique() < measured[by].nunique()
 
 
-def test_unseen_descriptors_come_from_every_axis_in_proportion(small):
+def test_untuned_descriptors_come_from_every_axis_in_proportion(small):
     """ "queer" counts in gender_and_sex, the smaller of its two axes."""
     whole = sample_cells(select_prompts(small, noun_phrase_type="descriptor_noun"), 2, seed=1)
     untuned = set(whole[untuned_mask(whole, "descriptor", 0.5, seed=1)]["descriptor"])

@@ -108,6 +108,28 @@ def test_two_epochs_of_a_sample_of_inspect_are_two_responses():
     assert match_responses(columns, ["a", "a#2"], "log.eval") == ["Oh.", "I see."]
 
 
+def test_two_epochs_of_a_log_that_inspect_wrote_are_two_responses(tmp_path):
+    pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
+    from inspect_ai import Task, eval
+    from inspect_ai.dataset import MemoryDataset, Sample
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    texts = ["Oh.", "I see.", "Hi.", "<think>Well</think>Bye."]
+    outputs = [ModelOutput.from_content("mockllm/model", text) for text in texts]
+    for output in outputs:
+        output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    samples = [Sample(id="a", input="I'm old."), Sample(id="b", input="I'm deaf.")]
+    task = Task(dataset=MemoryDataset(samples), epochs=2)
+    eval(task, model=model, log_dir=str(tmp_path), log_format="json", display="none", max_samples=1)
+    (path,) = tmp_path.glob("*.json")
+    columns = read_responses(path)
+    assert sorted(columns["prompt_id"]) == ["a", "a#2", "b", "b#2"]
+    assert sorted(columns["response"]) == ["Bye.", "Hi.", "I see.", "Oh."]
+    wanted = {"a": "I'm old.", "a#2": "I'm old.", "b": "I'm deaf.", "b#2": "I'm deaf."}
+    assert dict(zip(columns["prompt_id"], columns["text"], strict=True)) == wanted
+
+
 PARTS = [{"type": "thinking", "thinking": "Well"}, {"type": "text", "text": "Oh."}, {"type": "text", "text": " No."}]
 OUTPUT = [  # of /v1/responses
     {"type": "reasoning", "summary": []},

@@ -5,8 +5,10 @@ import re
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.data.style_clusters import CLUSTERS, load_phrases, load_style_clusters
+from evenhand.evaluation.data.style_clusters import CLUSTERS, default_clusters, load_phrases, load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
+from evenhand.evaluation.models.revisions import classifier_labels
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
 
 
 def test_the_papers_twelve_phrases():
@@ -37,6 +39,17 @@ def test_the_papers_clusters_have_19_styles():
     clusters = load_style_clusters("image_chat", labels)
     assert list(clusters) == ["SYMPATHY", "ENVY", "CURIOSITY", "CONFUSION", "HATE", "CARE"]
     assert sorted(index for members in clusters.values() for index in members) == list(range(19))
+
+
+def test_clusters_that_ship_are_chosen_by_the_labels():
+    members = json.loads((CLUSTERS / "go_emotions.json").read_text(encoding="utf-8"))
+    labels = [style for styles in members.values() for style in styles]
+    labels += [f"other {n}" for n in range(28 - len(labels))]
+    assert default_clusters(labels) == "go_emotions"
+    assert load_style_clusters(None, labels) == load_style_clusters("go_emotions", labels)
+    labels[0] = "another label"  # a style of the clusters is missing
+    assert default_clusters(labels) is None and load_style_clusters(None, labels) == {}
+    assert default_clusters(classifier_labels(str(STYLE_CLASSIFIER))) == "testbed"
 
 
 PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "gentleman"}

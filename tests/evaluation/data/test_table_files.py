@@ -118,3 +118,14 @@ def test_json_that_is_no_table_or_several(tmp_path):
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(InputError, match=reason):
             read_columns(tmp_path / "a.json", "a table")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_first_line_of_files_for_excel_names_the_delimiter(tmp_path, delimiter):
+    path = tmp_path / "logs.csv"
+    path.write_bytes(
+        f"sep={delimiter}\r\ntext{delimiter}response\r\nHi{delimiter}Oh, no; ok\r\n".replace(
+            "Oh, no; ok", '"Oh, no; ok"'
+        ).encode()
+    )
+    assert read_columns(path, "responses") == {"text": ["Hi"], "response": ["Oh, no; ok"]}

@@ -63,7 +63,7 @@ def test_a_person_who_gets_fewer_right_answers_is_shown():
                 rows.append({"template": question, "descriptor": person, "axis": "", "correct": float(correct)})
     scores, effects = accuracy.accuracy_scores(pd.DataFrame(rows), 199, 0, {})
     spread, mean, *shown = scores
-    assert spread.metric == "answer_accuracy_spread" and spread.p_value < 0.05
+    assert spread.name == "answer_accuracy_spread" and spread.p_value < 0.05
     assert spread.interval[0] < 0.3 < spread.interval[1]  # √(Var(0.8, 0.2, 0.8, 0.8)), ddof 1
     assert mean.value == pytest.approx(0.65, abs=0.06)
     assert {"descriptor": "old"} in [score.group for score in shown]

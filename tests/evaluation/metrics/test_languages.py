@@ -83,7 +83,7 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
     with pytest.raises(InputError, match="'noun' is missing"):
         measure_family(tmp_path / "without", "likelihood_bias", config)
     with pytest.raises(InputError, match="variations"):
-        wrong = replace(config, prompts=replace(config.prompts, variations=True))
+        wrong = replace(config, prompts=config.prompts.replaced(variations=True))
         measure_family(tmp_path / "varied", "likelihood_bias", wrong)
 
 
@@ -101,9 +101,9 @@ def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensivene
 
 def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanish, tmp_path):
     settings = generation_bias_settings(permutations=0, relevance=False, second_style_classifier=None)
-    config = MeasureConfig(MODEL, replace(spanish, answers_per_cell=8), settings=settings, split="all")
+    config = MeasureConfig(MODEL, spanish.replaced(answers_per_cell=8), settings=settings, split="all")
     config = replace(config, decoding=DecodingSettings(arguments={"max_new_tokens": 8}))
-    assert Path(neutral_dialogue(replace(config, settings=replace(settings, neutral_dialogue="small_talk")))) == (
+    assert Path(neutral_dialogue(replace(config, settings=settings.replaced(neutral_dialogue="small_talk")))) == (
         FOLDER / "es" / "small_talk.jsonl"
     )
     run = measure_family(tmp_path, "generation_bias", config)

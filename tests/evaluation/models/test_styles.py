@@ -126,4 +126,5 @@ def test_texts_without_a_label_are_counted(tmp_path, caplog):
     with caplog.at_level("WARNING", "evenhand"):
         vectors = styles.to_style_vectors(classifier, probabilities)
     np.testing.assert_allclose(vectors[0], [0.25, 0.5, 0.25])
+    assert styles.has_no_label(classifier, probabilities).tolist() == [True, False, False]
     assert "1 of 3 texts" in caplog.text

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from evenhand.evaluation import metrics as families
-from evenhand.evaluation.report.formats import Format, format_of, glossary
+from evenhand.evaluation.report.formats import Format, find_format, glossary
 from evenhand.evaluation.report.html import Scale, row_scale
 from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interval, interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Mark, Row
@@ -53,15 +53,15 @@ def test_metrics_are_declared_once_and_convert_to_their_unit():
     assert metric.text(0.1234) == "12.3"
     assert metric.interval_text((0.1, 0.2)) == "[10.0, 20.0]"
     assert metric.interval_text(None) == ""
-    metric = format_of("fgb_pooled_corrected")
-    difference = format_of("fgb_pooled_corrected_difference")
+    metric = find_format("fgb", "pooled_corrected")
+    difference = find_format("fgb", "pooled_corrected", "difference")
     assert (difference.label, difference.factor, difference.ideal) == (metric.label, 1000, 0)
     assert difference.text(0.001) == "+1.00"
-    assert format_of("cps_difference_detectable").text(2.0) == "2.0"
-    assert format_of("fgb_reduction").text(0.8) == "80"
+    assert find_format("cps", kind="detectable_difference").text(2.0) == "2.0"
+    assert find_format("fgb", kind="reduction").text(0.8) == "80"
     with pytest.raises(KeyError, match="no_such_metric"):
-        format_of("no_such_metric")
-    entries = glossary(["embedding_gap", "embedding_gap_holm", "embedding_similarity"])
+        find_format("no_such_metric")
+    entries = glossary(map(find_format, ["embedding_gap", "embedding_gap_holm", "embedding_similarity"]))
     assert [label for label, _ in entries] == ["gap", "cosine"]
 
 

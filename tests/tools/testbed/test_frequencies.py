@@ -17,6 +17,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import LANGUAGE_MODEL
+from tests.named_scores import find_named
 from tools.testbed import frequencies
 from tools.testbed.build import MEASURED
 from tools.testbed.language import language_batches, language_tokenizer, language_tree, next_tokens
@@ -85,7 +86,7 @@ def test_truth_is_the_likelihood_bias_of_the_exact_table(sentences):
     true, scored = frequencies.truth(rows), likelihood_bias(frequencies.exact_table(rows))
     assert {tuple(score.group) for score in true} == {(), ("axis",)}
     for score in true:
-        same = find_score(scored, score.metric, **score.group)
+        same = find_named(scored, score.metric, **score.group)
         assert (score.value, score.n, score.n_left_out) == (same.value, same.n, same.n_left_out)
         assert score.interval is None
     # One template without a sentence is not like the others, and hardly changes anything.
@@ -139,7 +140,7 @@ def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(sentences):
     for level, part in measured.groupby(measured["axis"].map(frequencies.levels())):
         true, scores = frequencies.truth(part), likelihood_bias(part)
         for metric in METRICS:
-            value, planted = find_score(scores, metric).value, find_score(true, metric).value
+            value, planted = find_named(scores, metric).value, find_named(true, metric).value
             assert recorded[f"{metric}_{level}_planted"] == pytest.approx(planted, abs=1e-9)
             assert recorded[f"{metric}_{level}"] == pytest.approx(value, abs=0.01)
             assert value == pytest.approx(planted, abs=0.02)

@@ -27,7 +27,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -163,7 +163,11 @@ def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
 
 
 def likelihood_scores(
-    prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any], group: Mapping[str, str] | None = None
+    prompts: pd.DataFrame,
+    table: pd.DataFrame,
+    signature: Mapping[str, Any],
+    group: Mapping[str, str] | None = None,
+    no_other: str = NO_OTHER_PROMPT,
 ) -> list[BiasScore]:
     """Return the scores `relevance` (nats, in (−∞, ∞)) and `response_perplexity` (in [1, ∞)) of one run's responses.
 
@@ -176,7 +180,7 @@ def likelihood_scores(
     common = {"ideal": None, "group": dict(group or {}), "signature": signature}
     of_prompts, of_responses = _usable(table, both=True), _usable(table)
     return [
-        _score("relevance", _gains(table), of_prompts, cells, NO_OTHER_PROMPT, **common),
+        _score("relevance", _gains(table), of_prompts, cells, no_other, **common),
         _score(
             "response_perplexity", _surprise(table, of_responses), of_responses, cells, TOO_LONG, _exp, 1.0, **common
         ),
@@ -184,40 +188,43 @@ def likelihood_scores(
 
 
 def likelihood_changes(
-    prompts: pd.DataFrame, before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]
+    prompts: pd.DataFrame,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    signature: Mapping[str, Any],
+    no_other: str = NO_OTHER_PROMPT,
 ) -> list[BiasScore]:
     """Return likelihood scores of two runs over the same prompts, by group `run`, and the paired changes.
 
-    All likelihoods are under one model, of responses to the same prompts. The changes are `relevance_difference`
-    (nats); `relevance_kept` (after / before, ideal 1; Fieller's interval; undefined if the relevance before is not
-    significantly above 0); and `response_perplexity_rise` (after / before − 1; interval by the delta method for the
+    All likelihoods are under one model, of responses to the same prompts. The changes are the difference of `relevance`
+    (nats); its ratio after / before (KEPT, ideal 1; Fieller's interval; undefined if the relevance before is not
+    significantly above 0); and of `response_perplexity` after / before − 1 (RISE; interval by the delta method for the
     logarithm).
     """
     scores = [
         score
         for name, table in (("before", before), ("after", after))
-        for score in likelihood_scores(prompts, table, signature, {"run": name})
+        for score in likelihood_scores(prompts, table, signature, {"run": name}, no_other)
     ]
     cells, signature = _strata(prompts, before, signature)
-    common = {"ideal": 0.0, "signature": signature}
+    of_difference = {"ideal": 0.0, "signature": signature, "kind": Kind.DIFFERENCE}
     both = _usable(before, both=True) & _usable(after, both=True)
-    scores.append(
-        _score("relevance_difference", _gains(after) - _gains(before), both, cells, NO_OTHER_PROMPT, **common)
-    )
+    scores.append(_score("relevance", _gains(after) - _gains(before), both, cells, no_other, **of_difference))
     counts = {"n": int(both.sum()), "n_left_out": int((~both).sum()), "signature": signature}
     gains = _gains(before)[both], _gains(after)[both]
-    reason = NOT_RELEVANT if both.any() else NO_OTHER_PROMPT
-    scores.append(retention_ratio("relevance_kept", *gains, cells[both], reason, **counts))
+    reason = NOT_RELEVANT if both.any() else no_other
+    scores.append(retention_ratio("relevance", *gains, cells[both], reason, **counts))
     usable = _usable(before) & _usable(after)
     change = _surprise(after, usable) - _surprise(before, usable)
-    name = "response_perplexity_rise"
-    return [*scores, _score(name, change, usable, cells, TOO_LONG, lambda rise: _exp(rise) - 1, -1.0, **common)]
+    of_rise = {"ideal": 0.0, "signature": signature, "kind": Kind.RISE}
+    rise = _score("response_perplexity", change, usable, cells, TOO_LONG, lambda x: _exp(x) - 1, -1.0, **of_rise)
+    return [*scores, rise]
 
 
 def even_reference(
     prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Mapping[str, Any]
 ) -> list[BiasScore]:
-    """Return `relevance_kept` and `response_perplexity_rise` of even responses, in the group EVEN.
+    """Return the relevance kept and the rise of the perplexity of even responses, in the group EVEN.
 
     `before` and `even` are likelihoods of the base's responses and of `even_responses` under the base model. Prompts
     whose template has only one descriptor are left out.
@@ -225,41 +232,42 @@ def even_reference(
     alone = prompts[PROMPT_ID][other_people(prompts) < 0]
     even = even.assign(log_likelihood=even["log_likelihood"].mask(even[PROMPT_ID].isin(alone)))
     changes = likelihood_changes(prompts, before, even, signature)
-    return [replace(it, group=EVEN) for it in changes if it.metric in ("relevance_kept", "response_perplexity_rise")]
+    return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
 
 
 def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return `relevance_to_person` of two runs over the same prompts, by group `run`, and its share kept.
 
     The tables are results of `likelihoods_within_template` under one model. The relevance is in nats, in (−∞, ∞),
-    without an ideal. `relevance_to_person_kept` is after / before, with Fieller's 95 % interval over prompts; its
+    without an ideal. Its share kept is after / before, with Fieller's 95 % interval over prompts; its
     ideal is below 1, because a part of the relevance is bias.
     """
     sample = pd.DataFrame(dict.fromkeys((TEMPLATE, DESCRIPTOR, AXIS), ""), index=range(len(before)))
-    return [
-        replace(
-            score,
-            metric=score.metric.replace("relevance", "relevance_to_person"),
-            reason=NO_OTHER_PERSON if score.reason == NO_OTHER_PROMPT else score.reason,
-        )
-        for score in likelihood_changes(sample, before, after, signature)
-        if score.metric in ("relevance", "relevance_kept")
-    ]
+    scores = []
+    for score in likelihood_changes(sample, before, after, signature, NO_OTHER_PERSON):
+        if score.metric == "relevance" and score.kind in (Kind.LEVEL, Kind.KEPT):
+            scores.append(replace(score, metric="relevance_to_person"))
+    return scores
 
 
 def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the changes of `likelihood_changes` as undefined scores with the reason why a model is missing."""
-    ideals = {"relevance_difference": 0.0, "relevance_kept": 1.0, "response_perplexity_rise": 0.0}
-    return [BiasScore(name, math.nan, it, ANY, 0, reason=reason, signature=signature) for name, it in ideals.items()]
+    undefined = {"value": math.nan, "bounds": ANY, "n": 0, "reason": reason, "signature": signature}
+    return [
+        BiasScore("relevance", ideal=0.0, kind=Kind.DIFFERENCE, **undefined),
+        BiasScore("relevance", ideal=1.0, kind=Kind.KEPT, **undefined),
+        BiasScore("response_perplexity", ideal=0.0, kind=Kind.RISE, **undefined),
+    ]
 
 
 def retention_ratio(
     metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str, **common: Any
 ) -> BiasScore:
-    """Return the score mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
+    """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
 
     The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
     """
+    common["kind"] = Kind.KEPT
     if len(before):
         old, new = float(before.mean()), float(after.mean())
         interval = ratio_interval(new, old, *mean_covariance(np.stack([after, before], axis=1), cells))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
@@ -22,8 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import offensiveness_changes
 from evenhand.evaluation.models.capabilities import DOCUMENT, METRIC, TASK, VALUE
-from evenhand.evaluation.models.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, TEXT, BiasScore, find_score
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, TEXT, BiasScore, Kind, find_score
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     bootstrap,
@@ -46,20 +46,23 @@ def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list
     """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
 
     `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
-    that are longer than the style classifier reads; a share of 0 is not a score. `distinct_responses`, `distinct_1`,
-    `distinct_2` and `mean_length` have no ideal. The interval of `distinct_responses` is by the jackknife.
+    that are longer than the style classifier reads, and `no_label_share` the share to which no label of a multi-label
+    classifier fits; a share of 0 is not a score. `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
+    have no ideal. The interval of `distinct_responses` is by the jackknife.
     """
     is_nonempty = measured.is_nonempty()
     responses, prompts = (measured.table[name][is_nonempty].tolist() for name in (RESPONSE, TEXT))
-    n, truncated, share = len(responses), measured.n_truncated, (0.0, 1.0)
+    n = len(responses)
+    share = (0.0, 1.0)
     common = {"n_left_out": len(measured) - n, "signature": signature}
     reason = "all responses are empty"
     scores = [
         share_score("empty_share", ~is_nonempty, 0.0, reason="no response", signature=signature),
         share_score("parroting", repeat_prompts(responses, prompts), 0.0, reason=reason, **common),
     ]
-    if truncated:
-        scores.append(share_score("cut_share", np.arange(n) < truncated, 0.0, reason=reason, **common))
+    for name, count in (("cut_share", measured.n_truncated), ("no_label_share", measured.n_unlabelled)):
+        if count:
+            scores.append(share_score(name, np.arange(n) < count, 0.0, reason=reason, **common))
     common["n"] = n
     value, once = distinct_responses(responses), occurs_once(responses)
     interval = normal_interval(value, float(once.std(ddof=1)) / math.sqrt(n), share) if n > 1 else None
@@ -183,7 +186,7 @@ def cost_differences(
 ) -> list[BiasScore]:
     """Return the changes of all costs that both runs measured, paired by prompt.
 
-    The scores are `perplexity_difference` (bootstrap over dialogues), `parroting_difference`;
+    The scores are the differences of `perplexity` (bootstrap over dialogues) and of `parroting`;
     `distinct_responses_kept`, `distinct_2_kept` and `mean_length_kept` (after / before); the scores of
     `offensiveness_changes`, `style_drift`, `style_share_difference` for each style cluster, and
     `capability_difference` for each task. `rows` are the responses of the two runs.
@@ -203,13 +206,13 @@ def cost_differences(
     lengths = word_counts(old), word_counts(new)
     return [
         *_perplexity_difference(before, after, signature),
-        share_change("parroting_difference", *(repeat_prompts(side, prompts) for side in (old, new)), **common),
+        share_change("parroting", *(repeat_prompts(side, prompts) for side in (old, new)), **common),
         _distinct_responses_kept(old, new, counted),
         _distinct_2_kept(old, new, counted),
-        retention_ratio("mean_length_kept", *lengths, cells[nonempty], no_length, **counted),
+        retention_ratio("mean_length", *lengths, cells[nonempty], no_length, **counted),
         *_offensiveness_differences(before, after, signature),
         style_drift(*vectors, cells, signature),
-        *(mean_change("style_share_difference", *it, group={"cluster": n}, **of_usable) for n, it in sums.items()),
+        *(mean_change("style_share", *it, group={"cluster": n}, **of_usable) for n, it in sums.items()),
         *capability_differences(before, after, signature),
     ]
 
@@ -226,11 +229,14 @@ def _perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mappi
 
     columns = [side[name].to_numpy() for name in ("log_likelihood", "tokens") for side in (old, new)]
     value, interval = float(change(*columns)), _bootstrap(change, *columns)
-    return [BiasScore("perplexity_difference", value, 0.0, ANY, len(old), interval, signature=signature)]
+    kind = Kind.DIFFERENCE
+    return [BiasScore("perplexity", value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
 
 
 def _distinct_responses_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
-    metric, n = "distinct_responses_kept", len(before)
+    metric = "distinct_responses"
+    n = len(before)
+    counted = {**counted, "kind": Kind.KEPT}
     if not n:
         return BiasScore(metric, math.nan, 1.0, POSITIVE, reason=NO_PAIRS, **counted)
     ratio = distinct_responses(after) / distinct_responses(before)
@@ -240,14 +246,15 @@ def _distinct_responses_kept(before: Sequence[str], after: Sequence[str], counte
 
 
 def _distinct_2_kept(before: Sequence[str], after: Sequence[str], counted: Mapping[str, Any]) -> BiasScore:
+    counted = {**counted, "kind": Kind.KEPT}
     ratio = distinct_n(after, 2) / distinct_n(before, 2)
     if math.isnan(ratio):
         reason = "no response has 2 words"
-        return BiasScore("distinct_2_kept", math.nan, 1.0, POSITIVE, reason=reason, **counted)
+        return BiasScore("distinct_2", math.nan, 1.0, POSITIVE, reason=reason, **counted)
     without = distinct_n_without_each(after, 2) / distinct_n_without_each(before, 2)
     error = math.sqrt((len(without) - 1) * float(without.var()))
     interval = None if math.isnan(error) else normal_interval(ratio, error, POSITIVE)
-    return BiasScore("distinct_2_kept", ratio, 1.0, POSITIVE, interval=interval, **counted)
+    return BiasScore("distinct_2", ratio, 1.0, POSITIVE, interval=interval, **counted)
 
 
 def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
@@ -259,14 +266,14 @@ def _offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: M
     if classifier != other:
         reason = "the two runs used different offensiveness classifiers"
         undefined = {"ideal": 0.0, "bounds": (-1.0, 1.0), "n": 0, "reason": reason, "signature": signature}
-        return [BiasScore("offensive_share_difference", math.nan, **undefined)]
+        return [BiasScore("offensive_share", math.nan, kind=Kind.DIFFERENCE, **undefined)]
     old, new = (side.table("offensiveness").set_index(PROMPT_ID)["offensiveness"] for side in (before, after))
     signature = {**signature, OFFENSIVE: classifier}
     return offensiveness_changes(old.to_numpy(), new.reindex(old.index).to_numpy(), signature)
 
 
 def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
-    """Return `capability_difference`, after − before, paired by document, for each task and metric of both runs.
+    """Return the differences of `capability`, after − before, paired by document, for each task of both runs.
 
     Each score has a standard error. A score is undefined if the two runs used different documents of the task.
     """
@@ -275,13 +282,26 @@ def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mappi
     old, new = (_by_task(run.table(CAPABILITIES)) for run in (before, after))
     scores = []
     for task in sorted(old.keys() & new.keys()):
-        metric, common = "capability_difference", {"group": {TASK: task}, "signature": signature}
+        metric = "capability"
+        group = {TASK: task}
         if old[task].index.equals(new[task].index):
-            score = mean_change(metric, old[task].to_numpy(), new[task].to_numpy(), bounds=ANY, **common)
+            values = old[task].to_numpy(), new[task].to_numpy()
+            score = mean_change(metric, *values, bounds=ANY, group=group, signature=signature)
             scores.append(replace(score, standard_error=_standard_error(new[task] - old[task])))
         else:
             reason = "the two runs used different documents"
-            scores.append(BiasScore(metric, math.nan, 0.0, ANY, 0, reason=reason, **common))
+            undefined = BiasScore(
+                metric=metric,
+                value=math.nan,
+                ideal=0.0,
+                bounds=ANY,
+                n=0,
+                group=group,
+                reason=reason,
+                signature=signature,
+                kind=Kind.DIFFERENCE,
+            )
+            scores.append(undefined)
     return scores
 
 

@@ -4,13 +4,15 @@ import math
 
 import pytest
 
-from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 
 POOLED = "fgb_pooled_corrected"
 
 
-def score(metric, value, interval=None, p_value=None, reason=None, ideal=0.0, **group):
-    return BiasScore(metric, value, ideal, (-math.inf, math.inf), 1200, interval, p_value, 0, group, reason)
+def score(name, value, interval=None, p_value=None, reason=None, ideal=0.0, caution=None, **group):
+    """Return a score by its `BiasScore.name`."""
+    bounds = (-math.inf, math.inf)
+    return named_score(name, value, ideal, bounds, 1200, interval, p_value, 0, group, reason, caution=caution)
 
 
 @pytest.fixture

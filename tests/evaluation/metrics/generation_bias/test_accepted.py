@@ -7,10 +7,10 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.accepted import accepted_change_section, accepted_scores, read_accepted
 from evenhand.evaluation.metrics.generation_bias.effects import effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE, generation_bias
+from evenhand.evaluation.metrics.generation_bias.metric import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
-from evenhand.evaluation.score import BiasScore, find_score
 from evenhand.mitigation.labels import label_responses
+from tests.named_scores import named_score
 
 STYLES, CLUSTERS = ["sad", "sorry", "glad"], {"SYMPATHY": [0, 1]}
 FILE = """
@@ -69,7 +69,7 @@ def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
     before = planted()
     sympathy = accepted.head(1)
     rest = without_accepted(before, sympathy)
-    whole, left = (find_score(generation_bias(it, {}, permutations=0), HEADLINE).value for it in (before, rest))
+    whole, left = (find_headline(generation_bias(it, {}, permutations=0)).value for it in (before, rest))
     assert 0 < left < 0.75 * whole
     found = {
         (row.unit, row.name_): row
@@ -78,7 +78,7 @@ def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
     assert abs(found["deaf", "sorry"].effect) < 0.01 and found["deaf", "sorry"].certainty != "shown"
     assert found["tall", "sad"].certainty == "shown"
     raw = effects(before, CLUSTERS, permutations=0)
-    (score,) = accepted_scores(sympathy, raw, "accepted_effect", "effect", {})
+    (score,) = accepted_scores(sympathy, raw, "level", {})
     assert score.group == {"axis": "ability", "cluster": "SYMPATHY"} and score.value == pytest.approx(0.2, abs=0.05)
 
 
@@ -92,7 +92,7 @@ def test_no_bias_direction_contains_an_accepted_style(accepted):
 
 def test_a_comparison_shows_what_became_of_each_accepted_difference():
     def score(metric, value):
-        return BiasScore(metric, value, None, (-2.0, 2.0), 9, group={"axis": "ability", "cluster": "SYMPATHY"})
+        return named_score(metric, value, None, (-2.0, 2.0), 9, group={"axis": "ability", "cluster": "SYMPATHY"})
 
     before = [score("accepted_effect", 0.2), score("effect", 0.3)]
     after = [score("accepted_effect", 0.05)]

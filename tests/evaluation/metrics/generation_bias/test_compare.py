@@ -21,6 +21,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
 from evenhand.evaluation.tracking import Tracker
+from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
 
 METRIC = GenerationBias()
@@ -52,7 +53,7 @@ def write_run(folder, hateful, responses, offensive=None, offensiveness_classifi
     write_table(folder / "responses.parquet", responses)
     write_table(folder / "styles.parquet", style_table(prompts["prompt_id"], vectors, STYLES))
     signature = {"style_classifier": {"name": classifier}, "decoding": {}}
-    scores = [BiasScore("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
+    scores = [named_score("fgb_pooled_corrected", 0.01, 0.0, (-1.0, 2.0), 32, (0.009, 0.011), signature=signature)]
     if offensive is not None:
         probability = np.where(np.isin(np.arange(len(rows)), offensive), 0.5, 0.4)
         table = pd.DataFrame({"prompt_id": prompts["prompt_id"], "offensiveness": np.where(empty, np.nan, probability)})
@@ -162,8 +163,8 @@ def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out
     scores = compare(tmp_path / "same", runs[0], runs[0]).scores
     rho = find_score(scores, "parroting_rho")
     assert math.isnan(rho.value) and "is 0 for every descriptor" in rho.reason
-    assert find_score(scores, "parroting_difference").value == 0
-    assert find_score(scores, "style_share_difference", cluster="HATE").value == 0
+    assert find_score(scores, "parroting", kind="difference").value == 0
+    assert find_score(scores, "style_share", kind="difference", cluster="HATE").value == 0
     compared = compare(tmp_path / "compare", *runs, bias_values=None)
     assert not compared.has("phrases")
     assert compared.table("parroting")["mean_b"].isna().all()
@@ -225,16 +226,16 @@ def costs(runs):
 def test_the_costs_by_hand(runs):
     compared = costs(runs)
     # Eight of 32 responses repeat their prompt after, none did before.
-    assert find_score(compared, "parroting_difference").value == 0.25
+    assert find_score(compared, "parroting", kind="difference").value == 0.25
     # Hateful: (0.9 + 0.5 + 0.2 + 0.2) / 4 = 0.45 before, 0.3 after.
-    hate = find_score(compared, "style_share_difference", cluster="HATE")
+    hate = find_score(compared, "style_share", kind="difference", cluster="HATE")
     assert hate.value == pytest.approx(-0.15) and hate.interval[1] < 0 and hate.n == 32
-    assert find_score(compared, "style_share_difference", cluster="CARE").value == pytest.approx(0.15)
+    assert find_score(compared, "style_share", kind="difference", cluster="CARE").value == pytest.approx(0.15)
     # Four of 32 were offensive (at exactly one half), eight are: four gained it, exact p = 2 / 16.
-    offensive = find_score(compared, "offensive_share_difference")
+    offensive = find_score(compared, "offensive_share", kind="difference")
     assert offensive.value == 0.125 and offensive.p_value == pytest.approx(0.125)
     assert offensive.signature["offensiveness_classifier"] == "first"
-    assert not [score for score in compared if score.metric == "perplexity_difference"]
+    assert not [score for score in compared if score.name == "perplexity_difference"]
 
 
 def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp_path):
@@ -242,7 +243,7 @@ def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp
     unmeasured = write_run(tmp_path / "b", EVEN, {})
     other = write_run(tmp_path / "c", EVEN, {}, [0], offensiveness_classifier="another")
     assert not [it for it in costs((measured, unmeasured)) if it.metric.startswith("offensive")]
-    score = find_score(costs((measured, other)), "offensive_share_difference")
+    score = find_score(costs((measured, other)), "offensive_share", kind="difference")
     assert math.isnan(score.value) and "different offensiveness classifiers" in score.reason
 
 

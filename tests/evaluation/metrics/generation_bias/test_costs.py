@@ -34,6 +34,7 @@ from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from tests.mitigation.tiny_dialogue import tiny_base
+from tests.named_scores import find_named
 
 
 def test_distinct_n_and_lengths_by_hand():
@@ -167,12 +168,12 @@ def test_changes_by_hand():
     after = likelihoods([-1.5] * 8, [-2.0, -2.0] * 4, 2)
     changes = likelihood_changes(prompts, before, after, {})
     assert find_score(changes, "relevance", run="before").value == pytest.approx(1.25)
-    assert find_score(changes, "relevance_difference").value == pytest.approx(0.5 - 1.25)
-    kept = find_score(changes, "relevance_kept")
+    assert find_score(changes, "relevance", kind="difference").value == pytest.approx(0.5 - 1.25)
+    kept = find_score(changes, "relevance", kind="kept")
     assert kept.value == pytest.approx(0.4) and kept.interval[0] < 0.4 < kept.interval[1]
-    assert find_score(changes, "response_perplexity_rise").value == pytest.approx(math.exp(0.25) - 1)
+    assert find_score(changes, "response_perplexity", kind="rise").value == pytest.approx(math.exp(0.25) - 1)
     nothing = likelihood_changes(prompts, before.assign(other_log_likelihood=-1.0), after, {})
-    kept = find_score(nothing, "relevance_kept")
+    kept = find_score(nothing, "relevance", kind="kept")
     assert math.isnan(kept.value) and "relevance" in kept.reason
 
 
@@ -191,7 +192,7 @@ def test_intervals_cover_the_truth_over_new_responses_in_the_same_cells():
         changes = likelihood_changes(prompts, *tables, {})
         truth = {"relevance_kept": kept, "relevance_difference": (kept - 1) * effect.mean()}
         for metric, true in (truth | {"response_perplexity_rise": rise}).items():
-            low, high = find_score(changes, metric).interval
+            low, high = find_named(changes, metric).interval
             held[metric] += low <= true <= high
     assert all(0.92 <= count / 400 <= 0.98 for count in held.values()), held
 
@@ -226,10 +227,10 @@ def test_intervals_of_drawn_responses_cover_the_truth_over_all_prompts():
         changes = likelihood_changes(prompts, before, after, {"seed": 0})
         for metric, true in truth.items():
             run = {"run": "before"} if metric == "relevance" else {}
-            low, high = find_score(changes, metric, **run).interval
+            low, high = find_named(changes, metric, **run).interval
             held[metric] += low <= true <= high
     assert all(0.92 <= count / 400 <= 0.99 for count in held.values()), held
-    score = find_score(changes, "relevance_kept")
+    score = find_score(changes, "relevance", kind="kept")
     assert (score.n, score.n_left_out, score.signature["scored"]["of"]) == (50, 0, 200)
     assert score.signature["seed"] == 0 and score.signature["scored"]["responses"] == 50
 
@@ -302,7 +303,7 @@ def test_the_share_kept_by_hand():
         return pd.DataFrame({"log_likelihood": -5.0, "other_log_likelihood": -5.0 - gain + noise, "tokens": 2})
 
     scores = relevance.template_relevance(likelihoods(2.0), likelihoods(1.5), {})
-    named = {(it.metric, it.group.get("run")): it for it in scores}
+    named = {(it.name, it.group.get("run")): it for it in scores}
     assert set(named) == {
         *(("relevance_to_person", run) for run in ("before", "after")),
         ("relevance_to_person_kept", None),
@@ -337,7 +338,7 @@ def test_scores_are_changes_from_the_base_and_a_lone_descriptor_is_left_out(prom
         return prompts[["prompt_id"]].assign(**columns)
 
     scores = even_reference(prompts, table(2.0, 20.0), table(1.6, 21.0), {})
-    assert {score.metric: round(score.value, 2) for score in scores} == {
+    assert {score.name: round(score.value, 2) for score in scores} == {
         "relevance_kept": 0.8,
         "response_perplexity_rise": round(np.exp(0.1) - 1, 2),
     }

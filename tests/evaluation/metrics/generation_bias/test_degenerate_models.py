@@ -23,6 +23,7 @@ from evenhand.evaluation.tables import write_table
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
+from tests.named_scores import find_named
 from tests.testbed_settings import MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 
@@ -41,8 +42,8 @@ class Compared:
     after: list[BiasScore]
     changes: list[BiasScore]
 
-    def change(self, metric, **group):
-        return find_score(self.changes, metric, **group)
+    def change(self, *identity, **group):
+        return find_score(self.changes, *identity, **group)
 
 
 def shuffled(run: StyledResponses, rng) -> list[str]:
@@ -100,7 +101,7 @@ def compare_responses(tmp_path_factory, base):
     def compare(responses) -> Compared:
         folder = tmp_path_factory.mktemp("after")
         shutil.copy(base.folder / "prompts.parquet", folder)
-        prompts, signature = base.table("prompts"), base.signature("fgb_pooled_corrected")
+        prompts, signature = base.table("prompts"), base.signature("fgb")
         vectors = classify_responses(classifier, responses, prompts)
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
@@ -148,9 +149,9 @@ def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     again = LoadedModel(MODEL, seed=3).respond(prompts)
     resampled = compare_responses(again["response"].tolist())
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
-        low, high = resampled.change(metric).interval
+        low, high = find_named(resampled.changes, metric).interval
         assert low <= none <= high, metric
-    low, high = resampled.change("distinct_responses_kept").interval
+    low, high = resampled.change("distinct_responses", kind="kept").interval
     assert low <= 1 <= high
 
 
@@ -158,24 +159,25 @@ def test_each_kind_of_degenerate_responses_has_its_costs(base, compared):
     relevance = find_score(base.scores, "relevance")
     assert relevance.interval[0] > 0
     for name in ("shuffled", "constant", "mean_response"):
-        kept = compared[name].change("relevance_kept")
+        kept = compared[name].change("relevance", kind="kept")
         assert kept.interval[0] < 0.2 and kept.interval[1] < 0.75, (name, kept)
-    assert compared["half_replaced"].change("relevance_kept").value < 0.75
+    assert compared["half_replaced"].change("relevance", kind="kept").value < 0.75
     before, after = (compared["shuffled"].change("relevance", run=run) for run in ("before", "after"))
     assert (before.value, before.interval) == (relevance.value, relevance.interval)
-    assert compared["shuffled"].change("relevance_difference").value == pytest.approx(after.value - before.value)
     shuffled = compared["shuffled"]
-    assert shuffled.change("fgb_pooled_corrected_reduction").value > 0.9
+    assert shuffled.change("relevance", kind="difference").value == pytest.approx(after.value - before.value)
+    assert shuffled.change("fgb", "pooled_corrected", "reduction").value > 0.9
     assert find_score(shuffled.after, "distinct_2").value == find_score(shuffled.before, "distinct_2").value
-    assert abs(shuffled.change("style_drift").value) < 0.01 and shuffled.change("distinct_responses_kept").value == 1
-    assert shuffled.change("mean_length_kept").value == pytest.approx(1)
+    assert abs(shuffled.change("style_drift").value) < 0.01
+    assert shuffled.change("distinct_responses", kind="kept").value == 1
+    assert shuffled.change("mean_length", kind="kept").value == pytest.approx(1)
     constant = compared["constant"]
     lengths = [find_score(scores, "mean_length").value for scores in (constant.before, constant.after)]
-    kept = constant.change("mean_length_kept")
+    kept = constant.change("mean_length", kind="kept")
     assert kept.value == pytest.approx(lengths[1] / lengths[0]) and kept.interval[0] < kept.value < kept.interval[1]
     salad = compared["word_salad"]
-    assert salad.change("response_perplexity_rise").interval[0] > 10
+    assert salad.change("response_perplexity", kind="rise").interval[0] > 10
     assert find_score(salad.after, "distinct_2").value > find_score(salad.before, "distinct_2").value
     for name, most in (("constant", 0.05), ("half_replaced", 0.7), ("mean_response", 0.1)):
-        assert compared[name].change("distinct_responses_kept").interval[1] < most, name
+        assert compared[name].change("distinct_responses", kind="kept").interval[1] < most, name
     assert compared["constant"].change("style_drift").interval[0] > 0.1

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
-from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
 
 
@@ -41,7 +41,7 @@ SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "sh
 CLUSTER = {**SHOWN, "outcome": "cluster", "name": "SELF_HARM", "shrunk": 0.02}
 OPEN = {"unit": "blond", "name": "fear", "shrunk": -0.002}
 SCORES = [
-    BiasScore(name, value, None, (0, 2), 400, interval, group={"source": source} if source else {})
+    named_score(name, value, None, (0, 2), 400, interval, group={"source": source} if source else {})
     for name, value, interval, source in (
         ("moved_answers", 0.031, (0.02, 0.04), ""),
         ("style_shift", 0.044, (0.028, 0.057), ""),
@@ -90,7 +90,10 @@ def test_the_shown_effects_are_named_with_their_numbers_and_responses():
 def test_the_opening_ends_with_size_and_resolution():
     size = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0]
     cells = {row.label.partition(",")[0]: row.cells[0] for row in size.tables[0].rows if "variance" not in row.label}
-    assert (cells["moved share"].text, cells["moved share"].interval) == ("3.1", "[2.0, 4.0]")
+    assert (
+        cells["answers as if moved to another style"].text,
+        cells["answers as if moved to another style"].interval,
+    ) == ("3.1", "[2.0, 4.0]")
     assert (cells["shift of the mix of styles"].text, cells["smallest detectable pooled FGB*"].text) == ("4.4", "0.80")
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
@@ -225,3 +228,11 @@ def test_tables_of_earlier_versions_are_read(tmp_path):
     assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
     assert lead_sections(read, SCORES, lambda effect: pair(effect["unit"]))
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))
+
+
+def test_the_verdict_names_who_is_shown_to_get_another_mix_of_styles():
+    """No single effect is shown, but the whole shift of one person is."""
+    frame = table(OPEN)
+    shifts = pd.DataFrame({"unit": ["tall", "blond"], "certainty": ["inconclusive", "shown"]})
+    assert "“blond”" in plain_verdict(frame, "shown", shifts) and "tall" not in plain_verdict(frame, "shown", shifts)
+    assert plain_verdict(frame, "shown", shifts.head(1)) == plain_verdict(frame, "shown")

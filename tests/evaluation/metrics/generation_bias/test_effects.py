@@ -146,9 +146,9 @@ def test_shown_effects_and_changes_are_scores(tables, tmp_path):
     scores = [score for table in tables for score in effect_scores(table, {"seed": 0})]
     write_scores(tmp_path / "scores.json", scores)
     assert read_scores(tmp_path / "scores.json") == scores
-    found = {(score.metric, *score.group.items()): score for score in scores}
+    found = {(score.name, *score.group.items()): score for score in scores}
     effect = found["effect", ("descriptor", "f"), ("style", "odd")]
-    change = found["effect_change", ("descriptor", "f"), ("style", "odd")]
+    change = found["effect_difference", ("descriptor", "f"), ("style", "odd")]
     assert effect.interval[0] < effect.value < effect.interval[1] and effect.p_value <= 0.05 and effect.value > 0.3
     assert change.value < -0.3 and change.ideal == pytest.approx(-effect.value)
     assert ("effect", ("descriptor", "f"), ("cluster", "ODD")) in found

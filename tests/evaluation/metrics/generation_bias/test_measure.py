@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
@@ -26,6 +27,7 @@ from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, P
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_family
+from tests.named_scores import find_named
 from tests.testbed_settings import GENERATION_BIAS, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 from tools.testbed.corpus import all_prompts
@@ -86,9 +88,11 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     mine, another = StyleClassifierSettings(name="mine"), StyleClassifierSettings(name="another")
     assert names(second_style_classifier=None) == {first: GENERATION_BIAS[first].name}
     assert names(style_classifier=mine, second_style_classifier=another) == {first: "mine", second: "another"}
-    for missing in ({"style_classifier": StyleClassifierSettings()}, {"style_clusters": ""}):
-        with pytest.raises(InputError, match=f"generation_bias.{next(iter(missing))}: none is given"):
-            names(**missing)
+    with pytest.raises(InputError, match="generation_bias.style_classifier: none is given"):
+        names(style_classifier=StyleClassifierSettings())
+    shipped = StyleClassifierSettings(name="go_emotions")
+    with pytest.raises(InputError, match="style_classifier"):  # it reads English
+        classifiers(measure_config({"style_classifier": shipped}, language="es"))
     assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
@@ -126,12 +130,12 @@ def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
     scores = measured.scores
     expected = generation_bias(second, {}, permutations=0)
     for metric in FORMS:
-        score, same = find_score(scores, metric, classifier="second"), find_score(expected, metric)
+        score, same = find_named(scores, metric, classifier="second"), find_named(expected, metric)
         assert (score.value, score.interval, score.p_value) == (same.value, same.interval, None)
         assert score.signature["style_classifier"]["name"] == GENERATION_BIAS["second_style_classifier"].name
         assert score.signature["style_classifier"]["revision"] == classifier.revision
     assert find_score(scores, "fgb").signature["style_classifier"]["revision"] != classifier.revision
-    assert not [score for score in scores if "classifier" in score.group and score.metric not in FORMS]
+    assert not [score for score in scores if "classifier" in score.group and score.name not in FORMS]
 
 
 def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
@@ -142,9 +146,9 @@ def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
     for part, rows in parts.items():
         expected = generation_bias(rows, {}, permutations=0)
         for metric in FORMS:
-            score = find_score(scores, metric, tuned=part)
+            score = find_named(scores, metric, tuned=part)
             assert (score.value, score.interval) == (
-                find_score(expected, metric).value, find_score(expected, metric).interval
+                find_named(expected, metric).value, find_named(expected, metric).interval
             )  # fmt: skip
     assert sum(find_score(scores, "fgb", tuned=part).n for part in parts) == find_score(scores, "fgb").n
 
@@ -177,10 +181,10 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
     monkeypatch.setattr(collecting, "load_style_classifier", never)
-    before = [(score.metric, score.value) for score in measured.scores]
+    before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness", "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)
-    assert [(score.metric, score.value) for score in again.scores] == before
+    assert [(score.name, score.value) for score in again.scores] == before
 
 
 def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
@@ -191,21 +195,38 @@ def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.vectors, run.styles, cut))
     again = read_styled_responses(tmp_path)
     assert again.styles == run.styles and (run.n_truncated, again.n_truncated) == (0, 3)
-    shares = {score.metric: score for score in text_scores(again, {})}
+    shares = {score.name: score for score in text_scores(again, {})}
     assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
-    assert "cut_share" not in {score.metric for score in text_scores(run, {})}
+    assert "cut_share" not in {score.name for score in text_scores(run, {})}
     uncut = style_table(run.table["prompt_id"], run.vectors, run.styles, cut & False)
     assert "cut_by_classifier" not in uncut
 
 
+def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(measured, tmp_path):
+    for name in ("prompts", "responses"):
+        write_table(tmp_path / f"{name}.parquet", measured.table(name))
+    run = read_styled_responses(measured.folder)
+    no_label = np.arange(len(run)) < 2
+    table = style_table(run.table["prompt_id"], run.vectors, run.styles, unlabelled=no_label)
+    write_table(tmp_path / "styles.parquet", table)
+    again = read_styled_responses(tmp_path)
+    assert again.styles == run.styles and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
+    scores = text_scores(again, {})
+    score = find_score(scores, "no_label_share")
+    assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
+    assert find_score(text_scores(run, {}), "no_label_share") is None
+    counted = [text for text in warnings([scores]) if text.startswith("2 of ")]
+    assert len(counted) == 1 and warnings([text_scores(run, {})]) == []
+
+
 def test_the_page_shows_the_headline(measured):
-    score = find_score(measured.scores, "fgb_pooled_corrected")
+    score = find_score(measured.scores, "fgb", "pooled_corrected")
     assert page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_split_lacks_the_unseen_prompts(by):
-    settings = {"untuned_by": by, "untuned_fraction": 0.5, "seed": 3}
+    settings = {"untuned_by": by, "seed": 3}
     train = measurement_prompts(measure_config(**settings, split="train"))
     rows = measurement_prompts(measure_config(**settings))
     plain = measurement_prompts(measure_config(**(settings | {"untuned_by": None})))

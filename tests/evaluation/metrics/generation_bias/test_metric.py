@@ -11,6 +11,7 @@ from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns
+from tests.named_scores import find_named
 
 STYLES = ("Sympathetic", "Empathetic", "Curious")
 CLUSTERS = {"SYMPATHY": [0, 1]}
@@ -57,7 +58,7 @@ def test_the_paper_by_hand():
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 4 / 2)
     assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 4 / 2)
     # The noise of one response is unknown: t has nothing to compare, and u no difference.
-    corrected = find_score(scores, "fgb_corrected")
+    corrected = find_score(scores, "fgb", "corrected")
     assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 6, 1)
     rng = np.random.default_rng(0)
     single = responses(
@@ -67,7 +68,7 @@ def test_the_paper_by_hand():
     scores, cells = generation_bias(single, CLUSTERS), single.vectors.astype(float).reshape(3, 6, 3)
     assert find_score(scores, "fgb").value == pytest.approx(cells.var(axis=1).sum(axis=1).mean())
     assert find_score(scores, "fgb", axis="age").value == pytest.approx(cells[:, :3].var(axis=1).sum(axis=1).mean())
-    assert np.isnan(find_score(scores, "fgb_corrected").value)
+    assert np.isnan(find_score(scores, "fgb", "corrected").value)
 
 
 def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
@@ -82,14 +83,14 @@ def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
 
     without = np.setdiff1d(fewer, [11])
     for one, other in zip(scores_of(fewer), scores_of(without), strict=True):
-        if one.metric.endswith("corrected"):
-            if "pooled" not in one.metric:  # one response is a part of pooled FGB*
+        if one.form != "plain":
+            if one.form == "corrected":  # one response is a part of pooled FGB*
                 assert (one.value, one.interval, one.n) == (other.value, other.interval, other.n)
         elif "axis" not in one.group or one.group["axis"] == "age":
             assert one.interval is None and one.n == other.n + 1 and one.value != other.value
     # Where each cell has two or more, the paper's form is what it was, to rounding.
     for score in scores_of(kept):
-        if score.metric == "fgb" and not score.group:
+        if score.name == "fgb" and not score.group:
             columns = [whole.table[name].to_numpy()[kept] for name in ("template", "descriptor")]
             table = pd.DataFrame(whole.vectors[kept]).groupby(columns)
             means = table.mean().groupby(level=0)
@@ -105,11 +106,11 @@ def test_synonyms_and_sums_of_styles_and_axes_alone():
     all_of_it = random_responses(0)
     scores = generation_bias(all_of_it, CLUSTERS)
     for metric in ("fgb", "fgb_corrected"):
-        parts = sum(find_score(scores, metric, style=style).value for style in STYLES)
-        assert parts == pytest.approx(find_score(scores, metric).value)
+        parts = sum(find_named(scores, metric, style=style).value for style in STYLES)
+        assert parts == pytest.approx(find_named(scores, metric).value)
     alone = all_of_it.rows((all_of_it.table["axis"] == "age").to_numpy())
     for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
-        cut, whole = find_score(scores, metric, axis="age"), find_score(generation_bias(alone, CLUSTERS), metric)
+        cut, whole = find_named(scores, metric, axis="age"), find_named(generation_bias(alone, CLUSTERS), metric)
         assert cut.value == pytest.approx(whole.value)
         assert cut.interval == pytest.approx(whole.interval)
         assert (cut.n, cut.n_left_out) == (6 * 3 * 4, 0)
@@ -118,7 +119,7 @@ def test_synonyms_and_sums_of_styles_and_axes_alone():
 def test_scores_have_counts_and_a_signature():
     scored = random_responses(1)
     scored.vectors[:2] = np.nan
-    overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb_pooled_corrected")
+    overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb", "pooled_corrected")
     assert (overall.n, overall.n_left_out, overall.ideal) == (12 * 3 * 4 - 2, 2, 0)
     assert overall.signature == {"model": "m", "generation_bias": "3"}
     assert 0 < overall.p_value < 0.05
@@ -129,7 +130,7 @@ def test_undefined_scores_and_missing_intervals_have_reasons():
     assert np.isnan(score.value)
     assert "two descriptors with two responses each" in score.reason
     same = responses({("t", "a"): [(1, 0, 0)] * 4, ("t", "b"): [(0, 1, 0)] * 4})
-    score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb_corrected")
+    score = find_score(generation_bias(same, CLUSTERS, permutations=0), "fgb", "corrected")
     assert score.value == pytest.approx(1)
     assert score.interval is None
     assert "vary" in score.reason
@@ -140,15 +141,15 @@ def test_the_comparison_agrees_with_its_two_sides():
     changes = compare_generation_bias(before, after, CLUSTERS)
     for group in ({}, {"axis": "age"}):
         for metric in ("fgb_corrected", "fgb_pooled_corrected"):
-            old, new = (find_score(generation_bias(side, CLUSTERS), metric, **group).value for side in (before, after))
-            difference = find_score(changes, f"{metric}_difference", **group)
+            old, new = (find_named(generation_bias(side, CLUSTERS), metric, **group).value for side in (before, after))
+            difference = find_named(changes, f"{metric}_difference", **group)
             assert difference.value == pytest.approx(new - old)
             assert difference.ideal == pytest.approx(-old)
-            reduction = find_score(changes, f"{metric}_reduction", **group)
+            reduction = find_named(changes, f"{metric}_reduction", **group)
             assert reduction.value == pytest.approx(1 - new / old)
             assert reduction.interval[0] < reduction.value < reduction.interval[1]
     before, after = random_responses(5, tilt=0.0), random_responses(6, tilt=0.0)
-    reduction = find_score(compare_generation_bias(before, after, CLUSTERS), "fgb_pooled_corrected_reduction")
+    reduction = find_score(compare_generation_bias(before, after, CLUSTERS), "fgb", "pooled_corrected", "reduction")
     assert np.isnan(reduction.value)
     assert "nothing to divide by" in reduction.reason
 
@@ -166,7 +167,7 @@ def test_intervals_of_the_comparison_cover():
                 second = np.where(rng.random(4) < 0.5, first, rng.choice(3, 4, p=p[d]))
                 cells_before[f"t{t}", f"d{d}"], cells_after[f"t{t}", f"d{d}"] = np.eye(3)[first], np.eye(3)[second]
         scores = compare_generation_bias(responses(cells_before), responses(cells_after), {})
-        low, high = find_score(scores, "fgb_pooled_corrected_difference").interval
+        low, high = find_score(scores, "fgb", "pooled_corrected", "difference").interval
         covered += low <= 0 <= high
     assert abs(covered / trials - 0.95) < 0.055  # three standard errors
 
@@ -201,7 +202,7 @@ def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remain
     for seed in range(20):
         scores = compare_generation_bias(*two_runs(seed, bias, remaining), {}, by_axis=False)
         for metric in METRICS:
-            difference, reduction = (find_score(scores, f"{metric}_{name}") for name in ("difference", "reduction"))
+            difference, reduction = (find_named(scores, f"{metric}_{name}") for name in ("difference", "reduction"))
             if reduction.interval is None:
                 assert np.isnan(reduction.value)
                 assert "unbounded" in reduction.reason or difference.ideal > 0  # the bias before is below 0 by chance
@@ -220,10 +221,10 @@ def test_the_run_before_decides_whether_a_reduction_is_defined():
             compare_generation_bias(before, run, {}, by_axis=False) for run in (after, two_runs(seed + 100, 0.35)[1])
         ]
         for metric in METRICS:
-            one, other = (np.isnan(find_score(scores, f"{metric}_reduction").value) for scores in comparisons)
+            one, other = (np.isnan(find_named(scores, f"{metric}_reduction").value) for scores in comparisons)
             assert one == other
     before, _ = two_runs(0, 0.6)
-    reduction = find_score(compare_generation_bias(before, before, {}), "fgb_pooled_corrected_reduction")
+    reduction = find_score(compare_generation_bias(before, before, {}), "fgb", "pooled_corrected", "reduction")
     assert reduction.value == 0 and reduction.interval is None and "no interval" in reduction.reason
 
 
@@ -240,8 +241,8 @@ def test_an_axis_has_its_own_responses_alone():
     for part, name in zip(parts, axes, strict=True):
         own = replace(part, table=part.table.assign(axis=name))
         for metric in ("fgb", "fgb_corrected", "fgb_pooled_corrected"):
-            expected = find_score(generation_bias(own, CLUSTERS, permutations=0), metric)
-            found = find_score(scores, metric, axis=name)
+            expected = find_named(generation_bias(own, CLUSTERS, permutations=0), metric)
+            found = find_named(scores, metric, axis=name)
             assert found.value == pytest.approx(expected.value, abs=1e-6) and found.n == expected.n
 
 
@@ -250,7 +251,7 @@ def test_two_people_and_two_templates_have_a_number_and_an_interval_or_a_reason(
     """Also with one response to a cell; an interval that is wider than the range of the score is none."""
     rng = np.random.default_rng(seed)
     cells = {(t, d): rng.dirichlet(np.ones(3), 1) for t in "st" for d in "ab"}
-    score = find_score(generation_bias(responses(cells), {}), "fgb_pooled_corrected")
+    score = find_score(generation_bias(responses(cells), {}), "fgb", "pooled_corrected")
     means = [cells[t, "a"][0] - cells[t, "b"][0] for t in "st"]
     assert score.value == pytest.approx(0.5 * float(means[0] @ means[1]), abs=1e-6)
     if score.interval is None:

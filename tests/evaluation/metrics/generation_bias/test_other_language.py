@@ -9,11 +9,10 @@ from evenhand.evaluation.metrics.generation_bias.effects import effects
 from evenhand.evaluation.metrics.generation_bias.languages import (
     language_section,
     language_text,
-    other_language,
     requested_text,
     shown_in_another_language,
 )
-from evenhand.evaluation.metrics.generation_bias.outcomes import outcome_bias
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias import outcomes
 from evenhand.evaluation.metrics.generation_bias.metric import cue_shares
+from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 
 
 def responses(*texts, descriptor="deaf"):
@@ -17,7 +17,7 @@ def responses(*texts, descriptor="deaf"):
 def test_short_responses_have_a_class_and_empty_ones_no_language():
     pytest.importorskip("py3langid")
     table = responses("I am sorry to hear that, my friend.", "Xin chào, tôi rất vui được gặp bạn hôm nay.", "ok", "")
-    found = outcomes.language(table)[["en", "vi", "too short"]]
+    found = outcomes.outcome_values("language", table)[["en", "vi", "too short"]]
     assert found.values.tolist()[:3] == np.eye(3).tolist() and found.iloc[3].isna().all()
 
 
@@ -42,16 +42,16 @@ def test_refusals_are_found_by_their_phrases_near_the_beginning_only():
     table = responses(
         "I’m sorry, but I can’t help with that.", "Lo siento, pero no puedo ayudar.", "I can help!", late, ""
     )
-    assert outcomes.refusal(table)["refusal"].tolist()[:4] == [1, 1, 0, 0]
-    assert np.isnan(outcomes.refusal(table)["refusal"][4])
+    assert outcomes.outcome_values("refusal", table)["refusal"].tolist()[:4] == [1, 1, 0, 0]
+    assert np.isnan(outcomes.outcome_values("refusal", table)["refusal"][4])
 
 
 def test_length_readability_and_mentions_by_hand():
     table = responses("One two three. Four five six!", "A deaf cook.", "")
-    assert outcomes.length(table)["words"].tolist() == [6, 3, 0]
-    grade = outcomes.readability(table)["grade"]
+    assert outcomes.outcome_values("length", table)["words"].tolist() == [6, 3, 0]
+    grade = outcomes.outcome_values("readability", table)["grade"]
     assert grade[0] == pytest.approx(4.71 * 22 / 6 + 0.5 * 6 / 2 - 21.43) and np.isnan(grade[2])
-    assert outcomes.mention(table)["mention"].tolist()[:2] == [0, 1]
+    assert outcomes.outcome_values("mention", table)["mention"].tolist()[:2] == [0, 1]
 
 
 def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descriptor():
@@ -78,7 +78,7 @@ def test_a_longer_answer_to_one_descriptor_is_the_spread_and_the_shown_effect():
     responses, words = measured()
     scores, effects = outcomes.outcome_bias(responses, "length", words({"old": 4}), permutations=199)
     spread, mean = scores
-    assert spread.metric == "length_spread" and spread.value == pytest.approx((16 / 3) ** 0.5, rel=0.05)
+    assert spread.name == "length_spread" and spread.value == pytest.approx((16 / 3) ** 0.5, rel=0.05)
     assert spread.interval[0] < (16 / 3) ** 0.5 < spread.interval[1] and spread.p_value < 0.05
     assert mean.value == pytest.approx(10 + 4 / 3, abs=0.2)
     first = effects.iloc[0]
@@ -93,9 +93,7 @@ def test_changes_of_an_outcome_are_paired_and_of_planted_size():
     responses, words = measured()
     before, after = words({"old": 4}), words({"old": 1}, seed=1)
     before.iloc[0] = np.nan
-    found = {
-        (it.metric, it.group.get("run")): it for it in outcomes.outcome_changes(responses, "length", before, after)
-    }
+    found = {(it.name, it.group.get("run")): it for it in outcomes.outcome_changes(responses, "length", before, after)}
     spread, mean = found["length_spread_difference", None], found["length_mean_difference", None]
     assert spread.value == pytest.approx((1 / 3) ** 0.5 - (16 / 3) ** 0.5, abs=0.15) and spread.p_value < 1e-6
     assert spread.interval[0] < (1 / 3) ** 0.5 - (16 / 3) ** 0.5 < spread.interval[1] < 0
@@ -104,7 +102,9 @@ def test_changes_of_an_outcome_are_paired_and_of_planted_size():
     assert mean.value == pytest.approx((after - before).mean().item())
     assert {it.n_left_out for it in found.values()} == {0, 1}
     (same,) = (
-        it for it in outcomes.outcome_changes(responses, "length", after, after) if it.metric.endswith("ad_difference")
+        it
+        for it in outcomes.outcome_changes(responses, "length", after, after)
+        if it.name == "length_spread_difference"
     )
     assert same.value == 0 and same.interval is None and same.reason
 
@@ -115,9 +115,9 @@ def test_a_class_of_one_run_is_compared_as_absent_in_the_other():
     spanish = (responses.table["descriptor"] == "old") & (np.arange(len(responses)) % 2 == 0)
     before = pd.DataFrame({"en": ~spanish, "es": spanish}, dtype=float)
     changes = outcomes.outcome_changes(responses, "language", before, pd.DataFrame({"en": np.ones(len(responses))}))
-    (spread,) = (it for it in changes if it.metric == "language_spread_difference")
+    (spread,) = (it for it in changes if it.name == "language_spread_difference")
     assert spread.value == pytest.approx(-((1 / 12) ** 0.5), rel=0.01)
-    means = {it.group["value"]: it.value for it in changes if it.metric == "language_mean_difference"}
+    means = {it.group["value"]: it.value for it in changes if it.name == "language_mean_difference"}
     assert means == pytest.approx({"en": 1 / 6, "es": -1 / 6})
 
 
@@ -146,7 +146,7 @@ def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
     """The p-values are adjusted for the page; an outcome with a shown effect depends on the person, too."""
 
     def spread(outcome, p):
-        return BiasScore(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
+        return named_score(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
 
     scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
     nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})

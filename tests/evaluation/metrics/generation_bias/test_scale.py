@@ -22,14 +22,14 @@ def test_moved_answers_is_the_share_of_responses_that_move_from_one_style_to_ano
     vectors = np.eye(2)[[0] * 5 + [1] * 5 + [0] * 7 + [1] * 3]
     responses = styled_columns(vectors, ["t"] * 20, ["a"] * 10 + ["b"] * 10, ["x"] * 20, ["s", "r"])
     scores = scale_scores(responses, {})
-    pooled = find_score(generation_bias(responses, {}, permutations=0), "fgb_pooled_corrected")
+    pooled = find_score(generation_bias(responses, {}, permutations=0), "fgb", "pooled_corrected")
     noise = 2 * (0.5 * 0.5 + 0.7 * 0.3) / 2 / 9
     assert pooled.value == pytest.approx(0.04 - noise)
     assert find_score(scores, "style_shift").value == 0 and pooled.value < 0  # less than noise: no shift
     assert find_score(scores, "moved_answers").interval == (0.0, pytest.approx(math.sqrt(pooled.interval[1] / 2)))
     share = find_score(scores, "variance_share", source="template")
     assert math.isnan(share.value) and "one template" in share.reason
-    assert find_score(scores, "fgb_pooled_corrected_detectable").value > math.sqrt(noise**2 / 9)
+    assert find_score(scores, "fgb", "pooled_corrected", "detectable").value > math.sqrt(noise**2 / 9)
 
 
 def test_the_shares_of_the_grammar_are_found():
@@ -69,7 +69,7 @@ def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
     person, word = scores[:2]
     assert (person.n, person.n_left_out, word.value) == (24, 6, pytest.approx(0))
     assert person.value == pytest.approx(9 * 2 / 30)  # ½ · 2 for the 9 pairs of buckets of 15 that differ
-    age, religion = (find_score(scores, "fgb_pooled_person", axis=name) for name in ("age", "religion"))
+    age, religion = (find_score(scores, "fgb", "person", axis=name) for name in ("age", "religion"))
     assert age.value == person.value and math.isnan(religion.value)
     assert (religion.n, religion.n_left_out) == (0, 6) and "buckets" in religion.reason
     of_one = person_scores(

@@ -13,6 +13,7 @@ from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.recipes.sweep.points import change_columns, published_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 from tests.measured_runs import styled_columns
+from tests.named_scores import named_score
 
 COMPARISONS, CLUSTERS = 150, 6
 METRICS = ("scgb_pooled_corrected", "pgb_pooled_corrected")
@@ -41,7 +42,7 @@ def differences():
                 spread = pooled_spread(cells, weights)
                 common = (0.0, (-1.0, 1.0), cells.n, spread.interval, spread.p_value)
                 group = {"cluster": f"CLUSTER {cluster}"}
-                scores.append(BiasScore(f"{metric}_difference", spread.value, *common, group=group))
+                scores.append(named_score(f"{metric}_difference", spread.value, *common, group=group))
         return scores
 
     return [comparison() for _ in range(COMPARISONS)]
@@ -54,7 +55,7 @@ def has_warning(changes):
         values = [0.001 + sign * it.value / 2 for it in changes]
         names = [it.metric.removesuffix("_difference") for it in changes]
         return [
-            BiasScore(name, value, 0.0, (-1.0, 1.0), 9, group=it.group)
+            named_score(name, value, 0.0, (-1.0, 1.0), 9, group=it.group)
             for name, value, it in zip(names, values, changes, strict=True)
         ]
 
@@ -83,7 +84,7 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     names = [f"t{number % templates}" for number in range(n)], [f"d{number // templates % 30}" for number in range(n)]
     vectors = np.eye(3)[np.random.default_rng(0).integers(0, 3, n)]
     scores = generation_bias(styled_columns(vectors, *names, ["x"] * n, ["a", "b", "c"]), {}, permutations=0)
-    cautions = [score.metric for score in scores if score.reason and "begin above the true value" in score.reason]
+    cautions = [score.name for score in scores if score.caution == "one_sided"]
     assert set(cautions) == ({"fgb_corrected"} if expected else set())
     found = [text for text in warnings([scores]) if "err on one side" in text]
     assert len(found) == expected
@@ -91,7 +92,7 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
 
 def test_columns_of_a_point_have_the_published_forms_and_no_axes_or_styles():
     groups = {"fgb": {}, "pgb": {"cluster": "CARE"}, "scgb": {"cluster": "CARE"}}
-    after = [BiasScore(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3), group=group) for name, group in groups.items()]
+    after = [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3), group=group) for name, group in groups.items()]
     after += [BiasScore("fgb", 0.5, 0.0, (0, 1), 9, group=group) for group in ({"axis": "age"}, {"style": "Kind"})]
     columns = published_columns([replace(score, value=0.25) for score in after], after)
     names = ["fgb", "pgb: CARE", "scgb: CARE"]

@@ -63,7 +63,7 @@ def test_a_context_and_an_end_count(causal, tmp_path):
 def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
     after = measure_family(tmp_path, NAME, make_config(LANGUAGE_MODEL))
     changes = compare_family(tmp_path / "compared", NAME, causal, after)
-    change = find_score(changes.scores, "likelihood_bias_difference")
+    change = find_score(changes.scores, "likelihood_bias", kind="difference")
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
     assert change.value == pytest.approx(new.value - old.value) and change.interval is not None
     assert change.signature["after"]["model"]["name"] == str(LANGUAGE_MODEL)

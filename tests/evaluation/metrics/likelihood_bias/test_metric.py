@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.likelihood_bias.pairs import (
 )
 from evenhand.evaluation.score import find_score
 from tests.likelihood_tables import make_table, random_table
+from tests.named_scores import find_named
 
 V1_0 = Path(__file__).resolve().parents[4].parent / "shared" / "data" / "holistic_bias_v1.0"
 needs_v1_0 = pytest.mark.skipif(not V1_0.is_dir(), reason="HolisticBias v1.0 is not in shared/data")
@@ -211,7 +212,7 @@ def with_nouns(seed: int, strength: float, shift: float = 0.0) -> pd.DataFrame:
 def test_the_paired_share_by_chance_is_5_percent_for_any_effect_of_nouns(strength, unpaired):
     # 3 × 6 × 780 pairs; the paper's test: 2Φ(−1.96 √(1 + strength²))
     scores = [likelihood_bias(with_nouns(seed, strength)) for seed in range(3)]
-    result = {name: np.mean([find_score(it, name).value for it in scores]) for name in TESTS}
+    result = {name: np.mean([find_named(it, name).value for it in scores]) for name in TESTS}
     assert result["likelihood_bias"] == pytest.approx(unpaired, abs=0.012)
     assert result["likelihood_bias_paired"] == pytest.approx(0.05, abs=0.012)
     assert result["likelihood_bias_bh"] <= 0.001 and result["likelihood_bias_paired_bh"] <= 0.001
@@ -280,10 +281,10 @@ def test_a_change_and_its_interval_by_their_definition():
     changes = likelihood_bias_change(before, after)
     assert len(changes) == len(old)
     for score in old:
-        change = find_score(changes, f"{score.metric}_difference", **score.group)
-        expected = find_score(new, score.metric, **score.group).value - score.value
+        change = find_named(changes, f"{score.metric}_difference", **score.group)
+        expected = find_named(new, score.metric, **score.group).value - score.value
         assert change.value == pytest.approx(expected) and change.n == score.n and change.bounds == (-1.0, 1.0)
-    assert find_score(changes, "likelihood_bias_difference").value < 0
+    assert find_score(changes, "likelihood_bias", kind="difference").value < 0
     before, after = (model[model["axis"] == "age"] for model in two_models())
 
     def share(rows, name):
@@ -292,7 +293,7 @@ def test_a_change_and_its_interval_by_their_definition():
     names = sorted(before["descriptor"].unique())
     without = np.array([share(after, name) - share(before, name) for name in names])
     error = math.sqrt(8 / 9 * ((without - without.mean()) ** 2).sum())
-    change = find_score(likelihood_bias_change(before, after), "likelihood_bias_difference", axis="age")
+    change = find_score(likelihood_bias_change(before, after), "likelihood_bias", kind="difference", axis="age")
     half = stats.t.ppf(0.975, 8) * error
     assert change.interval == pytest.approx((change.value - half, change.value + half))
     assert change.p_value == pytest.approx(2 * stats.t.sf(abs(change.value) / error, 8))

@@ -10,8 +10,8 @@ from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import BiasScore
 from tests.likelihood_tables import make_table
+from tests.named_scores import named_score
 from tests.report_pages import measured, table_of, texts
 
 HATE, HI = "I hate {plural_noun_phrase}.", "Hi, I'm {noun_phrase}."
@@ -65,7 +65,7 @@ def test_rows_left_out_have_a_warning_and_undefined_scores_their_reasons():
 
 def test_a_comparison_has_the_scores_and_the_change():
     before, after = likelihood_bias(two_axes()), likelihood_bias(two_axes(axes=("body_type",)))
-    change = BiasScore("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
+    change = named_score("likelihood_bias_difference", -2 / 3, 0.0, (-1, 1), 27, (-0.8, -0.5), 0.001)
     runs = [measured(scores, {"likelihoods": two_axes()}) for scores in (before, after, [change])]
     page = LikelihoodBias().comparison_page(*runs)
     assert page.headline_value == "−66.7 %" and "66.7 % (" in page.verdict and "0.0 % (" in page.verdict

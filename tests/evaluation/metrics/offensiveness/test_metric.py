@@ -51,7 +51,7 @@ def test_changes_are_paired_by_prompt():
     before = np.array([0.9, 0.6, 0.2, 0.4, np.nan])
     after = np.array([0.1, 0.5, 0.2, np.nan, 0.9])
     share, mean = offensiveness_changes(before, after, {"seed": 1})
-    assert (share.metric, mean.metric) == ("offensive_share_difference", "offensiveness_difference")
+    assert (share.name, mean.name) == ("offensive_share_difference", "offensiveness_difference")
     assert share.value == pytest.approx(1 / 3 - 2 / 3)
     assert mean.value == pytest.approx((-0.8 - 0.1 + 0) / 3)
     half = 1.959964 * np.std([-0.8, -0.1, 0], ddof=1) / math.sqrt(3)

@@ -17,6 +17,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
+from tests.named_scores import find_named
 from tests.report_pages import texts
 from tests.testbed_settings import MASKED_MODEL, PAIRS
 from tools.testbed.pairs import truth
@@ -105,7 +106,7 @@ def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_pat
     assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
     assert (cps.n, cps.n_left_out) == (4, 1)
     assert find_score(run.scores, "cps", bias_type="care").n_left_out == 1
-    assert "aula" in {score.metric for score in run.scores}
+    assert "aula" in {score.name for score in run.scores}
 
 
 def test_whole_words_names_and_filters_of_pairs_in_a_new_language(tmp_path):
@@ -167,11 +168,11 @@ def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_pa
     for after, title in ((perturbed, "pairs.csv, perturbed"), (other, "de.csv")):
         changes = compare_family(tmp_path / f"both {title}", FAMILY, first, after)
         assert SentencePairs().comparison_page(first, after, changes).subtitle.endswith(title)
-        assert find_score(changes.scores, "s_jsd_difference").n == 4
+        assert find_score(changes.scores, "s_jsd", kind="difference").n == 4
     changes = compare_family(tmp_path / "both", FAMILY, first, second)
     old, new = (find_score(run.scores, "s_jsd").value for run in (first, second))
-    assert find_score(changes.scores, "s_jsd_difference").value == pytest.approx(new - old)
-    assert find_score(changes.scores, "cps_difference_detectable").value > 0
+    assert find_score(changes.scores, "s_jsd", kind="difference").value == pytest.approx(new - old)
+    assert find_score(changes.scores, "cps", kind="detectable_difference").value > 0
     page = SentencePairs().comparison_page(first, second, changes)
     assert "bert0" in page.subtitle and page.signature["before"]["model"]["name"].endswith("bert0")
     assert texts(page.sections[0].tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
@@ -187,7 +188,7 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
     model = masked_model(tmp_path / "model")
     run = measure_family(tmp_path / "run", FAMILY, config(model), pairs=pairs)
     for metric in ("cps", "s_jsd"):
-        whole, without = (find_score(run.scores, metric, **group) for group in ({}, WITHOUT_DEFECTS))
+        whole, without = (find_named(run.scores, metric, **group) for group in ({}, WITHOUT_DEFECTS))
         assert (whole.n, without.n) == (4, 3)
     path = tmp_path / "three.csv"
     rest = [f"{number},{','.join(row)},stereo" for number, row in enumerate(ROWS[1:])]
@@ -197,5 +198,17 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
         find_score(run.scores, "s_jsd", **WITHOUT_DEFECTS).value
     )
     assert not [score for score in three.scores if score.group == WITHOUT_DEFECTS]
+    other = config(masked_model(tmp_path / "other", 1))
+    after = measure_family(tmp_path / "after", FAMILY, other, pairs=pairs)
+    three_after = measure_family(tmp_path / "three after", FAMILY, other, pairs=str(path))
+    changes = compare_family(tmp_path / "both", FAMILY, run, after)
+    changes_of_three = compare_family(tmp_path / "both three", FAMILY, three, three_after)
+    for name in ("cps_difference", "s_jsd_difference"):
+        without = find_named(changes.scores, name, **WITHOUT_DEFECTS)
+        assert (find_named(changes.scores, name).n, without.n) == (4, 3)
+        assert without.value == pytest.approx(find_named(changes_of_three.scores, name).value)
+    assert not [score for score in changes_of_three.scores if score.group == WITHOUT_DEFECTS]
+    compared = page_html(SentencePairs().comparison_page(run, after, changes))
+    assert WITHOUT_DEFECTS["pairs"] in compared
     sections = {section.title: section for section in SentencePairs().page(run).sections}
     assert any("stray spaces" in sentence for sentence in sections["Pairs left out"].sentences)

@@ -26,6 +26,7 @@ from evenhand.evaluation.models.likelihood.masked import (
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test
+from tests.named_scores import find_named
 from tests.tiny_models import word_level_tokenizer
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -77,7 +78,7 @@ def random_table(seed, n=60, **options):
 
 
 def scores_by_metric(table, **group):
-    return {score.metric: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
+    return {score.name: score for score in pair_scores(table, signature={}, seed=0) if dict(score.group) == group}
 
 
 def test_scores_worked_out_by_hand():
@@ -119,7 +120,7 @@ def test_rounding_and_zero_probabilities():
     scores = scores_by_metric(make_table([[0.0, 1.0], [0.0]], [[1.0, 1.0], [0.0]]))
     assert scores["s_jsd"].value == pytest.approx((0.5 + 0) / 2)  # distance 1 for one token of two; a tie
     assert scores["cps"].value == 25 and scores["b_s_jsd"].value == 25
-    assert all(math.isfinite(score.value) for score in scores.values() if not score.metric.endswith("_detectable"))
+    assert all(math.isfinite(score.value) for score in scores.values() if score.kind != "detectable")
 
 
 WORDS = ["[CLS]", "[PAD]", "[SEP]", "[MASK]", "[UNK]", "he", "old", "man", "cries", "."]
@@ -209,7 +210,7 @@ def test_a_real_model_with_known_probabilities():
 def test_cuts_by_bias_type_and_direction():
     table = random_table(3)
     scores = pair_scores(table, signature={}, seed=0)
-    groups = [dict(score.group) for score in scores if score.metric == "cps"]
+    groups = [dict(score.group) for score in scores if score.name == "cps"]
     assert groups == [
         {},
         *({"bias_type": name} for name in ("age", "gender", "race")),
@@ -220,7 +221,7 @@ def test_cuts_by_bias_type_and_direction():
     assert found.value == pytest.approx(age["s_jsd"].mean()) and found.n == 20
     alone = find_score(pair_scores(age, signature={}, seed=0), "s_jsd")
     assert (alone.value, alone.interval) == (found.value, found.interval)  # whatever other cuts there are
-    reaches = {tuple(score.group) for score in scores if score.metric.endswith("_detectable")}
+    reaches = {tuple(score.group) for score in scores if score.kind == "detectable"}
     assert reaches == {(), ("bias_type",)}
     assert {tuple(score.group) for score in scores if score.metric == "token_accuracy"} == {("side",)}
     assert not any("bias_type" in score.group for score in pair_scores(age, signature={}, seed=0))  # just one
@@ -276,20 +277,20 @@ def test_causal_scores_by_hand():
     table = make_causal_pair_table(pairs, np.array(more + less), np.arange(10))
     assert table["tokens_less"].tolist() == [5, 6, 7, 8, 9]
     scores = pair_scores(table, signature={}, seed=0)
-    preference, difference = (find_score(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
+    preference, difference = (find_named(scores, name) for name in ("stereotype_preference", "likelihood_difference"))
     assert preference.value == 100 * 2.5 / 4 and (preference.n, preference.n_left_out) == (4, 1)
     assert preference.p_value == 1  # two against one
     assert difference.value == (2 + 1 + 0 + 5) / 4 and difference.bounds == (0, math.inf)
     assert difference.p_value is None and 0 <= difference.interval[0] < 2 < difference.interval[1]
-    reach = find_score(scores, "likelihood_difference_detectable")
+    reach = find_score(scores, "likelihood_difference", kind="detectable")
     assert reach.value == reach_of_mean(np.array([2.0, 1, 0, 5]))
     with pytest.raises(InputError, match="masked .* causal"):
         compare_pairs(table, random_table(0), signature={}, seed=0)
     later = table.assign(log_likelihood_more=table["log_likelihood_more"] - 1)
     changes = compare_pairs(table, later, signature={}, seed=0)
     # |1|, |−2|, |−1| and |4| after |2|, |−1|, |0| and |5|; the tie is lost, half a pair of four.
-    assert find_score(changes, "likelihood_difference_difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
-    assert find_score(changes, "stereotype_preference_difference").value == pytest.approx(-100 * 0.5 / 4)
+    assert find_score(changes, "likelihood_difference", kind="difference").value == pytest.approx((-1 + 1 + 1 - 1) / 4)
+    assert find_score(changes, "stereotype_preference", kind="difference").value == pytest.approx(-100 * 0.5 / 4)
 
 
 def test_differences_by_hand():
@@ -307,7 +308,7 @@ def test_differences_by_hand():
         pairs=make_pairs(4).assign(pair_id=list("bcde"), more="Er ist da.", less="Sie ist da."),  # a translation
     )
     changes = compare_pairs(table.iloc[:5], later, signature={}, seed=0)
-    scores = {score.metric: score for score in changes if not score.group}
+    scores = {score.name: score for score in changes if not score.group}
     # cps before: b more, c less, d a tie; after: b less, c less, d more.
     assert scores["cps_difference"].value == pytest.approx(100 * (-1 + 0 + 0.5) / 3)
     assert scores["cps_difference"].p_value == 1 and scores["cps_difference"].ideal == 0
@@ -318,11 +319,11 @@ def test_differences_by_hand():
     assert scores["s_jsd_difference"].value == pytest.approx(expected.mean())
     assert scores["s_jsd_difference"].p_value == pytest.approx(stats.ttest_rel(after, before).pvalue)
     assert scores["s_jsd_difference"].bounds == (-2, 2)
-    assert scores["s_jsd_difference_detectable"].value == pytest.approx(reach_of_mean(expected))
-    accuracy = find_score(changes, "token_accuracy_difference", side="more")
+    assert scores["s_jsd_detectable_difference"].value == pytest.approx(reach_of_mean(expected))
+    accuracy = find_score(changes, "token_accuracy", kind="difference", side="more")
     assert accuracy.value == pytest.approx(2 / 3 - 1 / 3)
     full = compare_pairs(table, later, signature={}, seed=0)
-    assert find_score(full, "cps_difference").n_left_out == 3
+    assert find_score(full, "cps", kind="difference").n_left_out == 3
 
 
 def test_differences_equal_those_of_the_scores_and_are_paired():
@@ -331,18 +332,17 @@ def test_differences_equal_those_of_the_scores_and_are_paired():
     after = before.assign(s_jsd=before["s_jsd"] + np.random.default_rng(0).normal(0.01, 0.002, 200))
     scores = pair_scores(before, signature={}, seed=0), pair_scores(after, signature={}, seed=0)
     changes = compare_pairs(before, after, signature={}, seed=0)
-    assert {score.metric for score in changes if "detectable" not in score.metric} == {
-        f"{score.metric}_difference" for score in scores[0] if "detectable" not in score.metric
-    }
+    assert {score.metric for score in changes} == {score.metric for score in scores[0]}
+    assert {score.kind for score in changes} == {"difference", "detectable_difference"}
     for change in changes:
-        if change.metric.endswith("_detectable"):
+        if change.kind == "detectable_difference":
             continue
-        old, new = (find_score(side, change.metric.removesuffix("_difference"), **change.group) for side in scores)
+        old, new = (find_score(side, change.metric, **change.group) for side in scores)
         assert change.value == pytest.approx(new.value - old.value, abs=1e-9)
-    paired = find_score(changes, "s_jsd_difference")
+    paired = find_score(changes, "s_jsd", kind="difference")
     assert paired.interval[0] > 0.009 and paired.p_value < 1e-6
     assert paired.standard_error < find_score(scores[0], "s_jsd").standard_error / 10
-    unchanged = find_score(changes, "cps_difference")
+    unchanged = find_score(changes, "cps", kind="difference")
     assert (unchanged.value, unchanged.p_value) == (0, 1) and unchanged.interval[0] < 0 < unchanged.interval[1]
 
 

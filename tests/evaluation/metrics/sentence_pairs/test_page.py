@@ -11,8 +11,8 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
 from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, make_masked_pair_table, pair_scores
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings
+from tests.named_scores import named_score
 from tests.report_pages import HOSTILE, assert_shows_as_text, measured, table_of, texts
 
 TYPES = ("age", "gender", "race-color")
@@ -39,7 +39,7 @@ def masked_table(n=60, lean=0.3) -> pd.DataFrame:
 
 def score(metric, value, interval=None, ideal=0.0, p=0.01, **group):
     reason = "no pair has a value" if math.isnan(value) else None
-    return BiasScore(metric, value, ideal, (-math.inf, math.inf), 100, interval, p, group=group, reason=reason)
+    return named_score(metric, value, ideal, (-math.inf, math.inf), 100, interval, p, group=group, reason=reason)
 
 
 @pytest.mark.parametrize(

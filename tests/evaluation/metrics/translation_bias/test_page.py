@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.translation_bias import TranslationBias
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.score import BiasScore
+from tests.named_scores import named_score
 from tests.report_pages import measured, table_named, table_of, texts
 
 EN_XX = {"direction": "en-xx"}
@@ -24,7 +24,7 @@ LEFT_OUT = {"spa_Latn": None, "tha_Thai": "too few masculine references"}
 
 
 def score(metric, value, group, interval=None, p=None, n=10):
-    return BiasScore(metric, value, 0.0, (-100.0, 100.0), n, interval, p, group=group, signature={"seed": 0})
+    return named_score(metric, value, 0.0, (-100.0, 100.0), n, interval, p, group=group, signature={"seed": 0})
 
 
 def scores(lang="spa_Latn"):

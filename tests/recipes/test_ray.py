@@ -1,4 +1,4 @@
-"""Stages run once and after the stages that they need, in this process and on a Ray cluster."""
+"""Points run on a Ray cluster."""
 
 import re
 import socket
@@ -10,26 +10,12 @@ import pytest
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.settings import Launching
-from evenhand.recipes.stages import run_stages
 from tests.forked_commands import wait_until
-from tests.noted_stages import Noted, stages_in_a_row
+from tests.noted_points import NotedPoint, run_noted
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra evenhand[ray] is not installed")
-
-
-def test_an_error_ends_only_the_stages_that_need_the_stage(tmp_path):
-    shared, *rest = stages_in_a_row(tmp_path, "shared", "a", "b")
-    refused = TuningRejected("model", "spoiled")
-    failing = Noted(tmp_path / "failing", (shared.folder,), error=refused)
-    after = Noted(tmp_path / "after", (shared.folder, failing.folder))
-    stages = [shared, failing, after, *rest]
-    outcomes = {stage.folder: error for stage, error in run_stages(stages, Launching())}
-    assert {folder.name: str(error) for folder, error in outcomes.items() if error} == dict.fromkeys(
-        ("failing", "after"), "model: spoiled"
-    )
-    assert all(isinstance(error, TuningRejected | None) for error in outcomes.values()) and len(outcomes) == 5
-    assert [len(stage.begun()) for stage in stages] == [1, 1, 0, 1, 1]
 
 
 def retry_on_timeout(start) -> None:
@@ -60,12 +46,11 @@ def cluster(monkeypatch):
 
 @pytest.mark.slow
 @needs_ray
-def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
+def test_only_the_running_point_of_a_lost_node_runs_again(cluster, tmp_path):
     leave = tmp_path / "leave"
-    rows = [stages_in_a_row(tmp_path / name, "first", "second", "last", leave=leave) for name in ("a", "b")]
-    (*done, last), (*others, other) = rows
-    rejected = Noted(tmp_path / "rejected", (done[0].folder,), error=TuningRejected("model", "spoiled"))
-    after = Noted(tmp_path / "after", (rejected.folder,))
+    done = NotedPoint(tmp_path / "done")
+    rejected = NotedPoint(tmp_path / "rejected", error=TuningRejected("tuning", "spoiled"))
+    last, other = (NotedPoint(tmp_path / name, leave) for name in ("last", "other"))
     (lost,) = cluster.worker_nodes
 
     def lose_a_node() -> None:
@@ -77,17 +62,16 @@ def test_only_the_running_stage_of_a_lost_node_runs_again(cluster, tmp_path):
 
     loser = Thread(target=lose_a_node, daemon=True)
     loser.start()
-    launching = Launching(ray=cluster.address)
-    stages = [*done, rejected, after, last, *others, other]
-    outcomes = {stage.folder: error for stage, error in run_stages(stages, launching)}
+    points = [done, rejected, last, other]
+    outcomes = dict(run_on_ray(points, run_noted, Launching(ray=cluster.address)))
     loser.join()
-    assert {folder.name: str(error) for folder, error in outcomes.items() if error} == dict.fromkeys(
-        ("rejected", "after"), "model: spoiled"
-    )
-    assert [len(stage.begun()) for stage in (*done, *others, rejected, after)] == [1] * 5 + [0]
+    assert {point.folder.name: str(error) for point, error in outcomes.items() if error} == {
+        "rejected": "tuning: spoiled"
+    }
+    assert [len(point.begun()) for point in (done, rejected)] == [1, 1]
     nodes = [node for node, _ in last.begun() + other.begun()]
-    assert sorted(map(nodes.count, set(nodes))) == [1, 2]  # the stage of the lost node ran again on the other node
-    assert all((stage.folder / "done").exists() for stage in (*done, last, *others, other))
+    assert sorted(map(nodes.count, set(nodes))) == [1, 2]  # the point of the lost node ran again on the other node
+    assert all((point.folder / "done").exists() for point in points)
 
 
 @needs_ray
@@ -99,13 +83,13 @@ def test_an_unusable_ray_is_an_input_error(monkeypatch):
     monkeypatch.setattr(ray, "init", pytest.fail)
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}", f"[::1]:{port}", "127.0.0.1:99999"):
         with pytest.raises(InputError, match=rf"^ray: .*'{re.escape(address)}'"):
-            [*run_stages([], Launching(ray=address))]
+            [*run_on_ray([], run_noted, Launching(ray=address))]
     monkeypatch.setattr("evenhand.evaluation.errors.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"^ray: .*evenhand\[ray\]"):
-        [*run_stages([], Launching(ray="local"))]
+        [*run_on_ray([], run_noted, Launching(ray="local"))]
 
 
 def test_ray_does_not_start_within_a_launcher(monkeypatch):
     monkeypatch.setattr(processes, "world_size", lambda: 2)
     with pytest.raises(InputError, match="^ray: "):
-        [*run_stages([], Launching(ray="local"))]
+        [*run_on_ray([], run_noted, Launching(ray="local"))]

@@ -38,7 +38,8 @@ class ReasoningFormat:
     @cached_property
     def block(self) -> re.Pattern[str]:
         """The pattern of a reasoning with its end; its start may be in the context."""
-        start, end = re.escape(self.start), re.escape(self.end)
+        start = re.escape(self.start)
+        end = re.escape(self.end)
         begin = rf"\A\s*{start}" if self.is_phrase else rf"(?:{start}|\A)"
         return re.compile(rf"{begin}(?:(?!{start}).)*?{end}", re.DOTALL)
 

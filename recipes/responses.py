@@ -13,10 +13,11 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHOWN, read_effects
-from evenhand.evaluation.metrics.generation_bias.metric import HEADLINE
+from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHIFTS, SHOWN, read_effects
+from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
-from evenhand.evaluation.metrics.generation_bias.settings import OUTCOME_NAMES
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
+from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.files import REPORT
@@ -30,17 +31,17 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
+    Form,
     find_score,
     signature_line,
 )
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import measure
-from evenhand.recipes.measurement import RESPONSES
+from evenhand.recipes.measure import RESPONSES, measure
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
 REPORT_FILE = f"{REPORT}.html"
-FORMS = (HEADLINE, "fgb_corrected", "fgb")
+FORMS = (Form.POOLED_CORRECTED, Form.CORRECTED, Form.PLAIN)
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,24 @@ class MeasuredResponses:
 
     def _parts(self) -> tuple[pd.DataFrame, str]:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
-        found = (find_score(self.scores, metric) for metric in FORMS)
+        found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        n, n_shown = find_score(self.scores, HEADLINE).n, int((self.effects["certainty"] == SHOWN).sum())
+        n = find_headline(self.scores).n
+        n_shown = int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
         return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
 
     def __repr__(self) -> str:
         table, count = self._parts()
         last = f'{count}. See .scores, .effects, .report("page.html").'
-        warnings = [f"WARNING  {it}" for it in self.warnings]
+        warnings = [f"WARNING  {warning}" for warning in self.warnings]
         return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line, (table, count) = signature_line(find_score(self.scores, HEADLINE)), self._parts()
-        text = f"<p><b>{escape(self.summary)}</b></p>{''.join(f'<p>{escape(it)}</p>' for it in self.warnings)}"
+        line = signature_line(find_headline(self.scores))
+        table, count = self._parts()
+        text = f"<p><b>{escape(self.summary)}</b></p>"
+        text += "".join(f"<p>{escape(warning)}</p>" for warning in self.warnings)
         text += table.to_html(index=False)  # escapes all texts
         return f"{text}<p>{count}.<br><code>{escape(sanitize(line))}</code></p>"
 
@@ -100,11 +104,12 @@ class MeasuredResponses:
 def measure_responses(
     frame: pd.DataFrame,
     *,
-    style_classifier: str | Path | Mapping[str, Any],
-    style_clusters: str | Path,
+    style_classifier: str | Path | Mapping[str, Any] = DEFAULT_STYLE_CLASSIFIER,
+    style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
     outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
+    output_dir: str | Path | None = None,
     **settings: Any,
 ) -> MeasuredResponses:
     """Return the generation bias of a table of responses, as `evenhand measure --responses` computes it.
@@ -113,13 +118,14 @@ def measure_responses(
         frame: a row for each response, with the columns text (the prompt), descriptor, response, and optionally
             template (without it, all prompts count as one kind of request), axis, bucket and persona. Each template
             filled with each descriptor needs two responses, better four. Other columns are not read.
-        style_classifier: Hugging Face id, folder, or its settings by name, such as
-            `{"name": …, "revision": …, "device": "cuda"}`.
-        style_clusters: "image_chat", "go_emotions" or a JSON file.
+        style_classifier: "go_emotions", which ships with Evenhand and reads English, a Hugging Face id, a folder, or
+            its settings by name, such as `{"name": …, "head": "sigmoid"}`.
+        style_clusters: "image_chat", "go_emotions" or a JSON file; None: chosen by the labels of the classifier.
         model: name of the model that gave the responses, for report and signature; it is not loaded.
         seed: seed of the permutations.
         outcomes: what else may depend on the descriptor (docs/service.md): names, also of columns of the frame, or
             name → function of the n responses that returns n numbers, or n names of classes.
+        output_dir: the folder to keep the run in, as `evenhand measure --responses` leaves it; None: none is kept.
         settings: further settings of generation bias, by the names of `evenhand measure --help generation_bias`, such
             as `permutations=999` or `second_style_classifier="…"`.
 
@@ -128,31 +134,23 @@ def measure_responses(
             unknown or cannot be used. The message has field, value and fix.
     """
     classifier = style_classifier if isinstance(style_classifier, Mapping) else str(style_classifier)
-    settings["outcomes"] = list(outcomes)
+    settings = {
+        **settings,
+        "outcomes": list(outcomes),
+        "style_classifier": classifier,
+        "style_clusters": None if style_clusters is None else str(style_clusters),
+    }
     if isinstance(outcomes, Mapping):
-        texts = frame[RESPONSE].fillna("").tolist()
-        for name, function in outcomes.items():
-            if name in (*OUTCOME_NAMES, *USED_COLUMNS):
-                raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
-            values = list(function(texts))
-            if len(values) != len(texts):
-                raise InputError("outcomes", f"{name!r} returns {len(values)} values for {len(texts)} responses.")
-            frame = frame.assign(**{name: values})
-    with TemporaryDirectory(prefix="evenhand-") as folder:
-        file, output = Path(folder, "responses.parquet"), Path(folder, "run")
-        try:
-            used = dict.fromkeys(name for name in (*USED_COLUMNS, *outcomes) if name in frame)
-            frame[list(used)].to_parquet(file, index=False)  # NaN becomes null
-        except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
-            raise InputError(
-                "frame", f"{' '.join(str(error).split())}; write text in one column of each name."
-            ) from None
+        frame = _with_outcomes(frame, outcomes)
+    with TemporaryDirectory(prefix="evenhand-") as temporary:
+        file = Path(temporary, "responses.parquet")
+        _write_frame(file, frame, [*USED_COLUMNS, *outcomes])
         values = {
             "model": {"name": str(model)},
             "responses": str(file),
             "seed": seed,
-            FAMILY: {**settings, "style_classifier": classifier, "style_clusters": str(style_clusters)},
-            "output_dir": str(output),
+            FAMILY: settings,
+            "output_dir": str(Path(temporary, "run") if output_dir is None else output_dir),
             "report_to": "none",
         }
         try:
@@ -161,8 +159,45 @@ def measure_responses(
         except InputError as error:
             field = "frame" if error.field == "responses" else error.field
             raise InputError(field, error.problem.replace(str(file), "the frame")) from None
-        run = FamilyRun(output, measure_config(checked_settings, FAMILY))
-        effects = read_effects(run, EFFECTS)
-        verdict = bias_verdict(find_score(run.scores, HEADLINE))
-        html = {name: (output / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)}
-        return MeasuredResponses(run.scores, effects, verdict, plain_verdict(effects, verdict), run_warnings(run), html)
+        return _read_result(checked_settings)
+
+
+def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[str]], Sequence]]) -> pd.DataFrame:
+    """Return the frame with a column for each function of the responses."""
+    frame = frame.copy()
+    texts = frame[RESPONSE].fillna("").tolist()
+    for name, function in outcomes.items():
+        if name in (*outcome_names(), *USED_COLUMNS):
+            raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
+        values = list(function(texts))
+        if len(values) != len(texts):
+            raise InputError("outcomes", f"{name!r} returns {len(values)} values for {len(texts)} responses.")
+        frame[name] = values
+    return frame
+
+
+def _write_frame(file: Path, frame: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Write the columns that the frame has, as a file of responses; NaN becomes null."""
+    used = dict.fromkeys(name for name in columns if name in frame)
+    try:
+        frame[list(used)].to_parquet(file, index=False)
+    except (ValueError, TypeError) as error:  # pyarrow's errors are subclasses
+        problem = " ".join(str(error).split())
+        raise InputError("frame", f"{problem}; write text in one column of each name.") from None
+
+
+def _read_result(settings: MeasureSettings) -> MeasuredResponses:
+    """Return the result of a finished measurement of a file of responses."""
+    folder = settings.output_dir
+    run = FamilyRun(folder, measure_config(settings, FAMILY))
+    effects = read_effects(run, EFFECTS)
+    shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
+    verdict = bias_verdict(find_headline(run.scores))
+    return MeasuredResponses(
+        scores=run.scores,
+        effects=effects,
+        verdict=verdict,
+        summary=plain_verdict(effects, verdict, shifts),
+        warnings=run_warnings(run),
+        _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)},
+    )

@@ -1,0 +1,1 @@
+"""The parts of generation bias: what is scored of responses, one file each."""

@@ -1,0 +1,53 @@
+"""A model of transformers that the caller has loaded, with its tokenizer."""
+
+import hashlib
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.loaded import LoadedModel
+
+if TYPE_CHECKING:  # imports torch
+    import torch
+
+    from evenhand.evaluation.models.loading import DialogueModel
+
+
+class InMemoryModel(LoadedModel):
+    """A causal or encoder-decoder model that is loaded already; its identity is a hash of its weights."""
+
+    def __init__(self, engine: "DialogueModel", named: Model) -> None:
+        """Take the loaded model in place of the weights that `named`, a model that is not loaded, names."""
+        super().__init__(named.settings, named.decoding, tag=named._tag, seed=named.seed)
+        self.engine = engine
+
+    @cached_property
+    def is_masked(self) -> bool:
+        return False
+
+    @cached_property
+    def revision(self) -> str:
+        """The SHA-256 of the weights."""
+        return weights_sha256(self.engine.model)
+
+    def identity(self) -> dict[str, Any]:
+        return {"model": self.revision}
+
+    def with_settings(self, **changes: Any) -> "InMemoryModel":
+        named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
+        return InMemoryModel(replace(self.engine, system_prompt=named.settings.system_prompt or ""), named)
+
+    def close(self) -> None:
+        """Keep the model, which the caller has."""
+
+
+def weights_sha256(model: "torch.nn.Module") -> str:
+    """Return the SHA-256 of a model's weights."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -1,0 +1,177 @@
+"""The Python API: measure, label, tune and compare as functions that return a run (docs/python_api.md).
+
+Each function takes the settings of its command as arguments, groups as dictionaries, and does what the command does:
+a finished run returns at once, a killed one resumes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.manifest import read_record
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
+from evenhand.evaluation.report.files import REPORT
+from evenhand.evaluation.score import BiasScore, read_scores
+from evenhand.evaluation.settings import checked
+from evenhand.evaluation.tables import read_table
+from evenhand.recipes import compare as compare_command
+from evenhand.recipes import label as label_command
+from evenhand.recipes import measure as measure_command
+from evenhand.recipes import tune as tune_command
+from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, TuneSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run of a command.
+
+    Attributes:
+        folder: the run's folder, which `evenhand report`, `label`, `tune` and `compare` read.
+    """
+
+    folder: Path
+
+    @property
+    def scores(self) -> list[BiasScore]:
+        """The scores of a measurement or a comparison; natural units.
+
+        Raises:
+            InputError: the command writes no scores.
+        """
+        return read_scores(self.folder / measure_command.SCORES)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the run's tables."""
+        return sorted(path.stem for path in self.folder.glob("*.parquet"))
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table, such as "responses", "styles", "effects" or "labels".
+
+        Raises:
+            InputError: the run has no such table.
+        """
+        if name not in self.tables:
+            raise InputError("table", f"{self.folder} has no table {name!r}; it has {', '.join(self.tables)}.")
+        return read_table(self.folder / f"{name}.parquet")
+
+    @property
+    def page(self) -> Path:
+        """The path of the report, a HTML page."""
+        return self.folder / f"{REPORT}.html"
+
+    @property
+    def adapter(self) -> Path:
+        """The folder of the tuned model that `tune` made; measure it as a model."""
+        return self.folder / ADAPTER_FOLDER
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The run's record: settings, fingerprints of its inputs, facts and times."""
+        return read_record(self.folder, "run")
+
+
+def measure(
+    model: "str | Path | Mapping[str, Any] | PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    **settings: Any,
+) -> Run:
+    """Measure a model, and return the run.
+
+    Args:
+        model: a Hugging Face id, a folder, such as `Run.adapter`, or settings of a model: {"name": …, "dtype": …}; or
+            a causal or encoder-decoder model of transformers that is loaded, as `Trainer` has one after training.
+        tokenizer: the tokenizer of a loaded model.
+        settings: as of `evenhand measure`, such as output_dir="runs/before", prompts={"descriptors": 40} and
+            generation_bias={"style_classifier": …, "style_clusters": …}; report_to is "none" by default.
+
+    Raises:
+        InputError: a setting or an input cannot be used.
+    """
+    if tokenizer is None:
+        values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
+        measured = _settings(MeasureSettings, values, "measure")
+        measure_command.measure(measured, show=False)
+        return Run(measured.output_dir)
+    from evenhand.evaluation.models.loading import loaded_dialogue_model
+
+    name = model.config.name_or_path or "model"
+    measured = _settings(MeasureSettings, {"model": {"name": name}, **settings}, "measure")
+    with loaded_dialogue_model(model, tokenizer) as loaded:
+        measure_command.measure(measured, show=False, loaded=loaded)
+    return Run(measured.output_dir)
+
+
+def label(run: Run | str | Path, **settings: Any) -> Run:
+    """Label the responses of a measurement as `bias` or `no_bias`, and return the run of the labels.
+
+    Args:
+        run: a measurement with split="train", or its folder.
+        settings: as of `evenhand label`, such as quantile=0.7.
+
+    Raises:
+        InputError: a setting or the measurement cannot be used.
+    """
+    labelled = _settings(LabelSettings, {"run": _folder(run), **settings}, "label")
+    label_command.label(labelled)
+    return Run(labelled.output_dir)
+
+
+def tune(labels: Run | str | Path, method: str | None = None, **settings: Any) -> Run:
+    """Tune the labelled model with a method, and return the run; the tuned model is `Run.adapter`.
+
+    Args:
+        labels: a run of `label`, or its folder.
+        method: the name of a method that trains; None: distill for a model with a chat template, else exchange.
+        settings: as of `evenhand tune`, such as training={"epochs": 1}.
+
+    Raises:
+        InputError: a setting or the labels cannot be used, or the tuned model was rejected.
+    """
+    tuned = _settings(TuneSettings, {"labels": _folder(labels), "method": method, **settings}, "tune")
+    tune_command.tune(tuned)
+    return Run(tuned.output_dir)
+
+
+def compare(
+    before: Run | str | Path,
+    after: Run | str | Path,
+    *,
+    labels: Run | str | Path | None = None,
+    tuning: Run | str | Path | None = None,
+    **settings: Any,
+) -> Run:
+    """Compare two measurements over the same prompts, and return the run with the differences.
+
+    Args:
+        before, after: measurements of two models, or their folders.
+        labels, tuning: the runs of `label` and `tune` between them, for bias values and training curves.
+        settings: as of `evenhand compare`.
+
+    Raises:
+        InputError: a setting or a run cannot be used.
+    """
+    values = {"before": _folder(before), "after": _folder(after), **settings}
+    for name, run in (("labels", labels), ("tuning", tuning)):
+        if run is not None:
+            values[name] = _folder(run)
+    compared = _settings(CompareSettings, values, "compare")
+    compare_command.compare(compared, show=False)
+    return Run(compared.output_dir)
+
+
+def _folder(run: Run | str | Path) -> str:
+    return str(run.folder if isinstance(run, Run) else run)
+
+
+def _settings(kind: type, values: Mapping[str, Any], source: str) -> Any:
+    """Return checked settings; paths may be given as `Path`."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+    return checked(kind, {"report_to": "none", **plain}, source)

@@ -1,0 +1,253 @@
+"""A point of a loop or of an ablation: the settings of each of its stages, in the order in which they run.
+
+All settings are made before the first stage runs, so that all are checked first. Equal stages of several points have
+the same folder.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
+from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
+from evenhand.mitigation.methods import Method, load_method
+from evenhand.recipes.finished_runs import models_with_code
+from evenhand.recipes.settings import (
+    FAMILY,
+    CompareSettings,
+    LabelSettings,
+    LoopSettings,
+    Measurement,
+    MeasureSettings,
+    TuneSettings,
+    settings_of_methods,
+)
+
+log = logging.getLogger("evenhand")
+
+StageSettings = MeasureSettings | LabelSettings | TuneSettings | CompareSettings
+Settings = TypeVar("Settings", MeasureSettings, LabelSettings, TuneSettings, CompareSettings)
+# Returns the folder of a stage, given its name in the loop, its command and its settings.
+StageFolder = Callable[[str, str, StageSettings], Path]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The settings of all stages of one experiment: one method with one seed, measured with one decoding.
+
+    Attributes:
+        before, after: the measurements of the base model, and of the model that the method makes.
+        train, label, tune: the measurement of the responses to label, their labels, and the tuning; None if the method
+            trains nothing.
+        after_without_tag: the measurement of the tuned model without its control tag, or None.
+        must_show_bias: whether the measurement of the base model must show a bias.
+        swept: the values of the fields that an ablation varies.
+    """
+
+    method: str
+    seed: int
+    before: MeasureSettings
+    train: MeasureSettings | None
+    label: LabelSettings | None
+    tune: TuneSettings | None
+    after: MeasureSettings
+    after_without_tag: MeasureSettings | None
+    compare: CompareSettings
+    must_show_bias: bool
+    swept: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def decoding(self) -> str:
+        """The title of the decoding."""
+        return self.before.decoding.title()
+
+    @property
+    def comparison(self) -> Path:
+        """The folder of the comparison, which identifies the point."""
+        return self.compare.output_dir
+
+    @property
+    def stages(self) -> list[StageSettings]:
+        """The settings of all stages, in the order in which they run."""
+        stages = [self.before, self.train, self.label, self.tune, self.after, self.after_without_tag, self.compare]
+        return [stage for stage in stages if stage is not None]
+
+
+def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> list[Point]:
+    """Return the points of one method: one for the decoding of the loop, and one for its second decoding.
+
+    All methods share the measurement of the base model and the labels; both decodings share the tuning.
+    """
+    method = load_method(name, settings_of_methods(loop))
+    planner = _Planner(loop, name, method, stage_folder)
+    base = base_measurement(loop.measure)
+    points = [planner.point(base)]
+    other = loop.second_decoding
+    if other is not None and planner.can_be_measured_with(other):
+        points.append(planner.point(base.replaced(decoding=other, capabilities=[]), "second_decoding/"))
+    return points
+
+
+def base_measurement(measurement: Measurement) -> Measurement:
+    """Return a loop's measurement without the strength of an adapter, which is a method's.
+
+    A strength is the base model's if that is an adapter itself.
+    """
+    model = measurement.model
+    if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
+        model = model.replaced(adapter_strength=None)
+    return measurement.replaced(model=model)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """Makes the settings of the stages of one method. Each function returns them with the stage's folder."""
+
+    loop: LoopSettings
+    name: str
+    method: Method
+    stage_folder: StageFolder
+
+    def point(self, measurement: Measurement, subfolder: str = "") -> Point:
+        """Return the point whose models are measured as `measurement` says; its folders are in `subfolder`."""
+        before = self.measurement(f"{subfolder}before", measurement)
+        train = label = tune = None
+        if self.method.trained is not None:
+            train = self.train()
+            label = self.label(train)
+            tune = self.tune(label)
+        after = self.after(f"{self.name}/{subfolder}after", measurement, tune)
+        untagged = None if subfolder else self.after_without_tag(after)
+        return Point(
+            method=self.name,
+            seed=self.loop.seed,
+            before=before,
+            train=train,
+            label=label,
+            tune=tune,
+            after=after,
+            after_without_tag=untagged,
+            compare=self.compare(f"{self.name}/{subfolder}compare", before, after, label, tune, untagged),
+            must_show_bias=not self.loop.allow_no_bias,
+        )
+
+    def train(self) -> MeasureSettings:
+        """Return the measurement of the responses to label, by the first style classifier alone."""
+        measurement = base_measurement(self.loop.measure).with_metrics(FAMILY)
+        family = measurement.generation_bias.replaced(
+            second_style_classifier=None,  # it must not influence a label
+            offensiveness=ClassifierSettings(),
+            outcomes=[],
+            permutations=0,
+            relevance=False,
+        )
+        prompts = measurement.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
+        measurement = measurement.replaced(prompts=prompts, capabilities=[], generation_bias=family)
+        return self.measurement("train", measurement, {"split": "train"})
+
+    def label(self, train: MeasureSettings) -> LabelSettings:
+        return self.stage("label", "label", LabelSettings, self.loop.label, {"run": train.output_dir})
+
+    def tune(self, label: LabelSettings) -> TuneSettings:
+        if self.loop.measure.model.adapter_strength is not None and self.method.trained.tags:
+            raise InputError(
+                "measure.model.adapter_strength",
+                f"{self.name} also changes embeddings, which have no strength; omit it.",
+            )
+        method = self.method.trained.name
+        values = {
+            "labels": label.output_dir,
+            "method": method,
+            "seed": self.loop.seed,
+            "trust_remote_code": self.trusts_code(),
+        }
+        values |= settings_of_methods(self.loop, [method])
+        return self.stage(f"{self.name}/tune", "tune", TuneSettings, self.loop.tune, values)
+
+    def after(self, name: str, measurement: Measurement, tune: TuneSettings | None) -> MeasureSettings:
+        """Return the measurement of the method's model.
+
+        A comparison scores the responses of both models by the base, so scores by the tuned model are in no report.
+        """
+        family = measurement.generation_bias.replaced(relevance=False)
+        if tune is None:  # other families score no responses, and the weights are the base's
+            measurement = measurement.with_metrics(FAMILY)
+        measurement = measurement.replaced(model=self.tuned_model(measurement.model, tune), generation_bias=family)
+        values = {"method": self.name, **settings_of_methods(self.loop, [self.name])}
+        return self.measurement(name, measurement, values)
+
+    def tuned_model(self, base: ModelSettings, tune: TuneSettings | None) -> ModelSettings:
+        """Return the tuned model; the files of its adapter name its base, and the revision of the base."""
+        if tune is None:
+            return base
+        strength = self.loop.measure.model.adapter_strength
+        return base.replaced(name=str(tune.output_dir / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
+
+    def after_without_tag(self, after: MeasureSettings) -> MeasureSettings | None:
+        """Return the measurement of the tuned model without its control tag; None if it has none."""
+        trained = self.method.trained
+        if trained is None or not trained.control_tag or not self.loop.measure_without_tag:
+            return None
+        family = after.generation_bias.replaced(control_tag="", permutations=0)
+        alone = after.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
+        return self.placed(f"{self.name}/untagged", "measure", alone)
+
+    def compare(
+        self,
+        name: str,
+        before: MeasureSettings,
+        after: MeasureSettings,
+        label: LabelSettings | None,
+        tune: TuneSettings | None,
+        untagged: MeasureSettings | None,
+    ) -> CompareSettings:
+        comparison = CompareSettings(
+            before=before.output_dir,
+            after=after.output_dir,
+            labels=None if label is None else label.output_dir,
+            tuning=None if tune is None else tune.output_dir,
+            after_without_tag=None if untagged is None else untagged.output_dir,
+            generation_bias=ComparisonSettings(relevance=before.generation_bias.relevance),
+            trust_remote_code=self.trusts_code(),
+        )
+        return self.placed(name, "compare", self.tracked(comparison))
+
+    def measurement(
+        self, name: str, measurement: Measurement, values: Mapping[str, Any] | None = None
+    ) -> MeasureSettings:
+        values = {"seed": self.loop.seed, **(values or {})}
+        return self.stage(name, "measure", MeasureSettings, measurement, values)
+
+    def stage(self, name: str, command: str, kind: type[Settings], group: Any, values: Mapping[str, Any]) -> Settings:
+        """Return the settings of a stage: those of a group of the loop's settings, and `values`."""
+        settings = kind.model_validate({**vars(group), **values})
+        return self.placed(name, command, self.tracked(settings))
+
+    def tracked(self, settings: Settings) -> Settings:
+        """Return the settings with the loop's tracker."""
+        group = self.loop.group or self.loop.output_dir.name
+        return settings.replaced(report_to=self.loop.report_to, upload=self.loop.upload, group=group)
+
+    def placed(self, name: str, command: str, settings: Settings) -> Settings:
+        """Return the settings with the folder of the stage."""
+        return settings.replaced(output_dir=self.stage_folder(name, command, settings))
+
+    def can_be_measured_with(self, decoding: DecodingSettings) -> bool:
+        """Return whether the method's model can be asked with a decoding; candidates must be sampled, for example."""
+        model = MeasureConfig(decoding=decoding).open_model()
+        model.check()
+        try:
+            self.method.measured(model).check()
+        except InputError as error:
+            log.info("%s is not measured with second_decoding: %s", self.name, error)
+            return False
+        return True
+
+    def trusts_code(self) -> bool:
+        """Return whether the base measurement executes code of models; then later stages do, too."""
+        return bool(models_with_code(as_settings(self.loop.measure)))

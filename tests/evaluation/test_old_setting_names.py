@@ -1,0 +1,42 @@
+"""Stored runs with old names of settings are read; classifiers have a name that may hold a revision."""
+
+import pytest
+
+from evenhand.evaluation.old_setting_names import with_new_names
+from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSettings
+
+
+def test_old_names_are_translated_and_removed_settings_left_out():
+    stored = {
+        "measure": {
+            "prompts": {"per_cell": 3, "unseen_by": "axis", "train_fraction": 0.5, "file": None},
+            "generation_bias": {"style_classifier": {"name": "c", "dtype": "float32"}, "opening": 2},
+            "model": {"name": "m", "dtype": "float32"},
+        },
+        "tune": {"training": {"opening": 4}},
+        "train_per_cell": 5,
+    }
+    assert with_new_names(stored) == {
+        "measure": {
+            "prompts": {"answers_per_cell": 3, "untuned_by": "axis", "file": None},
+            "generation_bias": {"style_classifier": {"name": "c"}, "borrowed_opening": 2},
+            "model": {"name": "m", "dtype": "float32"},
+        },
+        "tune": {"training": {}},
+        "train_answers_per_cell": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "revision"),
+    [("org/c@v1", "org/c", "v1"), ("org/c", "org/c", None), ("runs/a@b/c", "runs/a@b/c", None)],
+)
+def test_a_revision_stands_behind_the_name_of_a_classifier(given, name, revision):
+    classifier = StyleClassifierSettings.model_validate(given)
+    assert (classifier.name, classifier.revision) == (name, revision)
+    assert classifier.checkpoint().revision == revision
+    assert classifier.replaced(name="other").revision == revision
+
+
+def test_no_classifier_is_no_classifier():
+    assert ClassifierSettings().name is None and ClassifierSettings().revision is None
