@@ -15,6 +15,7 @@ from accelerate.utils.memory import clear_device_cache
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
@@ -90,13 +91,12 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     style_table,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD, offensive_share
-from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.models.styles import classify_rows, has_no_label, load_style_classifier, to_style_vectors
-from evenhand.evaluation.models.wrapped import CANDIDATES, with_partners
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
