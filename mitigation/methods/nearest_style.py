@@ -103,7 +103,7 @@ class NearestStyle(Method):
     """Measures the model with responses whose styles come from other people's responses."""
 
     class Settings(StrictSettings):
-        """Nearest style: among how many responses the answer is chosen."""
+        """Nearest style: from how many candidates the answer is chosen."""
 
         candidates: Candidates = Field(
             4, description="candidates, of which the nearest in style to a response to another person is the answer"
