@@ -443,7 +443,7 @@ def _capitalized(text: str) -> str:
 
 
 def _change_text(it: ScoreChange) -> str:
-    """Return "from 0.08 to 0.66 ×10⁻³ (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
+    """Return "from 0.08 to 0.66 thousandths (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
     of, of_change = format_of(it.before), format_of(it.difference)
     change = f"change {of_change.text(it.difference.value)} {of_change.interval_text(it.difference.interval)}".strip()
     p = "" if it.difference.p_value is None else f", p {p_text(it.difference.p_value)}"
