@@ -22,7 +22,7 @@ from evenhand.evaluation.settings import (
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
-    from evenhand.evaluation.models.model import Model
+    from evenhand.evaluation.models.base import Model
 
 DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
