@@ -23,7 +23,7 @@ TERMS = {
     "persona": "Two lines of self-description before a prompt.",
     "relevance": "How much likelier a response is after its prompt than after the prompt of another template.",
     "request": "What a person asks for in everyday service; it takes the part of the template.",
-    "response to the person": "Relevance to the person: the other prompt has the same template and names another person.",
+    "response to the person": "Relevance against a prompt of the same template about another person.",
     "run": "The folder of a finished command.",
     "seed": "The number that determines all random draws of a run.",
     "shown": "Of an effect: p ≤ 0.05 after correction for all effects; of a bias: interval and test agree.",
