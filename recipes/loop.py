@@ -114,7 +114,8 @@ def run_alone(point: Point) -> InputError | None:
 def run_point(point: Point, stages: "Stages") -> InputError | None:
     """Run the stages of a point that are not finished; return the error that ended the point, or None."""
     try:
-        stages.measure(point.before, for_comparisons=True)
+        if point.base_run is None:
+            stages.measure(point.before, for_comparisons=True)
         if point.must_show_bias:
             check_shows_bias(point.before.output_dir)
         if point.tune is not None:
