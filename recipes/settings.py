@@ -391,6 +391,12 @@ class LoopSettings(Launching, Experiment, Tracked):
     methods: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
+    base_run: AnyPath | None = Field(
+        None,
+        description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
+        "`loop RUN` is short for it",
+        json_schema_extra=WITHOUT_FLAG,
+    )
     seed: Seed = Field(0, description="random seed of every stage")
     output_dir: AnyPath = Field(
         Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
