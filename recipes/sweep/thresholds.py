@@ -26,7 +26,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, tick_number
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_cell, setting_name
-from evenhand.recipes.sweep.summary import DECODING, setting_fields, setting_label
+from evenhand.recipes.sweep.summary import CORRECTED, DECODING, setting_fields, setting_label
 
 ALPHA = "label.alpha"
 BETA = "label.beta"
@@ -42,7 +42,7 @@ THRESHOLD_NOTE = (
 )
 CURVE_COLORS = (AFTER, "#2f7d32", "#6a3d9a", "#8c1d40")
 REFERENCE_COLORS = (MUTED, BEFORE, "#8a6d00", "#00796b")
-COLUMNS = 3
+PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
 MIN_DISTANCE = 0.11  # between tick labels of the second axis, as a share of the axis
 
@@ -137,8 +137,8 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: pd.D
     panels = panel_titles(measured)
     labelled = pd.concat([curve.rows for curve in curves])
     references = base_rows(measured, list(panels)) + measured[measured["beta"].isna()].to_dict("records")
-    n_rows = math.ceil(len(panels) / COLUMNS)
-    n_columns = min(COLUMNS, len(panels))
+    n_rows = math.ceil(len(panels) / PANELS_IN_A_ROW)
+    n_columns = min(PANELS_IN_A_ROW, len(panels))
     figure, grid = new_chart(label, WIDE, 60 + PANEL_HEIGHT * n_rows, nrows=n_rows, ncols=n_columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
@@ -147,6 +147,8 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: pd.D
             draw_reference(axes, reference, name, color)
         for color, curve in zip(CURVE_COLORS, curves, strict=False):
             draw_curve(axes, curve, name, color)
+        if name in CORRECTED:  # the others are far from 0, the value without bias, because they contain noise
+            axes.axhline(0, color=ZERO, linewidth=1)
         axes.set_title(f"{title}, {UNIT}", pad=10)
         set_ticks(axes, "y", 5, tick_number)
         draw_axes(axes, labelled)
@@ -191,7 +193,6 @@ def has_quantile(setting: Setting) -> bool:
 
 def draw_axes(axes: Axes, labelled: pd.DataFrame) -> None:
     """Draw the axis of β, which is logarithmic if every β is positive, and above it the shares labelled `bias`."""
-    axes.axhline(0, color=ZERO, linewidth=1)
     shares = labelled.groupby("beta")["share_labelled_bias"].mean()
     positions = shares.index.to_numpy(dtype=float)
     is_logarithmic = bool((positions > 0).all())
@@ -200,7 +201,7 @@ def draw_axes(axes: Axes, labelled: pd.DataFrame) -> None:
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value)))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("β")
+    axes.set_xlabel("β (above: share labelled bias)")
     above = axes.secondary_xaxis("top")
     places = np.log(positions) if is_logarithmic else positions
     ticks = spaced(places, MIN_DISTANCE * float(np.ptp(places)))
