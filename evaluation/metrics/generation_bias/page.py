@@ -49,6 +49,7 @@ from evenhand.evaluation.metrics.generation_bias.languages import (
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, warnings
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
@@ -70,10 +71,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     p_text,
     percent_span,
     plain_verdict,
-    response_warnings,
     run_verdict,
     unclear_reason,
-    warnings,
 )
 from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (

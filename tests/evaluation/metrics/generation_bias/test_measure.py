@@ -15,10 +15,10 @@ from evenhand.evaluation.metrics.generation_bias import measure as collecting
 from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
 from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
 from evenhand.evaluation.metrics.generation_bias.page import page
+from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
-from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
