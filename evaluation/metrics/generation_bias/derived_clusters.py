@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.metric import TOO_FEW, cells_and_axes
+from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, cells_and_axes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize

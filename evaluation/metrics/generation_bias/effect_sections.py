@@ -10,7 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     IN_USE,
     INCONCLUSIVE,
     SHOWN,
@@ -18,9 +18,8 @@ from evenhand.evaluation.metrics.generation_bias.effects import (
     detectable_sizes,
     effects_figure,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import MOVED, SHARE, SHIFT
+from evenhand.evaluation.metrics.generation_bias.parts.spread import MOVED, SHARE, SHIFT
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
@@ -58,6 +57,8 @@ def lead_sections(
     """
     if not len(effects):
         return []
+    from evenhand.evaluation.report.figures import svg  # imports matplotlib
+
     claims = [replace(example_of(row), claim=effect_text(row)) for row in _named_effects(effects)]
     counts = effects["certainty"].value_counts()
     shown, leads = (int(counts.get(level, 0)) for level in (SHOWN, WORTH_A_LOOK))

@@ -11,31 +11,32 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_change_section
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
-from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    effect_change_section,
-    effect_example,
-    lead_sections,
-)
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
-from evenhand.evaluation.metrics.generation_bias.languages import (
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, AcceptedDifferences
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.cuts import (
     REQUESTED_EFFECTS,
     language_section,
     language_text,
     requested_text,
 )
-from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
-from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.effect_sections import (
+    effect_change_section,
+    effect_example,
+    lead_sections,
+)
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
     outcome_text,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.phrases import PARROTING
+from evenhand.evaluation.metrics.generation_bias.parts.quality import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import EVEN, LIKELIHOOD_METRICS
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
@@ -84,7 +85,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, find_score, signature_line
+from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, find_score, signature_line
 
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 FIRST_METRICS = (  # of each group's tables
@@ -101,12 +102,6 @@ CHECKS = {
 SIZES = ((0.02, "small"), (0.05, "medium"), (math.inf, "large"))  # upper ends of the share of moved answers
 MAX_PHRASES = 60
 MAX_LABEL = 60
-# Tables of a comparison, and the columns of their keys.
-PARROTING = {
-    "parroting_by_template": (TEMPLATE,),
-    "parroting": (DESCRIPTOR,),
-    "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
-}
 EVEN_NOTE = (
     "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
     "noun, with its mentions rewritten. Compare relevance and perplexity with it."
@@ -180,7 +175,7 @@ def page(run: FamilyRun) -> Page:
             Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
             Section(quality.caption, tables=[quality], first_screen=True),
             *score_sections(_grouped(scores), label=_label),
-            *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
+            *CorpusPart().sections(run),
             Section("What next", [NEXT]),
         ],
         glossary=glossary(map(format_of, scores)),
@@ -237,7 +232,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
                 first_screen=True,
             ),
             Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
-            accepted_change_section(*runs),
+            *AcceptedDifferences().change_sections(before, after, changes),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
             _phrase_section(changes),

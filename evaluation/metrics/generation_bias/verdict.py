@@ -14,12 +14,11 @@ import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
-from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
-from evenhand.evaluation.metrics.generation_bias.metric import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND
+from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     FGB,
-    REPEATED,
     find_headline,
     root,
 )

@@ -91,7 +91,15 @@ class JointTests:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the same prompts; `old` and `new` are their responses, in the same order."""
+    """Two runs over the same prompts.
+
+    Attributes:
+        old, new: the responses of the two runs, in the same order.
+        clusters: style cluster → columns of its styles.
+        base: the model of the first run, not loaded, which scores the responses of both runs.
+        without_base: why it cannot score responses; "" if it can.
+        signature: the signature of the scores.
+    """
 
     store: Store
     before: FamilyRun
@@ -100,6 +108,8 @@ class Comparison:
     new: StyledResponses
     clusters: Mapping[str, Sequence[int]]
     settings: "ComparisonSettings"
+    base: Model
+    without_base: str
     signature: Mapping[str, Any]
 
 

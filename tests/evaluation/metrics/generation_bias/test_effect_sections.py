@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     effect_example,
     lead_sections,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import CHANGE_COLUMNS, COLUMNS, read_effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
@@ -34,7 +34,7 @@ def table(*rows):
     frame = pd.DataFrame([common | row for row in rows])
     frame["mean"] = frame["average"] + frame["shrunk"]
     bounds = {"low": frame["shrunk"] - 0.01, "high": frame["shrunk"] + 0.01, "at_most": 1.0, "at_least": 0.0}
-    return frame.assign(effect=frame["shrunk"], **bounds)[list(COLUMNS)]
+    return frame.assign(effect=frame["shrunk"], **bounds)[COLUMNS]
 
 
 SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "shown", "p_family": 0.01}
@@ -132,7 +132,7 @@ def test_a_difference_without_a_shown_effect_has_nobody_s_name():
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
     summary = opening(OPEN).sections[0]
     assert summary.sentences[0] == "Effects shown: 0 of 1; worth a look: 0." and not summary.examples
-    assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
+    assert lead_sections(pd.DataFrame(columns=COLUMNS), SCORES, pair) == []
 
 
 def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():
@@ -196,7 +196,7 @@ NEW = {**UNCHANGED, "unit": "blond", "transition": "new", "certainty_after": "sh
 
 
 def section(*rows):
-    return effect_change_section(pd.DataFrame(rows, columns=list(CHANGE_COLUMNS)))
+    return effect_change_section(pd.DataFrame(rows, columns=CHANGE_COLUMNS))
 
 
 def test_removed_and_new_effects_are_named():

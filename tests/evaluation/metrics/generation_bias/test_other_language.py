@@ -5,13 +5,13 @@ import re
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects import effects
-from evenhand.evaluation.metrics.generation_bias.languages import (
+from evenhand.evaluation.metrics.generation_bias.cuts import (
     language_section,
     language_text,
     requested_text,
     shown_in_another_language,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 

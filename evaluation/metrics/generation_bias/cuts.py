@@ -1,0 +1,249 @@
+"""What cuts the responses: by cue, for people who were never tuned on, in the request's language, second classifier.
+
+A style classifier of one language misnames responses in another one, so that a change of language looks like one of
+style. If somebody gets more responses in another language, the styles of the other responses are therefore scored
+apart. The request's language is the one of most responses to its template.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, SECOND, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.effect_sections import effect_table, share_text
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, MAX_ROWS, OTHER_LANGUAGE, outcome_table
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    compare_generation_bias,
+    find_headline,
+    is_pooled_fgb,
+    spread_scores,
+    versioned,
+)
+from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    SECOND_STYLES,
+    StyledResponses,
+    read_styled_responses,
+)
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.statistics.variance_shares import variance_parts
+
+CUE_SHARE = "cue_share"
+REQUESTED = "requested"  # the family of the styles of the responses in the request's language
+REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on them
+# Groups of the scores.
+IN_REQUESTED = {LANGUAGE: "the request's"}
+BY_SECOND = {"classifier": "second"}
+TUNED = {"tuned": "yes"}
+NOT_TUNED = {"tuned": "no"}
+
+
+class Cuts(Part):
+    """The spread of styles among some of the responses, and by the second style classifier."""
+
+    FORMATS = (
+        Format(
+            CUE_SHARE,
+            "share of the variance",
+            "Of style vectors within requests, by source.",
+            unit="%",
+            factor=100,
+            decimals=1,
+        ),
+    )
+
+    def families(self, run: Measurement, people: People) -> list[Family]:
+        styles = style_family(people.responses, run.clusters)
+        families = []
+        if OTHER_LANGUAGE in run.outcomes:
+            is_other = run.outcomes[OTHER_LANGUAGE][people.is_compared].to_numpy()[:, 0] == 1
+            if is_other.any():
+                values = np.where(is_other[:, None], np.nan, styles.values)
+                families.append(Family(REQUESTED, values, styles.sums, has_overall=False))
+        for cue, is_cue in cues(people.responses).items():
+            values = np.where(is_cue[:, None], styles.values, np.nan)
+            families.append(Family(f"{CUE}: {cue}", values, has_effects=False))
+        return families
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        responses = run.responses
+        signature = run.signature
+        scores = _requested_scores(run, tests)
+        by_cue = cues(responses)
+        if by_cue:
+            scores += cue_shares(responses, signature)
+        for cue, is_cue in by_cue.items():
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature):
+                p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
+                scores.append(replace(score, p_value=p_value))
+        if UNTUNED in responses.table:
+            is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
+        if SECOND in run.classifiers:
+            second = read_styled_responses(run.store.folder, second=True)
+            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]})
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        scores = []
+        old = comparison.old
+        new = comparison.new
+        if UNTUNED in old.table:
+            is_untuned = old.table[UNTUNED].to_numpy(dtype=bool)
+            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison.signature)
+            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison.signature)
+        before = comparison.before
+        after = comparison.after
+        if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
+            first = _second_classifier(before)
+            second = _second_classifier(after)
+            if not is_same_classifier(first, second):
+                raise InputError(
+                    "after", f"{SECOND} is {second}, but {first} in before; measure it again with the same."
+                )
+            old = read_styled_responses(before.folder, second=True, only=before.only)
+            new = read_styled_responses(after.folder, second=True, only=after.only)
+            scores += overall_changes(old, new, BY_SECOND, comparison.signature)
+        return scores
+
+
+def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
+    """Return whether each response is to a cue, (n,), by cue; {} unless there are several."""
+    if CUE not in responses.table or responses.table[CUE].nunique() < 2:
+        return {}
+    return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
+
+
+def overall_scores(
+    responses: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
+    without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
+    scores = spread_scores(without_axes, {}, signature=signature)
+    return [replace(score, group=group) for score in scores if not score.group]
+
+
+def overall_changes(
+    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
+    changes = compare_generation_bias(old, new, {}, by_axis=False, signature=signature)
+    return [replace(score, group=group) for score in changes]
+
+
+def _second_classifier(run: FamilyRun) -> Any:
+    """Return the entry of a run's signature on its second style classifier."""
+    return find_headline(run.scores, **BY_SECOND).signature.get(FIRST)
+
+
+def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
+
+    The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
+    so that the requests are a sample, and their interaction with descriptors is a part of chance.
+    """
+    template = to_codes(responses.table[TEMPLATE])
+    cue = to_codes(responses.table[CUE])
+    descriptor = to_codes(responses.table[DESCRIPTOR])
+    means = pd.DataFrame(responses.vectors).groupby(template).transform("mean").to_numpy(dtype=np.float32)
+    cells = arrange_cells(responses.vectors - means, cue, descriptor, min_count=1)
+    parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
+    scores = []
+    for source, share in parts.shares().items():
+        if source == TEMPLATE:
+            continue
+        scores.append(
+            BiasScore(
+                CUE_SHARE,
+                share.value,
+                ideal=None,
+                bounds=(-1, 1),
+                n=cells.n,
+                interval=share.interval,
+                n_left_out=cells.n_left_out,
+                group={"cue_source": "descriptor × cue" if source == "interaction" else source},
+                reason=share.reason,
+                signature=versioned(signature),
+            )
+        )
+    return scores
+
+
+def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
+    """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
+    if REQUESTED not in tests.found:
+        return []
+    on_language = outcome_table(tests.people, tests.families[LANGUAGE], tests.found[LANGUAGE])
+    if not len(shown_in_another_language(on_language)):
+        return []
+    is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
+    run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
+    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature)
+    return [score for score in scores if score.form == Form.CORRECTED]
+
+
+def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
+    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == DESCRIPTOR)]
+    return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
+
+
+def language_text(effects: pd.DataFrame) -> str:
+    """Return the sentence that opens a verdict, on who gets responses in another language; "" if nobody is shown to."""
+    rows = shown_in_another_language(effects).head(3).to_dict("records")
+    if not rows:
+        return ""
+    named = []
+    for row in rows:
+        bounds = interval((100 * row["low"], 100 * row["high"]), 0, sign=True)
+        difference = f"difference {number(100 * row['shrunk'], 0, True)} {bounds} of 100"
+        named.append(f"“{sanitize(row['unit'], 60)}” ({share_text(row)} answers; {difference})")
+    who = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    verb = "get" if len(rows) > 1 else "gets"
+    average = number(100 * rows[0]["average"], 0)
+    return f"{who} {verb} more answers in another language than the request's; the average is {average} of 100. "
+
+
+def requested_text(all_effects: pd.DataFrame, requested: pd.DataFrame) -> str:
+    """Return a sentence if effects on style are shown, but none among the answers in the request's language; else "".
+
+    The arguments are those of `language_section`.
+    """
+    shown_everywhere = (all_effects["certainty"] == SHOWN).any()
+    shown = (requested["certainty"] == SHOWN).any()
+    if not shown_everywhere or shown:
+        return ""
+    return "Among the answers in the request's language, nobody is shown to get another style."
+
+
+def language_section(all_effects: pd.DataFrame, requested: pd.DataFrame) -> Section:
+    """Return the section on effects on the styles of the responses in the request's language.
+
+    Args:
+        all_effects, requested: effects on the styles of all responses, and of those in the request's language.
+    """
+    everywhere = all_effects[all_effects["certainty"] == SHOWN]
+    shown = requested[requested["certainty"] == SHOWN]
+    both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
+    sentence = (
+        f"Effects on style shown among all answers: {len(everywhere):,}; among the answers in the request's language: "
+        + (f"{both:,} of these and {len(shown) - both:,} others." if len(shown) else "none.")
+    )
+    if not len(everywhere) + len(shown):
+        sentence = "No effect on style is shown, neither among all answers nor among those in the request's language."
+    title = "Styles of the answers in the request's language"
+    return Section(title, [sentence], [effect_table(shown.head(MAX_ROWS))], first_screen=True)
