@@ -151,8 +151,10 @@ def compare(
     """Compare two measurements over the same prompts, and return the run with the differences.
 
     Args:
-        before, after: measurements of two models, or their folders.
-        labels, tuning: the runs of `label` and `tune` between them, for bias values and training curves.
+        before: the measurement of the base model, or its folder.
+        after: the measurement of the other model.
+        labels: the run of `label` between them, for bias values.
+        tuning: the run of `tune` between them, for training curves.
         settings: as of `evenhand compare`.
 
     Raises:

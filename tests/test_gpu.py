@@ -61,7 +61,7 @@ def test_likelihoods():
 
     def of_nodes(model):
         tree = prefix_tree([[EOS, *map(WORDS.index, text.split())] for text in CONTEXTS])
-        values = np.full(len(tree.token) - 1, np.nan)
+        values = np.full(len(tree.token), np.nan)  # the root has no probability
         for rows, part in node_log_probabilities(model, tree):
             values[rows] = part
         return values

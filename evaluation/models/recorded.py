@@ -85,6 +85,9 @@ class RecordedModel(Model):
         super().__init__(settings, decoding, tag=tag)
         self.file = file
 
+    def with_settings(self, **changes: Any) -> "RecordedModel":
+        raise InputError("method", "it asks the model in another way, but a file has its responses; give a model.")
+
     @property
     def note(self) -> str:
         return (

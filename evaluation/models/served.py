@@ -50,6 +50,12 @@ class ServedModel(Model):
         self.scores_sentences = scores_sentences
         self._parameters: Parameters | None = None
 
+    def with_settings(self, **changes: Any) -> "ServedModel":
+        settings = self.settings.replaced(**changes)
+        return ServedModel(
+            settings, self.decoding, tag=self._tag, seed=self.seed, scores_sentences=self.scores_sentences
+        )
+
     @property
     def note(self) -> str:
         return (
