@@ -126,6 +126,8 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
     name = config.settings.neutral_dialogue
     if name is None:
         return None
-    if name == SMALL_TALK and (language := config.prompts.language):
-        return str(language_folder(language) / SMALL_TALK_FILE.name)
-    return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))
+    if name != SMALL_TALK:
+        return str(local_path(name))
+    if config.prompts.language:
+        return str(language_folder(config.prompts.language) / SMALL_TALK_FILE.name)
+    return str(SMALL_TALK_FILE)

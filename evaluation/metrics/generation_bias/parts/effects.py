@@ -211,26 +211,16 @@ def effect_changes(
 
     Responses are paired by row; a pair without two style vectors is left out. An effect or a change is "shown" if its
     `p_family` is at most 0.05; `p_family` is computed separately for all effects before, all effects after, and all
-    changes. `transition` is:
-
-        removed       shown before, not after; the change is shown and opposite to the effect before
-        reduced       shown before and after in the same direction; the change is shown and opposite to both
-        kept          shown before and after in the same direction; no change is shown
-        grown         shown before and after in the same direction; the change is shown, in this direction
-        new           shown after, not before; the change is shown, in the direction of the effect after
-        turned round  shown before and after in opposite directions; the change is shown
-        open          anything else
-
-    A "removed" effect may be smaller but not 0: `shrunk_after` estimates the rest.
+    changes.
 
     The arguments are as in `effects`; `permutations` is also the number of random signs.
 
     Returns:
-        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for before and after the
-        mean probability, its average over all descriptors on the same templates, the shrunk effect and its certainty;
-        change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the change shrunk
-        toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in `effects`, by
-        random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
+        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition (`transitions`); for
+        before and after the mean probability, its average over all descriptors on the same templates, the shrunk effect
+        and its certainty; change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the
+        change shrunk toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in
+        `effects`, by random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
         descriptors have a common template.
 
     Raises:
@@ -292,12 +282,24 @@ def _with_sides(
 def transitions(
     before: np.ndarray, after: np.ndarray, shown_before: np.ndarray, shown_after: np.ndarray, change_shown: np.ndarray
 ) -> np.ndarray:
-    """Return the transition, defined in `effect_changes`, of each of n effects before and after, (n,).
+    """Return the transition of each of n effects before and after, (n,):
+
+        removed       shown before, not after; the change is shown and opposite to the effect before
+        reduced       shown before and after in the same direction; the change is shown and opposite to both
+        kept          shown before and after in the same direction; no change is shown
+        grown         shown before and after in the same direction; the change is shown, in this direction
+        new           shown after, not before; the change is shown, in the direction of the effect after
+        turned round  shown before and after in opposite directions; the change is shown
+        inconclusive  anything else
+
+    A "removed" effect may be smaller but not 0: `shrunk_after` in `effect_changes` estimates the rest.
 
     The last three arguments say whether each effect, or its change, is shown, (n,) bool.
     """
-    both, same = shown_before & shown_after, np.sign(before) == np.sign(after)
-    with_before, with_after = (np.sign(after - before) == np.sign(side) for side in (before, after))
+    both = shown_before & shown_after
+    same = np.sign(before) == np.sign(after)
+    with_before = np.sign(after - before) == np.sign(before)
+    with_after = np.sign(after - before) == np.sign(after)
     conditions = {
         REMOVED: shown_before & ~shown_after & change_shown & ~with_before,
         TURNED: both & ~same & change_shown,

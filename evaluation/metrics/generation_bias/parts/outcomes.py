@@ -573,30 +573,35 @@ def outcome_changes(
         scores.append(replace(change, form=Form.MEAN))
     spread_before = find_score(scores, outcome, Form.SPREAD, run="before").value
     spread_after = find_score(scores, outcome, Form.SPREAD, run="after").value
+    change = _spread_change(outcome, old, new, spread_before, spread_after)
+    scores.append(replace(change, n_left_out=len(responses) - change.n))
+    signature = {**(signature or {}), "outcomes": VERSION}
+    return [replace(score, signature=signature) for score in scores]
+
+
+def _spread_change(
+    outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
+) -> BiasScore:
+    """Return the difference of the spread of an outcome, whose values are the vectors of the paired responses."""
     square = find_headline(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
-    scale = _divisor(paired.styles) * (spread_before + spread_after)
+    scale = _divisor(old.styles) * (spread_before + spread_after)
     interval = None
     if square.interval and scale > 0:
         low, high = square.interval
         interval = (low / scale, high / scale)
-    scores.append(
-        BiasScore(
-            outcome,
-            spread_after - spread_before,
-            ideal=-spread_before,
-            bounds=ANY,
-            n=square.n,
-            interval=interval,
-            p_value=square.p_value,
-            n_left_out=len(responses) - square.n,
-            reason=square.reason or (None if interval else NO_SPREAD),
-            form=Form.SPREAD,
-            kind=Kind.DIFFERENCE,
-            caution=square.caution,
-        )
+    return BiasScore(
+        outcome,
+        spread_after - spread_before,
+        ideal=-spread_before,
+        bounds=ANY,
+        n=square.n,
+        interval=interval,
+        p_value=square.p_value,
+        reason=square.reason or (None if interval else NO_SPREAD),
+        form=Form.SPREAD,
+        kind=Kind.DIFFERENCE,
+        caution=square.caution,
     )
-    signature = {**(signature or {}), "outcomes": VERSION}
-    return [replace(score, signature=signature) for score in scores]
 
 
 def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame) -> str:

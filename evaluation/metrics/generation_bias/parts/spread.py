@@ -334,21 +334,7 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
                 caution=pooled.caution,
             )
         )
-    for source, share in variance_parts(cells).shares().items():
-        scores.append(
-            BiasScore(
-                SHARE,
-                share.value,
-                ideal=None,
-                bounds=(-1, 1),
-                n=cells.n,
-                interval=share.interval,
-                n_left_out=cells.n_left_out,
-                group={"source": source},
-                reason=share.reason,
-                signature=signature,
-            )
-        )
+    scores += _variance_shares(cells, signature)
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -364,6 +350,27 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
             kind=Kind.DETECTABLE,
         )
     )
+    return scores
+
+
+def _variance_shares(cells: Cells, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the shares of template, descriptor, interaction and chance in the variance of responses."""
+    scores = []
+    for source, share in variance_parts(cells).shares().items():
+        scores.append(
+            BiasScore(
+                SHARE,
+                share.value,
+                ideal=None,
+                bounds=(-1, 1),
+                n=cells.n,
+                interval=share.interval,
+                n_left_out=cells.n_left_out,
+                group={"source": source},
+                reason=share.reason,
+                signature=signature,
+            )
+        )
     return scores
 
 
