@@ -53,8 +53,12 @@ class Settings(StrictSettings):
     labels: AnyPath | None = Field(
         None, description="file with the labels, one a line; null: column `label`", json_schema_extra=BY_CONTENT
     )
-    n_questions: Annotated[int, Field(ge=2)] = Field(100, description="questions, evenly spaced over the file")
-    permutations: Annotated[int, Field(ge=0)] = Field(999, description="of the test of no dependence on the descriptor")
+    n_questions: Annotated[int, Field(ge=2)] = Field(
+        100, description="number of questions, evenly spaced over the file"
+    )
+    permutations: Annotated[int, Field(ge=0)] = Field(
+        999, description="number of permutations in the test of whether answers depend on the descriptor"
+    )
 
 
 def read_questions(settings: Settings) -> pd.DataFrame:

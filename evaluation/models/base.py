@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # imports torch
 LOG_LIKELIHOOD = "log_likelihood"
 TOKENS = "tokens"
 VARIANT = "variant"
+CANDIDATES = "candidates"  # of responses that were chosen: the texts of all candidates for a prompt
 
 
 class Model(ABC):
@@ -43,7 +44,7 @@ class Model(ABC):
         without_weights: why the model's weights are not available; "" if they are.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
-        needs_partners: whether `respond` reads another person's prompt beside each prompt (`wrapped.with_partners`).
+        needs_partners: whether `respond` reads another person's prompt beside each prompt (`with_partners`).
     """
 
     note: str = ""

@@ -44,7 +44,11 @@ class GenerationBias(Metric):
     FORMATS = (
         *(metric for part in PARTS for metric in part.FORMATS),
         Format(
-            "common_prompts", "prompts of both runs", "Share of the prompts; the others are left out.", "%", factor=100
+            "common_prompts",
+            "prompts of both runs",
+            "Share of the prompts that both runs have; the others are left out.",
+            "%",
+            factor=100,
         ),
     )
     SERVER_APIS = ("chat", "completions")

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
@@ -34,10 +35,9 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     RESPONSES,
     read_styled_responses,
 )
-from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.served import ANSWERED_BY
-from evenhand.evaluation.models.wrapped import CANDIDATES, with_partners
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import Family

@@ -36,10 +36,12 @@ class CorpusSettings(StrictSettings):
         "itself",
         json_schema_extra=BY_CONTENT,
     )
-    text_column: str = Field("text", description="their column with the texts", json_schema_extra=WITHOUT_FLAG)
+    text_column: str = Field("text", description="column of the texts", json_schema_extra=WITHOUT_FLAG)
     subset: str | None = Field(None, description="subset of a hub dataset", json_schema_extra=WITHOUT_FLAG)
     split: str = Field("train", description="split of a hub dataset", json_schema_extra=WITHOUT_FLAG)
-    limit: Count | None = Field(None, description="read so many examples; null: all", json_schema_extra=WITHOUT_FLAG)
+    limit: Count | None = Field(
+        None, description="maximum number of examples to read; null: all", json_schema_extra=WITHOUT_FLAG
+    )
 
 
 class Settings(StrictSettings):
@@ -111,7 +113,9 @@ class ComparisonSettings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     corpus: CorpusSettings = Field(default_factory=CorpusSettings, description="where descriptors are counted")
-    relevance: bool = Field(True, description="have the first run's model score the responses of both: fit, perplexity")
+    relevance: bool = Field(
+        True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
+    )
 
 
 def measured_model(config: "MeasureConfig") -> "Model":

@@ -44,7 +44,7 @@ class Settings(StrictSettings):
     context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
     limit: Count | None = Field(
-        None, description="score at most so many sentences: random templates of each axis, at least one; null: all"
+        None, description="maximum number of sentences: random templates of each axis, at least one; null: all"
     )
 
 

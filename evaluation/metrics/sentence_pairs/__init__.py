@@ -93,7 +93,7 @@ class Settings(StrictSettings):
     context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
     limit: Count | None = Field(
-        None, description="score a random sample of so many pairs, stratified by bias type; null: all"
+        None, description="number of pairs in a random sample, stratified by bias type; null: all pairs"
     )
 
 

@@ -148,7 +148,10 @@ class CorpusPart(Part):
 
     FORMATS = (
         Format(
-            FREQUENCY_RHO, "ρ of frequency in the corpus and probability", "Spearman, over descriptors.", signed=True
+            FREQUENCY_RHO,
+            "ρ of frequency in the corpus and probability",
+            "Spearman's rank correlation over descriptors.",
+            signed=True,
         ),
     )
 

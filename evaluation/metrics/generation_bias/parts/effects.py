@@ -44,6 +44,7 @@ EFFECT = "effect"
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
+EFFECT_KINDS = ("style", "cluster")  # outcomes of the tables of effects on styles
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 # Transitions.
 REMOVED = "removed"
@@ -482,7 +483,7 @@ class EffectsPart(Part):
         POINTS(EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE),
         POINTS(
             DIFFERENCE_BOUND,
-            "even within",
+            "difference that cannot be ruled out",
             "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
             ideal=0,
         ),

@@ -138,7 +138,10 @@ class PhrasesPart(Part):
 
     FORMATS = (
         Format(
-            PARROTING_RHO, "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True
+            PARROTING_RHO,
+            "ρ of mean bias value and change in parroting",
+            "Spearman's rank correlation over descriptors.",
+            signed=True,
         ),
     )
 

@@ -451,17 +451,33 @@ KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
 QUALITY = (  # of the responses of a run, in the order of the report's table
     *relevance.QUALITY,
     SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
-    Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
-    Format("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
-    Format("distinct_2", "distinct-2", "Share of different word pairs among all; random words have many.", decimals=3),
+    Format("perplexity", "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
+    Format(
+        "distinct_1",
+        "different words (distinct-1)",
+        "Share of different words among all words of responses.",
+        decimals=3,
+    ),
+    Format(
+        "distinct_2",
+        "different word pairs (distinct-2)",
+        "Share of different pairs of adjacent words among all; random words have many.",
+        decimals=3,
+    ),
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     COST("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt."),
     OFFENSIVE_SHARE,
-    COST(REPEATED, "repeats another row", "Rows with the prompt and response of an earlier one."),
+    COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
     COST("empty_share", "empty", "Share of empty responses."),
     COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
-    COST("no_label_share", "no label fits", "Their style vectors are nearly even, and say little."),
-    COST("cut_share", "longer than the classifier reads", "Their ends have no part in the style."),
+    COST(
+        "no_label_share",
+        "no label fits",
+        "Share of responses that no label fits; their style vectors are nearly even, and say little.",
+    ),
+    COST(
+        "cut_share", "longer than the classifier reads", "Share of responses whose ends the classifier does not read."
+    ),
 )
 FITS_KEPT, TO_PERSON_KEPT, PERPLEXITY_RISE = relevance.CHANGES
 CHANGES = (  # of two runs, without a value of either run alone, in the order of the report's table
@@ -469,9 +485,9 @@ CHANGES = (  # of two runs, without a value of either run alone, in the order of
     TO_PERSON_KEPT,
     COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
     PERPLEXITY_RISE,
-    KEPT("mean_length", "mean length kept", "Mean length after over the one before."),
-    KEPT("distinct_responses", "distinct responses kept", "After over before."),
-    KEPT("distinct_2", "distinct-2 kept", "After over before."),
+    KEPT("mean_length", "mean length kept", "Mean length after / mean length before."),
+    KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
+    KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
 )
 
 

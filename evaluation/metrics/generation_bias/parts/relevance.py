@@ -376,10 +376,14 @@ QUALITY = (  # of the responses of a run
         "response to the person",
         "The same for another person’s prompt of the same template; a part of it is bias.",
     ),
-    Format(PERPLEXITY, "perplexity of the responses", "After their prompts; garbage is high."),
+    Format(
+        PERPLEXITY,
+        "perplexity of the responses",
+        "Perplexity of the responses after their prompts; broken language has a high one.",
+    ),
 )
 CHANGES = (  # of two runs, without a value of either run alone
-    PERCENT(RELEVANCE, "relevance kept", "Relevance after over relevance before.", ideal=1, kind=Kind.KEPT),
+    PERCENT(RELEVANCE, "relevance kept", "Relevance after / relevance before.", ideal=1, kind=Kind.KEPT),
     PERCENT(
         RELEVANCE_TO_PERSON,
         "response to the person kept",
@@ -388,7 +392,7 @@ CHANGES = (  # of two runs, without a value of either run alone
     ),
     PERCENT(
         PERPLEXITY,
-        "perplexity of the responses, change in",
+        "change of the perplexity of responses",
         "Relative change.",
         ideal=0,
         signed=True,

@@ -108,8 +108,14 @@ def bias_formats() -> list[Format]:
         formats.append(of_bias(name, label, f"{text}; with few responses mostly noise.", Form.PLAIN))
         formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}", Form.CORRECTED))
         formats.append(of_bias(name, f"pooled {label}*", pooled, Form.POOLED_CORRECTED))
-    formats.append(of_bias(FGB, "pooled FGB* of the person", "What words for the same people share.", Form.PERSON))
-    formats.append(of_bias(FGB, "pooled FGB* of the word", "In what words for the same people differ.", Form.WORD))
+    formats.append(
+        of_bias(
+            FGB, "pooled FGB* of the person", "The part that words for the same people have in common.", Form.PERSON
+        )
+    )
+    formats.append(
+        of_bias(FGB, "pooled FGB* of the word", "The part in which words for the same people differ.", Form.WORD)
+    )
     return formats
 
 

@@ -6,21 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
-from evenhand.evaluation.models.base import Model, response_batch
-from evenhand.evaluation.models.wrapped import (
-    CANDIDATES,
-    BorrowedOpeningModel,
-    NearestStyleModel,
-    nearest_candidates,
-    partner_rows,
-    with_partners,
-)
+from evenhand.evaluation.models.base import CANDIDATES, Model, response_batch
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches
 from evenhand.evaluation.tracking import Tracker
+from evenhand.mitigation.methods.borrowed_opening import BorrowedOpeningModel
+from evenhand.mitigation.methods.nearest_style import NearestStyleModel, nearest_candidates
 from tests.recorded_runs import change_record, write_run
 
 
@@ -99,12 +94,6 @@ def test_the_candidate_nearest_to_another_persons_style_is_taken():
     assert nearest_candidates(vectors, target).tolist() == [1, 1, 0]
 
 
-def test_a_partner_has_the_same_template_and_another_descriptor():
-    partners = partner_rows(with_partners(PROMPTS, seed=0))
-    assert partners["prompt_id"].tolist() == ["q", "p", "s", "r", "t"]  # nobody else is asked "alone"
-    assert list(partners) == list(PROMPTS)
-
-
 def test_style_exchange_answers_with_an_own_candidate_in_the_style_of_another_person(moods):
     wrapped = NearestStyleModel(Mood(), 2, None)
     answered = join_batches(wrapped.respond(with_partners(PROMPTS, seed=0)))
@@ -167,7 +156,7 @@ def test_wrapped_models_can_be_wrapped(moods):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr("evenhand.evaluation.store.SECONDS_BETWEEN_WRITES", 0.0)
-    monkeypatch.setattr("evenhand.evaluation.models.wrapped.CHUNK", 1)
+    monkeypatch.setattr("evenhand.mitigation.methods.nearest_style.CHUNK", 1)
     change_record(write_run(tmp_path, "measure"), fingerprint="a fingerprint")
     return Store(tmp_path, "a fingerprint", Tracker(), family="some")
 
