@@ -120,7 +120,7 @@ def test_the_reference_has_every_setting_of_every_command():
         names = re.findall(r"(?m)^\| `(\w+)` \|.*\w.* \|$", of_commands[command])
         assert names == [name for name in _names(command) if "." not in name]
     assert (
-        "| `descriptors` | int or null | `60` | descriptors to sample by axis; null: all |"
+        "| `descriptors` | int or null | `60` | number of descriptors, sampled by axis; null: all |"
         in sections["measure --prompts"]
     )
 

@@ -89,7 +89,7 @@ class Outcome:
         """Return the formats of the spread between people and of the mean."""
         label = self.name.replace("_", " ")
         spread = Format(self.name, f"{label}: spread between people", self.description, form=Form.SPREAD, ideal=0)
-        mean = Format(self.name, f"{label}: mean", "Over all responses.", form=Form.MEAN)
+        mean = Format(self.name, f"{label}: mean", "Mean over all responses.", form=Form.MEAN)
         return replace(spread, unit=self.unit, factor=self.factor), replace(mean, unit=self.unit, factor=self.factor)
 
 
@@ -169,11 +169,15 @@ OUTCOMES = {
     outcome.name: outcome
     for outcome in (
         Outcome(LANGUAGE, language, "Share of responses that change their language with the person."),
-        Outcome(OTHER_LANGUAGE, None, "Of the share in another language than most answers to the request."),
+        Outcome(
+            OTHER_LANGUAGE,
+            None,
+            "Standard deviation over descriptors of the share in another language than most answers to the request.",
+        ),
         Outcome(
             FLUENCY,
             None,
-            "Of the response after the same request without the person; high is broken.",
+            "Standard deviation over descriptors of −log p after the same request without the person; broken: high.",
             unit="nats per token",
             factor=1,
             column="nats_per_token",
@@ -197,7 +201,7 @@ OUTCOMES = {
         Outcome(
             "readability",
             readability,
-            "Of the automated readability index.",
+            "Standard deviation over descriptors of the automated readability index.",
             unit="school grades",
             factor=1,
             column="grade",
