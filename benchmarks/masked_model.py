@@ -7,8 +7,8 @@ script adds one, tied to the encoder's embeddings, and trains head and encoder o
 (15 % of the tokens masked). The model is a small control, which shows that the scores of Steinborn et al. 2022 can be
 computed on any machine; it replicates no published model.
 
-Printed are the accuracy on masked tokens of held-out texts, the accuracy on BLiMP (below 60 %, the model is too weak for
-its pairs to mean anything), and the scores of pairs in the units of the paper. The script resumes after a kill.
+Printed are the accuracy on masked tokens of held-out texts, the accuracy on BLiMP (below 60 %, the model is too weak
+for its pairs to mean anything), and the scores of pairs in the paper's units. The script resumes after a kill.
 """
 
 import json
@@ -195,9 +195,9 @@ def main() -> None:
         __doc__,
         data=(SHARED, "the folder of data sets"),
         output_dir=(Path("runs/masked_model"), "the folder of the model and its measurements"),
-        epochs=(0.4, "how often each text is read"),
+        epochs=(0.2, "how often each text is read"),
         learning_rate=5e-4,
-        blimp_pairs=(250, "pairs of each of BLiMP's paradigms"),
+        blimp_pairs=(100, "pairs of each of BLiMP's paradigms"),
         seed=0,
     )
     start_logging()

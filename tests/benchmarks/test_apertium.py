@@ -20,7 +20,8 @@ DEAF = {  # the descriptor "Deaf"; Apertium's list has no other descriptor of th
 @pytest.fixture
 def references(tmp_path):
     lines = [
-        f"F_D900{letter}\tability\tauditory\t{form}_descriptor\t{DEAF[form]}" for letter, form in zip("abcd", DEAF)
+        f"F_D900{letter}\tability\tauditory\t{form}_descriptor\t{DEAF[form]}"
+        for letter, form in zip("abcd", DEAF, strict=True)
     ]
     lines += ["F_D901a\tability\tauditory\tunspec_unspec_unspec_descriptor\tcon sordera"]
     path = tmp_path / "spa_descriptors_full_id.tsv"
