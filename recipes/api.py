@@ -22,6 +22,7 @@ from evenhand.recipes import compare as compare_command
 from evenhand.recipes import label as label_command
 from evenhand.recipes import measure as measure_command
 from evenhand.recipes import tune as tune_command
+from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings, TuneSettings
 
 if TYPE_CHECKING:
@@ -97,13 +98,13 @@ def measure(
     """
     if tokenizer is None:
         values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
-        measured = _settings(MeasureSettings, values, "measure")
+        measured = with_folder(_settings(MeasureSettings, values, "measure"))
         measure_command.measure(measured, show=False)
         return Run(measured.output_dir)
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
     name = model.config.name_or_path or "model"
-    measured = _settings(MeasureSettings, {"model": {"name": name}, **settings}, "measure")
+    measured = with_folder(_settings(MeasureSettings, {"model": {"name": name}, **settings}, "measure"))
     with loaded_dialogue_model(model, tokenizer) as loaded:
         measure_command.measure(measured, show=False, loaded=loaded)
     return Run(measured.output_dir)
@@ -151,8 +152,10 @@ def compare(
     """Compare two measurements over the same prompts, and return the run with the differences.
 
     Args:
-        before, after: measurements of two models, or their folders.
-        labels, tuning: the runs of `label` and `tune` between them, for bias values and training curves.
+        before: the measurement of the base model, or its folder.
+        after: the measurement of the other model.
+        labels: the run of `label` between them, for bias values.
+        tuning: the run of `tune` between them, for training curves.
         settings: as of `evenhand compare`.
 
     Raises:

@@ -41,7 +41,7 @@ from evenhand.evaluation.statistics.sample_size import (
 )
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.store import claim_pages
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import check_same_precision, read_settings
 from evenhand.recipes.plan import read_pilot
 from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
 
@@ -140,6 +140,7 @@ def find(settings: CheckSettings) -> list[Finding]:
     if settings.against.resolve() == settings.run.resolve():
         raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
+    check_same_precision(before.config, after.config, "run")
     before, common, _ = on_common_prompts(before, after)
     rows = compared_responses(before), compared_responses(common)
     check_comparable(before, common, rows, "run")

@@ -18,6 +18,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, load_weights
 from evenhand.evaluation.models.mean_pooling import HEAD, MeanPoolingClassifier
+from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.settings import AUTO, ModelSettings
 from evenhand.mitigation.trainers import LengthGroupedSampler
 from evenhand.mitigation.tune import last_checkpoint
@@ -123,12 +124,7 @@ def optimizer(model: torch.nn.Module, settings: TrainClassifierSettings) -> torc
 def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> transformers.TrainingArguments:
     """Return the arguments of the trainer, which saves a checkpoint in `checkpoints` ten times."""
     on_gpu = torch.cuda.is_available()
-    if settings.dtype != AUTO:
-        in_bfloat16 = settings.dtype == "bfloat16"
-    elif on_gpu:
-        in_bfloat16 = torch.cuda.is_bf16_supported()
-    else:
-        in_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    dtype = fast_dtype(torch.device("cuda" if on_gpu else "cpu")) if settings.dtype == AUTO else settings.dtype
     return transformers.TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
@@ -141,7 +137,7 @@ def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> 
         logging_steps=50,
         seed=settings.seed,
         use_cpu=not on_gpu,
-        bf16=in_bfloat16,
+        bf16=dtype == "bfloat16",
         label_names=[LABELS],
         disable_tqdm=not sys.stderr.isatty(),  # without a terminal, the losses are printed
         report_to=settings.report_to,

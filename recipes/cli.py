@@ -136,7 +136,7 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
                 given.append(following)
             elif argument.startswith(f"{flag}="):
                 given.append(argument.removeprefix(f"{flag}="))
-        folder = Path(given[-1]) if given else settings_class(command)().output_dir
+        folder = Path(given[-1]) if given else settings_class(command).model_fields["output_dir"].default
         with suppress(OSError, ValueError):
             clear_pages(folder, command)
     return ERROR
@@ -157,6 +157,9 @@ def _run(arguments: Sequence[str]) -> int:
     if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
         return 0
+    from evenhand.recipes.automatic import with_folder  # the families of metrics take a second to import
+
+    settings = with_folder(settings)
     start_logging()
     log.setLevel(_log_level(line.options))
     if line.command != "configs":  # it loads nothing

@@ -28,7 +28,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.finished_runs import check_trust, read_settings
+from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_settings
 from evenhand.recipes.measure import LINK, finish, write_responses
 from evenhand.recipes.settings import (
     FAMILIES,
@@ -87,6 +87,7 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
     manifests: dict[str, dict[str, Any]] = {}
     for side in ("before", "after"):
         sides[side], manifests[side] = read_settings(getattr(settings, side), side)
+    check_same_precision(sides["before"], sides["after"], "after")
     metrics = [measured.metrics for measured in sides.values()]
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]
     if not names:

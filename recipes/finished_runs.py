@@ -3,17 +3,21 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import as_settings, checked
+from evenhand.evaluation.settings import AUTO, Dtype, as_settings, checked
 from evenhand.mitigation.methods import JOIN
 from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
+
+MODEL_FACTS = "model.json"  # the precision of the loaded model, and other facts
 
 # Settings of earlier versions, at the top or of generation_bias.
 DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
@@ -42,10 +46,39 @@ def read_settings(folder: Path, field_name: str, family: str | None = None) -> t
     """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
     values, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(values), str(folder))
+    if settings.model.dtype == AUTO:
+        settings.model.dtype = _loaded_precision(folder)
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
         raise InputError(field_name, f"{folder} has the metrics {metrics}; give a run with --metrics {family}.")
     return settings, manifest
+
+
+def _loaded_precision(folder: Path) -> Dtype:
+    """Return the precision in which a run loaded its model; AUTO if it loaded none.
+
+    In earlier versions AUTO was recorded, and meant the precision of the checkpoint.
+    """
+    path = folder / MODEL_FACTS
+    facts = read_json(path, "run") if path.exists() else {}
+    dtype = facts.get("dtype") if isinstance(facts, dict) else None
+    return dtype if dtype in get_args(Dtype) else AUTO
+
+
+def check_same_precision(
+    before: MeasureSettings | MeasureConfig, after: MeasureSettings | MeasureConfig, field_name: str
+) -> None:
+    """Raise InputError if the models of two runs were loaded in different precisions; rounding changes answers."""
+    loaded = [run for run in (before, after) if run.model.server is None and run.responses is None]
+    precisions = {run.model.dtype for run in loaded} - {AUTO}
+    if len(precisions) > 1:
+        old = before.model.dtype
+        raise InputError(
+            field_name,
+            f"{display_name(after.model.name)} was measured in {after.model.dtype}, and "
+            f"{display_name(before.model.name)} in {old}, so that rounding alone changes answers; measure it again "
+            f"with --dtype {old}.",
+        )
 
 
 def models_with_code(settings: Any) -> list[str]:

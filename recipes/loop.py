@@ -20,6 +20,7 @@ from evenhand.evaluation.score import display_name, read_scores
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
+from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import SCORES, measure, read_inputs
@@ -48,6 +49,7 @@ def loop(settings: LoopSettings) -> None:
     Raises:
         InputError: a stage cannot be run, or every method was rejected.
     """
+    settings = with_folder(settings)
     if settings.methods is None:
         base = MeasureSettings.model_validate(vars(settings.measure))
         model = measure_config(base, FAMILY).model

@@ -22,6 +22,7 @@ from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_n
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
+from evenhand.recipes.automatic import with_folder, with_precision
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
 if TYPE_CHECKING:  # imports torch
@@ -71,6 +72,9 @@ def measure(
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
+    settings = with_folder(settings)
+    precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
+    settings = with_precision(settings, settings.output_dir, precision)
     names = list(dict.fromkeys(settings.metrics))
     configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
     if loaded is not None:

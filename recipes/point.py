@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSetti
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
+from evenhand.recipes.automatic import first_measurement, with_precision
 from evenhand.recipes.finished_runs import models_with_code
 from evenhand.recipes.settings import (
     FAMILY,
@@ -83,6 +84,8 @@ def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> lis
 
     All methods share the measurement of the base model and the labels; both decodings share the tuning.
     """
+    chosen = with_precision(loop.measure, first_measurement(loop.output_dir))
+    loop = loop.replaced(measure=chosen)
     method = load_method(name, settings_of_methods(loop))
     planner = _Planner(loop, name, method, stage_folder)
     base = base_measurement(loop.measure)

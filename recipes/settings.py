@@ -13,7 +13,7 @@ from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import MeasureConfig, Metric
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
@@ -40,10 +40,17 @@ from evenhand.mitigation.settings import TuningSettings
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 OUTPUT_DIR = "folder to write to"
+MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`recipes.automatic`)
+OF_MODEL = f"{OUTPUT_DIR}; {MODEL_IN_PATH} is the name of the model"
 TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 NotNegative = Annotated[FiniteFloat, Field(ge=0)]
+
+
+def load_family(name: str) -> Metric:
+    """Return a family of metrics."""
+    return FAMILIES[name]
 
 
 def family_groups(attribute: str, is_optional: bool) -> type[StrictSettings]:
@@ -182,7 +189,7 @@ class MeasureSettings(MethodGroups, Measurement, Tracked):
         json_schema_extra=OMITTED_IF_NULL,
     )
     seed: Seed = Field(0, description="random seed of prompts, answers and the bootstrap")
-    output_dir: AnyPath = Field(Path("runs/measure"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED)
 
     @model_validator(mode="after")
     def _check_responses(self) -> Self:
@@ -381,7 +388,9 @@ class LoopSettings(Launching, Experiment, Tracked):
         None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
     seed: Seed = Field(0, description="random seed of every stage")
-    output_dir: AnyPath = Field(Path("runs/loop"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(
+        Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
+    )
 
 
 class AblateSettings(Launching, Tracked):
@@ -471,9 +480,7 @@ class ReportSettings(StrictSettings):
 class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: CliPositionalArg[AnyPath] = Field(
-        Path("runs/measure"), description="finished run of `measure` with generation bias"
-    )
+    run: CliPositionalArg[AnyPath] = Field(Path(), description="finished run of `measure` with generation bias")
     halve_interval: bool = Field(
         False, description="plan for half of the run's interval; the default without another goal"
     )
@@ -491,9 +498,7 @@ class PlanSettings(StrictSettings):
 class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: CliPositionalArg[AnyPath] = Field(
-        Path("runs/measure"), description="finished run of `measure`, of the new model"
-    )
+    run: CliPositionalArg[AnyPath] = Field(Path(), description="finished run of `measure`, of the new model")
     against: AnyPath | None = Field(
         None, description="finished run of `measure` over the same prompts, of the baseline"
     )

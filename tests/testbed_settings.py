@@ -7,8 +7,8 @@ from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings,
 from evenhand.recipes.settings import Measurement
 
 FILES = "package:evenhand/recipes/testbed/"
-MODEL = ModelSettings(name=f"{FILES}dialogue_model")
-MASKED_MODEL = ModelSettings(name=f"{FILES}masked_model")
+MODEL = ModelSettings(name=f"{FILES}dialogue_model", dtype="float32")
+MASKED_MODEL = ModelSettings(name=f"{FILES}masked_model", dtype="float32")
 PAIRS = f"{FILES}pairs.csv"
 GENERATION_BIAS = {
     "style_classifier": StyleClassifierSettings(name=f"{FILES}style_classifier"),

@@ -74,6 +74,7 @@ class EmbeddingBias(Metric):
     """Scores of a sentence encoder, or of embeddings in files."""
 
     Settings = Settings
+    NEEDS_FLOAT32 = True
     FORMATS = (
         Format(
             "embedding_gap",

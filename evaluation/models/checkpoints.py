@@ -33,6 +33,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
+from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     adapter_folder,
@@ -279,7 +280,7 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
     Sources of quantization: Dettmers et al. 2022, LLM.int8() (8 bits); Dettmers et al. 2023, QLoRA, §3 (4 bits).
     """
     # Without this argument, a bfloat16 checkpoint would stay bfloat16, even on a CPU.
-    dtype = model.dtype if model.dtype == AUTO else getattr(torch, model.dtype)
+    dtype = getattr(torch, fast_dtype(resolve_device(model.device)) if model.dtype == AUTO else model.dtype)
     arguments: dict[str, Any] = {"dtype": dtype, "use_safetensors": True}
     if is_gguf(model.name):
         # Since 5.20, transformers computes with quantized weights if a kernel is installed; they cannot be trained.
@@ -296,9 +297,8 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
         if model.quantization == "8bit":
             quantization = BitsAndBytesConfig(load_in_8bit=True)
         else:
-            compute = load_config(model).dtype if dtype == AUTO else dtype
             quantization = BitsAndBytesConfig(
-                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute
+                load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype
             )
         arguments["quantization_config"] = quantization
     return arguments

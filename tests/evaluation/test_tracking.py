@@ -97,7 +97,7 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
 )
 def test_the_first_line_of_a_run_says_where_things_go(settings, mode, expected, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
-    assert destinations(MeasureSettings(**settings)) == f"results in runs/measure; {expected}"
+    assert destinations(MeasureSettings(output_dir="runs/a", **settings)) == f"results in runs/a; {expected}"
 
 
 def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplog):

@@ -54,6 +54,7 @@ class LikelihoodBias(Metric):
     """
 
     Settings = Settings
+    NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
         Format(

@@ -99,6 +99,7 @@ class SentencePairs(Metric):
     """Scores of a masked, a causal or an encoder-decoder model; a server gives likelihoods of given tokens."""
 
     Settings = Settings
+    NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
         Format(

@@ -1,0 +1,135 @@
+"""What `{model}` in a folder and `auto` as a precision stand for. A run has both; a run that goes on keeps its own."""
+
+import logging
+import re
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any, TypeVar, get_args
+
+from evenhand.evaluation import processes
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.manifest import read_record
+from evenhand.evaluation.settings import AUTO, Dtype
+from evenhand.recipes.settings import (
+    MODEL_IN_PATH,
+    LoopSettings,
+    Measurement,
+    MeasureSettings,
+    load_family,
+    measure_config,
+)
+
+log = logging.getLogger("evenhand")
+
+BEFORE = "before"  # the folder, in a loop's, of the measurement of the base model
+IDENTITY_DIGITS = 6
+Chosen = TypeVar("Chosen", bound=Measurement)
+
+
+def with_folder(settings: Any) -> Any:
+    """Return settings with the name of the measured model in place of `{model}` in `output_dir`.
+
+    If the folder has a run of another model of the same name, as of another `checkpoint-500`, six digits of the model's
+    identity are added to the name. Settings without `{model}` are returned unchanged.
+
+    Raises:
+        InputError: the model cannot be used.
+    """
+    if not isinstance(settings, MeasureSettings | LoopSettings) or MODEL_IN_PATH not in str(settings.output_dir):
+        return settings
+    folder = processes.on_rank_zero(lambda: _folder(settings))
+    return settings.replaced(output_dir=folder)
+
+
+def _folder(settings: MeasureSettings | LoopSettings) -> Path:
+    measured = measurement_of(settings)
+    name = folder_name(measured.model.name)
+    folder = _filled(settings.output_dir, name)
+    is_loop = isinstance(settings, LoopSettings)
+    record = read_record(folder / BEFORE if is_loop else folder, "output_dir")
+    if record is None or not measured.model.name:
+        return folder
+    identity = measure_config(measured, measured.metrics[0]).open_model().inputs()
+    for recorded in record["inputs"].values():
+        if isinstance(recorded, dict) and any(recorded.get(key, value) != value for key, value in identity.items()):
+            log.info("%s has a run of another model of this name", folder)
+            return _filled(settings.output_dir, f"{name}-{json_sha256(identity)[:IDENTITY_DIGITS]}")
+    return folder
+
+
+def _filled(template: Path, name: str) -> Path:
+    return Path(str(template).replace(MODEL_IN_PATH, name))
+
+
+def folder_name(model: str) -> str:
+    """Return the last part of a model's name, as the name of a folder.
+
+    >>> folder_name("org/model"), folder_name("package:llm/Model.Q4_1.gguf"), folder_name("gpt:7b"), folder_name("")
+    ('model', 'Model.Q4_1', 'gpt-7b', 'measure')
+    """
+    last = PurePath(model).name.removesuffix(".gguf")
+    if last in ("", ".", ".."):
+        last = Path(model).resolve().name if model else ""
+    return re.sub(r"[^\w.-]+", "-", last).strip(".-") or "measure"
+
+
+def first_measurement(folder: Path) -> Path | None:
+    """Return the folder of a measurement in the folder of a loop or of an ablation; None without one."""
+    found = [folder / BEFORE, *sorted(folder.glob("stages/measure-*"))]
+    return next((path for path in found if path.is_dir()), None)
+
+
+def measurement_of(settings: MeasureSettings | LoopSettings) -> MeasureSettings:
+    """Return the settings of the measurement itself or, of a loop, of its measurement of the base model."""
+    if isinstance(settings, MeasureSettings):
+        return settings
+    return MeasureSettings.model_validate({**vars(settings.measure), "seed": settings.seed})
+
+
+def with_precision(measured: Chosen, folder: Path | None, loaded: str | None = None) -> Chosen:
+    """Return a measurement with the precision that `auto` stands for.
+
+    It is the precision of the earlier measurement in `folder`, if there is one. Otherwise it is float32 for families
+    that need it, and bfloat16 where the device computes in it. A model that is not loaded has none.
+
+    Args:
+        folder: the folder of a measurement, which may have none yet; None: there is no folder.
+        loaded: the precision of a model that is loaded already.
+
+    Raises:
+        InputError: the device cannot be used.
+    """
+    model = measured.model
+    if model.dtype != AUTO:
+        return measured
+    dtype = processes.on_rank_zero(lambda: _recorded_precision(folder))
+    if dtype is None:
+        has_file = isinstance(measured, MeasureSettings) and measured.responses is not None
+        if has_file or model.server is not None or not model.name:
+            return measured
+        needs_float32 = any(load_family(name).NEEDS_FLOAT32 for name in measured.metrics)
+        dtype = loaded or processes.on_rank_zero(lambda: _fast_precision(model.device, needs_float32))
+    if dtype not in get_args(Dtype):  # of a model that the caller has loaded, in float64
+        return measured
+    return measured.replaced(model=model.replaced(dtype=dtype))
+
+
+def _recorded_precision(folder: Path | None) -> str | None:
+    record = None if folder is None else read_record(folder, "output_dir")
+    model = {} if record is None else record["settings"].get("model")
+    return model.get("dtype") if isinstance(model, dict) else None
+
+
+@cache
+def _fast_precision(device: str, needs_float32: bool) -> str:
+    """Return the precision that suits a device and families of metrics, and log it once."""
+    dtype = "float32" if needs_float32 else _device_precision(device)
+    log.info("the model computes in %s; --dtype takes another precision", dtype)
+    return dtype
+
+
+def _device_precision(device: str) -> str:
+    from evenhand.evaluation.models.checkpoints import resolve_device  # these import torch
+    from evenhand.evaluation.models.precision import fast_dtype
+
+    return fast_dtype(resolve_device(device))
