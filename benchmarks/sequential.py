@@ -27,7 +27,7 @@ import scipy
 
 from benchmarks.coverage import STYLES, draw
 from benchmarks.measuring import parse_options
-from benchmarks.page_errors import even_page
+from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effects import family_effects
@@ -55,6 +55,7 @@ GATED = 0.04
 GATE = 2 * 0.05**2 - 2 * GATED**2  # from 4 to 5 of 100
 ROUNDING = 1e-12
 MOST_AFTER_STOPPING = 300  # runs whose interval after stopping is computed, which takes longest
+BOUNDED = ("average 0.3", "log of lengths, normal")  # of `page_errors.COLUMNS`
 EVEN_PAGE_ROUNDS = 32  # 16 templates, two answers to each
 MIXTURE_SCALE = 0.1  # information at which the mixture's boundary is tightest, as a fraction of the whole
 FIRST = np.repeat([1.0, 0.0], STYLES)
@@ -327,6 +328,47 @@ def smallest_p_value(
     return min(min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found)
 
 
+def false_bounds(name: str, simulations: int, permutations: int) -> dict[str, float]:
+    """Return how often some look errs, in %, where six of 31 people have another mean of one class or number.
+
+    Returns:
+        Measurements that have, at some look, a `difference_bound` below the largest difference; somebody shown who does
+        not differ; and the share of shown effects of all looks whose interval contains the truth.
+    """
+    sample, are_shares = COLUMNS[name]
+    template, person = np.indices((13, 31)).reshape(2, -1).repeat(2, axis=1)
+    looks = plan_looks(26)
+    large = np.random.default_rng(0)
+    means = np.array([sample(np.full(200_000, each), large).mean() for each in range(31)])
+    truth = means - means.mean()
+    has_effect = np.arange(31) < 6
+    rows = []
+    covered = []
+    for seed in range(simulations):
+        rng = np.random.default_rng(seed)
+        values = sample(person, rng)[:, None]
+        finished = rounds_of(template, person, rng)
+        is_too_low = False
+        is_false = False
+        for number, rounds in enumerate(looks.rounds):
+            has = finished < rounds
+            code = np.unique(template[has], return_inverse=True)[1]
+            design = Design(code, person[has], np.zeros((0, 31)))
+            family = Family(name, values[has], are_shares=are_shares, has_overall=False)
+            found = family_effects(design, [family], permutations, rng, looks.at(number))[0]
+            shown = found.p_page[:, 0] <= LEVEL
+            low = found.low[:, 0]
+            high = found.high[:, 0]
+            ends = np.where(shown, np.maximum(np.abs(low), np.abs(high)), found.at_most[:, 0])
+            is_too_low |= bool(np.nanmax(ends) < np.abs(truth).max())
+            is_false |= bool((shown & ~has_effect).any())
+            covered += ((low <= truth) & (truth <= high))[shown].tolist()
+        rows.append((is_too_low, is_false))
+    is_too_low, is_false = np.mean(rows, axis=0)
+    numbers = {"bound too low": is_too_low, "a false one": is_false, "shown covered": np.mean(covered)}
+    return {name: round(100 * float(value), 1) for name, value in numbers.items()}
+
+
 def main() -> None:
     options = parse_options(
         __doc__,
@@ -337,7 +379,9 @@ def main() -> None:
         seed=0,
     )
     if options.pages:
-        print(false_findings(options.simulations, options.permutations))
+        print("even pages:", false_findings(options.simulations, options.permutations), flush=True)
+        for name in BOUNDED:
+            print(f"{name}:", false_bounds(name, options.simulations, options.permutations), flush=True)
         return
     check_against_pooled_spread(np.random.default_rng(options.seed))
     stopping(options.simulations, options.sizes, options.seed)

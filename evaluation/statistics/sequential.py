@@ -43,7 +43,7 @@ import numpy as np
 import scipy
 
 from evenhand.evaluation.statistics.intervals import TAILS, Interval, Z
-from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
+from evenhand.evaluation.statistics.permutation import LEVEL, MIN_TEMPLATES
 from evenhand.evaluation.statistics.spread import Estimate
 
 N_LOOKS = 8
@@ -53,6 +53,24 @@ FARTHEST = 9.0  # standard deviations; the probability beyond is 10⁻¹⁹
 PATHS = 5_000  # simulated measurements for the interval after stopping
 LEAST_SKEWNESS = 1e-6  # below, a distribution is normal
 BISECTIONS = 14  # of each of its bounds
+
+
+@dataclass(frozen=True)
+class Look:
+    """How much one look at a measurement may err; by default as the only one, at the end.
+
+    Attributes:
+        share: the share of the error that permutation tests may spend at this look.
+        tail: the probability below the upper quantile of two-sided 95 % intervals.
+        one_sided_tail: the probability below the quantile of 95 % bounds on one side.
+    """
+
+    share: float = 1.0
+    tail: float = TAILS[1]
+    one_sided_tail: float = 1 - LEVEL
+
+
+ONLY_LOOK = Look()
 
 
 @dataclass(frozen=True)
@@ -75,18 +93,22 @@ class Looks:
         """The share of the error that is spent at each look, (K,); a p-value is divided by it; the sum is 1."""
         return np.diff(spent_error(self.fraction), prepend=0.0)
 
+    def at(self, number: int) -> Look:
+        """Return the look with a number from 0."""
+        return Look(float(self.share[number]), float(self.tail[number]), float(self.one_sided_tail[number]))
+
     @cached_property
     def tail(self) -> np.ndarray:
         """The probability below the upper quantile of the two-sided 95 % intervals of each look, (K,).
 
         It is 0.975 for a single look, and larger for several.
         """
-        return self._tail(1 - TAILS[1])
+        return self._tail(LEVEL / 2)
 
     @cached_property
     def one_sided_tail(self) -> np.ndarray:
         """The probability below the quantile of 95 % bounds on one side, (K,); 0.95 for a single look."""
-        return self._tail(2 * (1 - TAILS[1]))
+        return self._tail(LEVEL)
 
     def _tail(self, level: float) -> np.ndarray:
         return scipy.special.ndtr(boundaries(self.fraction**2, level * spent_error(self.fraction)))
@@ -249,7 +271,7 @@ def interval_after_stopping(
         errors = distribution.errors(noise, theta)
         return bool((rule.value_at_stop(theta + errors * distribution.scale(theta)) <= estimate.value).mean() < side)
 
-    side = 1 - TAILS[1]
+    side = LEVEL / 2
     low, high = at_look
     return (
         _bisect(is_too_low, low, estimate.value),

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import scipy
 
+from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
+from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
 from evenhand.evaluation.statistics.sequential import (
+    Look,
     Looks,
     boundaries,
     decided_range,
@@ -196,3 +199,23 @@ def test_intervals_after_stopping_cover_and_decisions_are_right():
         wrong.append(decided not in (None, 1))
     assert 0.92 <= np.mean(held) <= 0.98  # standard error 0.015
     assert np.mean(wrong) <= 0.05
+
+
+def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
+    rng = np.random.default_rng(0)
+    template, person = np.indices((12, 8)).reshape(2, -1).repeat(2, axis=1)
+    values = rng.normal(size=(len(person), 1)) + np.where(person == 0, 1.5, 0.0)[:, None]
+    design = Design(template, person, np.zeros((0, 8)))
+    family = Family("length", values, are_shares=False)
+    whole = family_effects(design, [family], 199, np.random.default_rng(1))[0]
+    look = Look(share=0.25, tail=0.99, one_sided_tail=0.98)
+    at_look = family_effects(design, [family], 199, np.random.default_rng(1), look)[0]
+    np.testing.assert_allclose(at_look.p_page, np.minimum(whole.p_page / 0.25, 1))
+    np.testing.assert_allclose(at_look.p_family, np.minimum(whole.p_family / 0.25, 1))
+    np.testing.assert_allclose(at_look.shift_page, np.minimum(whole.shift_page / 0.25, 1))
+    assert at_look.overall_page == pytest.approx(min(whole.overall_page / 0.25, 1))
+    assert whole.p_page[0, 0] <= 0.25 * LEVEL  # shown by both
+    assert at_look.low[0, 0] < whole.low[0, 0]
+    assert at_look.high[0, 0] > whole.high[0, 0]
+    assert (at_look.at_most > whole.at_most).all()
+    assert (at_look.detectable > whole.detectable).all()
