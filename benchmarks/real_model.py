@@ -24,7 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
-from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
+from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -59,11 +59,10 @@ def padded(model: DialogueModel, contexts: list[str]) -> None:
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
     """Return Σ log p of each sentence, computed over the prefix tree."""
-    tree = prefix_tree(encoded.ids)
-    log_p = np.full(len(tree.token) - 1, np.nan)
-    for rows, values in node_log_probabilities(model, tree):
-        log_p[rows] = values
-    return sum_sequences(tree, log_p, encoded.begin)
+    sums = np.full(len(encoded.ids), np.nan)
+    for rows, values in sequence_log_probabilities(model, prefix_tree(encoded.ids), encoded.begin):
+        sums[rows] = values
+    return sums
 
 
 def styles(folder: str, texts: list[str]) -> None:

@@ -34,14 +34,15 @@ from benchmarks.real_model import MODEL
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.metric import find_headline
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.tables import join_batches
 
 PORT = 8123
 FEW = 60
@@ -77,16 +78,16 @@ def usage(process: psutil.Process) -> tuple[float, float]:
 
 def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Process) -> list[pd.Series]:
     """Print responses per second; return the sampled and the first FEW greedy answers."""
-    model.respond(prompts.head(1))  # loads the model
+    join_batches(model.respond(prompts.head(1)))  # loads the model
     (cpu, _) = usage(process)
     start = time.perf_counter()
-    sampled = model.respond(prompts)[RESPONSE]
+    sampled = join_batches(model.respond(prompts))[RESPONSE]
     seconds = time.perf_counter() - start
     (now, memory) = usage(process)
     rates = f"{len(prompts) / seconds:.2f} responses a second, {len(prompts) / (now - cpu):.2f} a CPU second"
     print(f"{name}: {len(prompts)} responses, {rates}, peak memory {memory:.2f} GiB", flush=True)
     model.arguments["do_sample"] = False
-    return [sampled, model.respond(prompts.head(FEW))[RESPONSE]]
+    return [sampled, join_batches(model.respond(prompts.head(FEW)))[RESPONSE]]
 
 
 def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame, judge: Classifier) -> None:

@@ -322,7 +322,7 @@ class PromptSettings(StrictSettings):
 
     dataset: str = Field(
         "paper",
-        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder like theirs",
+        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format",
         json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
@@ -355,9 +355,11 @@ class PromptSettings(StrictSettings):
         None, description="column whose values the splits do not share; null: noun, or none for a file"
     )
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
-        None, description="what training does not see one half of"
+        None, description="leave one half of these out of training, to test on them; null: none"
     )
-    descriptors: Annotated[int, Field(ge=2)] | None = Field(60, description="descriptors to sample by axis; null: all")
+    descriptors: Annotated[int, Field(ge=2)] | None = Field(
+        60, description="number of descriptors, sampled by axis; null: all"
+    )
     answers_per_cell: PerCell = Field(
         2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )

@@ -155,36 +155,34 @@ class Store:
     def rows(
         self,
         name: str,
-        columns: Sequence[str],
-        compute: Callable[..., Iterable[tuple[Sequence[Any], ...]]],
-        *inputs: Sequence[Any],
+        items: pd.DataFrame,
+        compute: Callable[[pd.DataFrame], Iterable[pd.DataFrame]],
         unit: str = "rows",
     ) -> pd.DataFrame:
-        """Return a table of n rows, computed in batches that are saved as they come, so that a killed run can resume.
+        """Return a row for each item, computed in batches that are saved as they come, so that a killed run can resume.
 
         Each process computes a part of the rows that are not on disk. Batches that are damaged are computed again.
 
         Args:
             name: the name of the computation, unique within the family.
-            columns: the names of the columns.
-            compute: yields batches of the rows whose inputs it gets: tuples of indices into these inputs and, for each
-                column, the values.
-            inputs: one or several lists or arrays with an item for each row, (n,).
+            items: what each row is computed from, (n,).
+            compute: yields tables of rows for the items that it gets; their index says for which of these items. It
+                yields a table without rows, with all columns, if it gets no items.
             unit: the plural noun for a row, for the progress bar.
 
         Raises:
             InputError: `compute` did not yield every row, or a file cannot be read or written.
         """
-        folder, n = self.folder / PARTS / self.family / name, len(inputs[0])
-        missing = processes.on_rank_zero(lambda: _missing_rows(folder, n, columns, self.fingerprint))
+        folder = self.folder / PARTS / self.family / name
+        items = items.reset_index(drop=True)
+        missing = processes.on_rank_zero(lambda: _missing_rows(folder, len(items), self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
-        if len(mine):
-            done = (n - len(missing)) * (processes.world_size() == 1)
-            chosen = (it[mine] if isinstance(it, np.ndarray) else [it[row] for row in mine] for it in inputs)
+        if len(mine) or items.empty:
+            done = len(items) - len(missing) if processes.world_size() == 1 else 0
             with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
-                _save_batches(folder, mine, columns, compute(*chosen), advance, self._write_part)
+                _save_batches(folder, compute(items.iloc[mine]), advance, self._write_part)
         processes.barrier()
-        return _read_rows(folder, n, columns)
+        return _read_rows(folder, len(items))
 
     def _write_part(self, path: Path, rows: pd.DataFrame) -> None:
         if not processes.is_rank_zero():  # rank 0 has the lock, which it checks before each write
@@ -440,7 +438,7 @@ def _file_number(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _missing_rows(folder: Path, n: int, columns: Sequence[str], run: str) -> np.ndarray:
+def _missing_rows(folder: Path, n: int, run: str) -> np.ndarray:
     """Return the numbers of the rows that are not on disk, ascending; delete damaged files.
 
     Raises:
@@ -450,7 +448,7 @@ def _missing_rows(folder: Path, n: int, columns: Sequence[str], run: str) -> np.
     for file in sorted(folder.glob("*.parquet")):
         try:
             owner = table_run(file)
-            rows = read_table(file)[[ROW, *columns]][ROW].to_numpy()
+            rows = read_table(file)[ROW].to_numpy()
             if owner == run:
                 is_missing[rows] = False
         except (InputError, KeyError, IndexError):
@@ -464,9 +462,7 @@ def _missing_rows(folder: Path, n: int, columns: Sequence[str], run: str) -> np.
 
 def _save_batches(
     folder: Path,
-    missing: np.ndarray,
-    columns: Sequence[str],
-    batches: Iterable[tuple[Sequence[Any], ...]],
+    batches: Iterable[pd.DataFrame],
     advance: Callable[[int], object],
     write_part: Callable[[Path, pd.DataFrame], None],
 ) -> None:
@@ -477,26 +473,26 @@ def _save_batches(
 
     def write() -> None:
         if waiting:
-            rows = pd.concat(waiting, ignore_index=True)
-            write_part(folder / f"{rows[ROW].iloc[0]:08d}.parquet", rows)
+            rows = pd.concat(waiting).rename_axis(ROW).reset_index()
+            first = rows[ROW].iloc[0] if len(rows) else 0
+            write_part(folder / f"{first:08d}.parquet", rows)
             waiting.clear()
 
     try:
-        for indices, *values in batches:
-            rows = {ROW: missing[np.asarray(indices, dtype=np.int64)], **dict(zip(columns, values, strict=True))}
-            waiting.append(pd.DataFrame(rows))
+        for batch in batches:
+            waiting.append(batch)
             if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
                 write()
                 last_write = time.monotonic()
-            advance(len(indices))
+            advance(len(batch))
     finally:  # rows that were computed before an error are written, too
         write()
 
 
-def _read_rows(folder: Path, n: int, columns: Sequence[str]) -> pd.DataFrame:
+def _read_rows(folder: Path, n: int) -> pd.DataFrame:
     """Return the table of all rows, in the order of their numbers."""
-    parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW, *columns])]
+    parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW])]
     table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
     if len(table) < n:
         raise InputError(folder, f"does not have each of {n} rows; delete the run's folder and run it again.")
-    return table[[*columns]]
+    return table.drop(columns=ROW)

@@ -1,6 +1,6 @@
 """Reading and writing of the Parquet files of a run, with atomic writes and verified checksums."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,6 +79,26 @@ def _readable(path: Path) -> Iterator[None]:
             f"cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
             "which computes it again.",
         ) from None
+
+
+def label_batches(
+    batches: Iterable[tuple[Sequence, ...]], columns: Sequence[str], index: pd.Index
+) -> Iterator[pd.DataFrame]:
+    """Yield batches as tables whose index says which rows they are.
+
+    Args:
+        batches: tuples of positions in the index and, for each column, the values.
+        columns: the names of the columns.
+        index: the index of the table whose rows are computed.
+    """
+    for rows, *values in batches:
+        labels = index[np.asarray(rows, dtype=np.int64)]
+        yield pd.DataFrame(dict(zip(columns, values, strict=True)), index=labels)
+
+
+def join_batches(batches: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of all batches as one table, in the order of their index."""
+    return pd.concat(list(batches)).sort_index()
 
 
 def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.DataFrame:

@@ -40,6 +40,7 @@ from evenhand.evaluation.score import (
     Kind,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.tables import join_batches
 
 PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 
@@ -251,10 +252,12 @@ class BiasCallback(MeasureCallback):
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
             with progress(len(prompts), "bias during training", "responses"):
-                responses = trained.respond(prompts)[RESPONSE].tolist()
+                responses = join_batches(trained.respond(prompts))[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
-                likelihoods = likelihoods_of_responses(trained.log_likelihood, prompts, responses)
+                likelihoods = likelihoods_of_responses(
+                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
+                )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
         values = _with_interval(BIAS_NAME, find_headline(generation_bias(styled, {}, permutations=0)))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)

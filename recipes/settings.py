@@ -135,7 +135,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
     )
     capabilities: list[str] = Field(
         default_factory=list,
-        description="tasks of lm-evaluation-harness that are scored, too",
+        description="tasks of lm-evaluation-harness to score, too",
         json_schema_extra=BY_CONTENT,
     )
 
@@ -240,7 +240,9 @@ class Tuning(StrictSettings):
     measure_every: Annotated[int, Field(ge=0)] = Field(
         100, description="steps between measurements of pooled FGB*; 0: none"
     )
-    measure_descriptors: Annotated[int, Field(ge=2)] = Field(40, description="descriptors in these measurements")
+    measure_descriptors: Annotated[int, Field(ge=2)] = Field(
+        40, description="number of descriptors in measurements during training"
+    )
 
 
 class TuneSettings(MethodGroups, Tuning, Tracked):
@@ -276,7 +278,9 @@ class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tr
         None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
     )
     after_without_tag: AnyPath | None = Field(
-        None, description="such a run without its control tag", json_schema_extra=BY_CONTENT
+        None,
+        description="finished run of `measure`, of the tuned model without its control tag",
+        json_schema_extra=BY_CONTENT,
     )
     trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
     output_dir: AnyPath = Field(Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
@@ -298,7 +302,9 @@ class RateSettings(Tracked):
     )
     pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
     questions: str = Field(
-        "paper", description="YAML file of questions; 'paper': those of Smith et al. 2022", json_schema_extra=BY_CONTENT
+        "paper",
+        description="YAML file of questions; 'paper': the questions of Smith et al. 2022",
+        json_schema_extra=BY_CONTENT,
     )
     leave_out: str = Field(
         "paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
@@ -329,9 +335,7 @@ class Experiment(MethodGroups):
     )
     label: Labelling = Field(default_factory=Labelling, description="labelling")
     tune: Tuning = Field(default_factory=Tuning, description="tuning")
-    second_decoding: DecodingSettings | None = Field(
-        None, description="another decoding to measure with, too; null: none"
-    )
+    second_decoding: DecodingSettings | None = Field(None, description="second decoding to measure with; null: none")
     measure_without_tag: bool = Field(True, description="also measure models with a control tag without their tag")
     allow_no_bias: bool = Field(False, description="tune even if the base model shows no bias")
 
@@ -387,6 +391,12 @@ class LoopSettings(Launching, Experiment, Tracked):
     methods: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
+    base_run: AnyPath | None = Field(
+        None,
+        description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
+        "`loop RUN` is short for it",
+        json_schema_extra=WITHOUT_FLAG,
+    )
     seed: Seed = Field(0, description="random seed of every stage")
     output_dir: AnyPath = Field(
         Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
@@ -415,7 +425,7 @@ class LabelledTexts(StrictSettings):
         Path("labeled_data.csv"), description="CSV, TSV or JSONL file of labelled texts", json_schema_extra=BY_CONTENT
     )
     columns: list[str] = Field(
-        default_factory=list, description="names of its columns, if it has no header; []: it has one"
+        default_factory=list, description="names of the file's columns; []: the file has a header"
     )
     text_column: str = Field("tweet", description="column of texts")
     label_column: str = Field("class", description="column of labels")
@@ -435,16 +445,18 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
         None, description="encoder to start from; null: train from scratch", json_schema_extra=BY_CONTENT
     )
     epochs: Count = Field(3, description="passes over the texts")
-    learning_rate: Positive = Field(1e-3, description="peak of the cosine schedule")
-    head_learning_rate: Positive = Field(3e-3, description="the same of the new head on an encoder")
+    learning_rate: Positive = Field(1e-3, description="peak learning rate of the cosine schedule")
+    head_learning_rate: Positive = Field(3e-3, description="peak learning rate of the new head on an encoder")
     lora_rank: Count = Field(32, description="rank of the changes of an encoder's linear layers")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("float32", description="bfloat16: mixed; auto: if it is fast")
     batch_size: Count = Field(64, description="texts per step")
     test_texts: AnyPath | None = Field(
-        None, description="another such file to test on; null: held-out texts", json_schema_extra=BY_CONTENT
+        None, description="file of labelled texts to test on; null: held-out texts", json_schema_extra=BY_CONTENT
     )
     dev_texts: AnyPath | None = Field(
-        None, description="such a file, to choose thresholds; null: `threshold`", json_schema_extra=BY_CONTENT
+        None,
+        description="file of labelled texts on which thresholds are chosen; null: `threshold`",
+        json_schema_extra=BY_CONTENT,
     )
     test_fraction: Fraction = Field(0.1, description="share of the texts to hold out and test on, without test_texts")
     credit: str | None = Field(
@@ -460,8 +472,10 @@ class AgreementSettings(LabelledTexts):
     style_classifier: StyleClassifierSettings = Field(
         default_factory=StyleClassifierSettings, description="the judge, or another classifier"
     )
-    other_classifier: StyleClassifierSettings | None = Field(None, description="another to compare with; null: none")
-    limit: Count | None = Field(None, description="texts to draw at random; null: all")
+    other_classifier: StyleClassifierSettings | None = Field(
+        None, description="another classifier to compare with; null: none"
+    )
+    limit: Count | None = Field(None, description="number of texts to draw at random; null: all")
     seed: Seed = Field(0, description="random seed of the draw and of the bootstrap")
     output_dir: AnyPath = Field(Path("runs/judge"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
@@ -482,16 +496,16 @@ class PlanSettings(StrictSettings):
 
     run: CliPositionalArg[AnyPath] = Field(Path(), description="finished run of `measure` with generation bias")
     halve_interval: bool = Field(
-        False, description="plan for half of the run's interval; the default without another goal"
+        False, description="plan for half of the width of the run's interval; the default without another goal"
     )
     interval: Positive | None = Field(
         None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
     )
     max_difference: Positive | None = Field(
-        None, description="plan to show that all styles are even within so many points of 100"
+        None, description="plan to show that no difference from the average is larger, in answers of 100"
     )
     reduction: Annotated[Positive, Field(le=100)] | None = Field(
-        None, description="plan for a reduction by this % to be shown"
+        None, description="plan to show a reduction by this percentage"
     )
 
 
@@ -507,7 +521,7 @@ class CheckSettings(StrictSettings):
     )
     max_pooled_fgb: Positive | None = Field(None, description="limit of pooled FGB*, in 10⁻³")
     max_difference: Positive | None = Field(
-        None, description="points of 100 within which every descriptor gets every style"
+        None, description="limit of the largest difference of anybody from the average, in answers of 100"
     )
     max_spread: dict[str, Positive] = Field(
         default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"

@@ -8,11 +8,11 @@ import pytest
 import torch
 from datasets import Dataset
 
+from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.model import prompt_seed
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.mitigation.adapter import load_tuned
@@ -61,7 +61,7 @@ def test_likelihoods():
 
     def of_nodes(model):
         tree = prefix_tree([[EOS, *map(WORDS.index, text.split())] for text in CONTEXTS])
-        values = np.full(len(tree.token) - 1, np.nan)
+        values = np.full(len(tree.token), np.nan)  # the root has no probability
         for rows, part in node_log_probabilities(model, tree):
             values[rows] = part
         return values

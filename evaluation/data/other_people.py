@@ -8,6 +8,7 @@ import pandas as pd
 from evenhand.evaluation.score import CUE, DESCRIPTOR, NOUN, PERSONA, TEMPLATE, TEXT
 
 LEVELS = ((TEMPLATE, NOUN), (TEMPLATE,))
+PARTNER = "partner_"  # the columns of another person's prompt, beside each prompt, begin with this
 
 
 def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Sequence[str]] = LEVELS) -> np.ndarray:
@@ -48,6 +49,30 @@ def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFra
     for name in names:
         asked[name] = others[name].to_numpy()
     return asked
+
+
+def with_partners(prompts: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the prompts with, beside each, the columns of another person's prompt, whose names begin with PARTNER.
+
+    The other prompt has the same template and another descriptor (`other_people`); a prompt to whose template nobody
+    else is asked is its own partner. Give the whole table of prompts: a part of it has other partners.
+    """
+    other = other_people(prompts, seed)
+    partners = prompts.iloc[np.where(other < 0, np.arange(len(prompts)), other)]
+    return prompts.join(partners.set_index(prompts.index).add_prefix(PARTNER))
+
+
+def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the other person's prompt beside each prompt, with the names of its columns in its table."""
+    names = [name for name in prompts if name.startswith(PARTNER)]
+    return prompts[names].rename(columns=lambda name: name.removeprefix(PARTNER))
+
+
+def partner_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts as their partners ask them, whose partner is then the person; a prompt's id stays."""
+    partners = prompts_of_others(prompts, partner_rows(prompts))
+    names = [TEXT, PERSONA]
+    return partners.assign(**{f"{PARTNER}{name}": prompts[name] for name in names if name in prompts})
 
 
 def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:

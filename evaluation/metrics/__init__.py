@@ -28,7 +28,8 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
-    from evenhand.evaluation.models.model import Model
+    from evenhand.evaluation.models.base import Model
+    from evenhand.evaluation.models.recorded import ResponseFile
     from evenhand.evaluation.store import Store
 
 __path__ += own_folders("metrics")
@@ -62,25 +63,36 @@ class MeasureConfig:
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
 
-    def open_model(self, tag: str | None = None) -> "Model":
-        """Return the measured model, not loaded; `tag` is the control tag, None for the tag that it was tuned with."""
+    def response_file(self) -> "ResponseFile | None":
+        """Return the file of responses to score, None if a model is measured."""
+        from evenhand.evaluation.models.recorded import ResponseFile
+
+        if self.responses is None:
+            return None
+        return ResponseFile(
+            self.responses,
+            descriptor_column=self.prompts.descriptor_column,
+            named=tuple(self.response_columns.items()),
+            reasoning=tuple(self.model.reasoning or ()),
+            once=getattr(self.settings, "repeated_rows", "") == "once",
+            has_ids=self.prompts.file is not None,
+        )
+
+    def open_model(self, tag: str | None = None, *, scores_sentences: bool = False) -> "Model":
+        """Return the measured model, not loaded.
+
+        Args:
+            tag: the control tag, None for the tag that the model was tuned with.
+            scores_sentences: whether sentences are scored, for which a served model needs its tokenizer.
+        """
         from evenhand.evaluation.models.loaded import LoadedModel
         from evenhand.evaluation.models.recorded import RecordedModel
         from evenhand.evaluation.models.served import ServedModel
 
         if self.responses is not None:
-            model: Model = RecordedModel(
-                self.model,
-                self.decoding,
-                self.responses,
-                self.prompts.descriptor_column,
-                self.response_columns,
-                tag=tag,
-                once=getattr(self.settings, "repeated_rows", "") == "once",
-                has_ids=self.prompts.file is not None,
-            )
+            model: Model = RecordedModel(self.model, self.decoding, self.response_file(), tag=tag)
         elif self.model.server is not None:
-            model = ServedModel(self.model, self.decoding, tag=tag, seed=self.seed)
+            model = ServedModel(self.model, self.decoding, tag=tag, seed=self.seed, scores_sentences=scores_sentences)
         else:
             model = LoadedModel(self.model, self.decoding, tag=tag, seed=self.seed)
         return model if self.wrap_model is None else self.wrap_model(model)

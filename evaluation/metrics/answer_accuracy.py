@@ -9,7 +9,6 @@ answer is correct takes the style's part; this use is this project's.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,17 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Form,
+    find_score,
+)
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
 
@@ -44,8 +53,12 @@ class Settings(StrictSettings):
     labels: AnyPath | None = Field(
         None, description="file with the labels, one a line; null: column `label`", json_schema_extra=BY_CONTENT
     )
-    n_questions: Annotated[int, Field(ge=2)] = Field(100, description="questions, evenly spaced over the file")
-    permutations: Annotated[int, Field(ge=0)] = Field(999, description="of the test of no dependence on the descriptor")
+    n_questions: Annotated[int, Field(ge=2)] = Field(
+        100, description="number of questions, evenly spaced over the file"
+    )
+    permutations: Annotated[int, Field(ge=0)] = Field(
+        999, description="number of permutations in the test of whether answers depend on the descriptor"
+    )
 
 
 def read_questions(settings: Settings) -> pd.DataFrame:
@@ -113,7 +126,7 @@ class AnswerAccuracy(Metric):
             raise InputError("answer_accuracy", f"{without_weights}")
         taxonomy = taxonomy_sha256(config.prompts)
         return {
-            **config.open_model().inputs(),
+            **config.open_model().identity(),
             "dataset": taxonomy,
             "questions": json_sha256(questions.to_dict("list")),
         }
@@ -134,8 +147,9 @@ class AnswerAccuracy(Metric):
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
         table = asked.merge(questions, left_on=asked[TEMPLATE].str.partition(": ")[2], right_on="goal")
         choices = [table["sol1"].tolist(), table["sol2"].tolist()]
-        score = partial(model.log_likelihood, run=store)
-        scores = score(pd.concat([table, table], ignore_index=True), [*choices[0], *choices[1]])["log_likelihood"]
+        asked_twice = pd.concat([table, table], ignore_index=True)
+        pairs = asked_twice[[TEXT, PERSONA]].assign(**{RESPONSE: [*choices[0], *choices[1]]})
+        scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")["log_likelihood"]
         per_character = scores.to_numpy() / [max(1, len(it)) for it in (*choices[0], *choices[1])]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)
@@ -143,7 +157,7 @@ class AnswerAccuracy(Metric):
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         signature = {
-            "model": config.open_model().entry(store.inputs),
+            "model": config.open_model().description,
             "dataset": config.prompts.signature(store.inputs["dataset"]),
             "inputs": dict(store.inputs),
             "seed": config.seed,

@@ -50,6 +50,7 @@ from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import label_batches
 
 VERSION = 1
 COSINE = "cosine"
@@ -132,10 +133,11 @@ class EmbeddingBias(Metric):
         encoder = load_sentence_encoder(config.model)
         _, is_truncated = encode_texts(encoder, texts)
 
-        def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-            return ((rows, list(vectors)) for rows, vectors in sentence_embeddings(encoder, texts))
+        def compute(items: pd.DataFrame) -> Iterator[pd.DataFrame]:
+            batches = sentence_embeddings(encoder, items["text"].tolist())
+            return label_batches(((rows, list(vectors)) for rows, vectors in batches), ("vector",), items.index)
 
-        vectors = store.rows("vectors", ["vector"], compute, texts, unit="texts")["vector"]
+        vectors = store.rows("vectors", pd.DataFrame({"text": texts}), compute, unit="texts")["vector"]
         truncated = {text for text, flag in zip(texts, is_truncated, strict=True) if flag}
         table = add_cosines(pairs, texts, np.stack(vectors.to_numpy()))
         return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
@@ -144,7 +146,7 @@ class EmbeddingBias(Metric):
         store.facts["references"], settings = len(table), config.settings
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         if settings.vectors is None:
-            encoder = {"model": config.open_model().entry(store.inputs)}
+            encoder = {"model": config.open_model().description}
             encoder["model"]["texts_truncated"] = int(table["truncated"].sum())
         else:
             encoder = {"vectors": {"name": str(settings.vectors), "files": store.inputs["vectors"]}}

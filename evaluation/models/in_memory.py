@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.loaded import LoadedModel
-from evenhand.evaluation.models.model import Model
 
 if TYPE_CHECKING:  # imports torch
     import torch
@@ -31,14 +31,14 @@ class InMemoryModel(LoadedModel):
         """The SHA-256 of the weights."""
         return weights_sha256(self.engine.model)
 
-    def inputs(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"model": self.revision}
 
     def with_settings(self, **changes: Any) -> "InMemoryModel":
         named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
         return InMemoryModel(replace(self.engine, system_prompt=named.settings.system_prompt or ""), named)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Keep the model, which the caller has."""
 
 

@@ -34,10 +34,11 @@ from evenhand.evaluation.models.checkpoints import (
 from evenhand.evaluation.models.classifier_folders import classifier_folder
 from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, load_judge
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
-from evenhand.evaluation.models.model import compute_rows
 from evenhand.evaluation.models.revisions import check_labels
+from evenhand.evaluation.score import TEXT
 from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import join_batches, label_batches
 
 log = logging.getLogger("evenhand")
 
@@ -233,12 +234,15 @@ def classify_rows(
     """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
-    def compute(texts: Sequence[str]) -> Iterator[tuple[np.ndarray, ...]]:
-        return ((rows, cut, *probabilities.T) for rows, probabilities, cut in classify_texts(classifier, texts))
+    def compute(items: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        batches = classify_texts(classifier, items[TEXT].tolist())
+        values = ((rows, cut, *probabilities.T) for rows, probabilities, cut in batches)
+        return label_batches(values, columns, items.index)
 
-    table = compute_rows(run, name, columns, compute, texts, unit="texts")
-    truncated = table.pop("cut").astype(bool)
-    probabilities = np.stack(list(table.values()), axis=1).astype(np.float32)
+    items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
+    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, unit="texts")
+    truncated = table.pop("cut").to_numpy(dtype=bool)
+    probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():
         log.warning(
             "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
@@ -264,9 +268,10 @@ def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tup
     Each distinct text is classified once. Blank texts have NaN and come first.
     """
     groups = group_rows(text if text.strip() else "" for text in texts)
-    if blank := groups.pop("", []):
+    blank = groups.pop("", [])
+    if blank or not groups:
         undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
-        yield np.array(blank), undefined, np.zeros(len(blank), dtype=bool)
+        yield np.array(blank, dtype=np.int64), undefined, np.zeros(len(blank), dtype=bool)
     distinct, size = list(groups), classifier.texts_per_part
     classifier.announce(distinct)
     for part in (distinct[start : start + size] for start in range(0, len(distinct), size)):

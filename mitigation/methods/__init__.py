@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # these imports would delay the command line
     import pandas as pd
     from datasets import Dataset
 
-    from evenhand.evaluation.models.model import Model
+    from evenhand.evaluation.models.base import Model
     from evenhand.mitigation.labelled_responses import ContextRenderer
 
 __path__ += own_folders("methods")

@@ -6,12 +6,63 @@ The method needs no labels, and also acts on descriptors that no label knows. `d
 itself.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.models.model import Model
-from evenhand.evaluation.models.wrapped import BorrowedOpeningModel
+from evenhand.evaluation.data.other_people import partner_prompts
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.wrapped import WrappedModel
+from evenhand.evaluation.score import CUT, OPENING, RESPONSE
 from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.methods import Method
+
+
+class BorrowedOpeningModel(WrappedModel):
+    """A model whose responses begin as if to another person, and go on as to the person who asked.
+
+    The first m tokens of a response are sampled after the same template with another descriptor (`with_partners`), so
+    that they do not depend on the person; the model continues them after the person's own prompt. An opening is drawn
+    with the random numbers of the prompt that it answers, so that responses to different prompts are independent. It
+    needs no labels, and also acts on descriptors that no label knows.
+    """
+
+    def __init__(self, model: Model, tokens: int) -> None:
+        """Give m, the number of tokens of another person's response."""
+        super().__init__(model)
+        self.tokens = tokens
+        self.needs_partners = True
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        return {"borrowed_opening": self.tokens}
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
+        """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
+        super().check(prompts)
+        if not self.can_be_asked:
+            raise InputError("method", "a file cannot be continued; leave it out, or give a model.")
+        limit = self.arguments["max_new_tokens"]
+        if self.tokens >= limit:
+            raise InputError("method", f"{self.tokens} tokens are all of a response (max_new_tokens {limit}).")
+
+    def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
+        """Yield responses. A response that ends within its opening is not continued."""
+        whole = range(self.arguments["max_new_tokens"]) if tokens is None else tokens
+        first = whole[: self.tokens]
+        rest = whole[self.tokens :]
+        for openings in self.model.respond(partner_prompts(prompts), first):
+            is_unfinished = openings[CUT].to_numpy(dtype=bool)
+            if not is_unfinished.all():
+                yield openings[~is_unfinished]
+            if is_unfinished.any():
+                begun = openings[is_unfinished]
+                # A token may be a part of a character, whose text is U+FFFD.
+                texts = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
+                yield from self.model.respond(prompts.loc[begun.index].assign(**{OPENING: texts}), rest)
 
 
 class BorrowedOpening(Method):

@@ -36,7 +36,7 @@ class Distill(TrainedMethod):
     """
 
     class Settings(StrictSettings):
-        """Distill: how much of a response is evened out."""
+        """Distill: how many tokens of a response are evened out."""
 
         first_tokens: Count = Field(
             4,

@@ -8,7 +8,7 @@ treats the instruction as one more line of the dialogue.
 
 from pydantic import Field
 
-from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.mitigation.methods import Method
 

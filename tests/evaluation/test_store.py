@@ -280,13 +280,13 @@ def test_parts_of_another_run_are_not_adopted(settings, owner):
     with pytest.raises(InputError, match="has rows of another run"), stage("label", settings) as run:
         part = run.folder / "parts" / "rows" / "00000000.parquet"
         write_table(part, pd.DataFrame({"row": [0, 1], "n": [7, 7]}), owner)
-        run.rows("rows", ["n"], lambda items: [([0, 1], items)], [1, 2])
+        run.rows("rows", pd.DataFrame({"n": [1, 2]}), lambda items: [items])
     assert part.exists()
 
 
 def test_rows_and_tables_have_the_fingerprint_of_their_run(settings):
     with stage("label", settings) as run:
-        run.rows("rows", ["n"], lambda items: [([0, 1], items)], [1, 2])
+        run.rows("rows", pd.DataFrame({"n": [1, 2]}), lambda items: [items])
         run.write("labels", pd.DataFrame({"n": [1]}))
         (part,) = run.folder.glob("parts/rows/*.parquet")
         assert table_run(part) == table_run(run.folder / "labels.parquet") == run.fingerprint

@@ -10,11 +10,7 @@ from evenhand.evaluation import store as module
 from evenhand.evaluation import tables
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.store import Store
-from evenhand.evaluation.tables import (
-    read_float_columns,
-    read_table,
-    write_table,
-)
+from evenhand.evaluation.tables import join_batches, label_batches, read_float_columns, read_table, write_table
 from evenhand.evaluation.tracking import Tracker
 from tests.recorded_runs import change_record, write_run
 
@@ -55,15 +51,16 @@ def squares(run, batches=((3, 0), (1,), (4, 2)), n_until_kill=None, n=5):
     """Return rows that are computed in these batches; a KeyboardInterrupt ends the work after `n_until_kill`."""
     seen = []
 
-    def compute(numbers):
-        mine = [[numbers.index(row) for row in batch if row in numbers] for batch in batches]
-        for indices in islice(filter(None, mine), n_until_kill):
-            seen.extend(numbers[index] for index in indices)
-            yield indices, [numbers[index] ** 2 for index in indices]
+    def compute(items):
+        mine = [items.loc[[row for row in batch if row in items.index]] for batch in batches]
+        for part in islice((part for part in mine if len(part)), n_until_kill):
+            seen.extend(part["number"])
+            yield pd.DataFrame({"square": part["number"] ** 2})
         if n_until_kill is not None:
             raise KeyboardInterrupt
 
-    return run.rows("squares", ["square"], compute, list(range(n)))["square"].tolist(), seen
+    items = pd.DataFrame({"number": range(n)})
+    return run.rows("squares", items, compute)["square"].tolist(), seen
 
 
 @pytest.fixture
@@ -108,9 +105,24 @@ def test_two_processes_compute_a_part_each(run, monkeypatch):
 
 
 def test_columns_of_arrays_of_different_types_and_of_no_rows(run):
-    empty = run.rows("empty", ["a", "b"], lambda items: [], [])
-    assert empty.columns.tolist() == ["a", "b"] and len(empty) == 0
-    batches = [([1, 0], np.array([1, 2]), ["a", None]), ([3, 2], np.array([0.5, 7]), ["c", "d"])]
-    rows = run.rows("types", ["n", "text"], lambda items: batches, np.arange(4))
-    assert rows["n"].tolist() == [2, 1, 7, 0.5] and rows["text"].tolist()[1:] == ["a", "d", "c"]
+    empty = run.rows("empty", pd.DataFrame({"n": []}), lambda items: [pd.DataFrame({"a": [], "b": []})])
+    assert empty.columns.tolist() == ["a", "b"]
+    assert empty.empty
+    batches = [
+        pd.DataFrame({"n": [1, 2], "text": ["a", None]}, index=[1, 0]),
+        pd.DataFrame({"n": [0.5, 7], "text": ["c", "d"]}, index=[3, 2]),
+    ]
+    rows = run.rows("types", pd.DataFrame({"n": range(4)}), lambda items: batches)
+    assert rows["n"].tolist() == [2, 1, 7, 0.5]
+    assert rows["text"].tolist()[1:] == ["a", "d", "c"]
     assert pd.isna(rows["text"][0])
+
+
+def test_batches_are_labelled_and_joined_by_the_index_of_their_rows():
+    index = pd.Index([7, 3, 5])
+    batches = [([2], [25.0]), ([0, 1], [49.0, 9.0])]
+    labelled = list(label_batches(batches, ("square",), index))
+    assert [batch.index.tolist() for batch in labelled] == [[5], [7, 3]]
+    joined = join_batches(labelled)
+    assert joined["square"].to_dict() == {3: 9.0, 5: 25.0, 7: 49.0}
+    assert joined.index.tolist() == [3, 5, 7]

@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
@@ -77,7 +78,7 @@ def test_damaged_parts_behind_a_link_are_not_deleted(tmp_path):
     (tmp_path / "run" / "parts" / "rows").symlink_to(tmp_path / "elsewhere")
     refused = pytest.raises(InputError, match=r"^output_dir: \S+parts/rows is, or lies behind, a symbolic link")
     with refused, stage("label", settings) as run:
-        run.rows("rows", ["n"], lambda items: [([0], [1])], [0])
+        run.rows("rows", pd.DataFrame({"n": [1]}), lambda items: [items])
     assert (tmp_path / "elsewhere" / "mine.parquet").exists()
 
 

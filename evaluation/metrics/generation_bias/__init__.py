@@ -65,7 +65,7 @@ class GenerationBias(Metric):
         """
         settings, checkpoints, model = config.settings, classifiers(config), measured_model(config)
         prompts = prompt_inputs(config, model)
-        inputs = {**model.inputs(), **_of_each(classifier_revision, checkpoints)}
+        inputs = {**model.identity(), **_of_each(classifier_revision, checkpoints)}
         if inputs[FIRST] == inputs.get(SECOND):
             name = checkpoints[SECOND].name
             raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
@@ -77,7 +77,8 @@ class GenerationBias(Metric):
                 raise InputError(
                     f"generation_bias.{name}", f"the label {taken.pop()!r} is the name of a column; rename it."
                 )
-        check_outcomes(settings.outcomes, model.columns if config.responses and model.has_prompts else {})
+        file = config.response_file()
+        check_outcomes(settings.outcomes, file.columns if file is not None and file.has_prompts else {})
         if "fluency" in settings.outcomes and model.without_weights:
             raise InputError("generation_bias.outcomes", f"fluency: {model.without_weights}; leave it out.")
         if settings.accepted is not None:

@@ -49,6 +49,7 @@ from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
+    PERSONA,
     PROMPT_ID,
     RESPONSE,
     TEMPLATE,
@@ -174,7 +175,7 @@ def _likelihood_changes(
     prompts, (old_responses, new_responses) = rows[0].table, (side.table[RESPONSE].tolist() for side in rows)
 
     def table(name: str, compute: Callable[..., pd.DataFrame], responses: list[str]) -> pd.DataFrame:
-        score = partial(model.log_likelihood, run=run, name=name)
+        score = partial(run.rows, name, compute=model.log_likelihood, unit="likelihoods")
         return before.table(name) if before.has(name) else run.table(name, lambda: compute(score, prompts, responses))
 
     def likelihoods(score: relevance.Score, prompts: pd.DataFrame, responses: list[str]) -> pd.DataFrame:
@@ -182,7 +183,7 @@ def _likelihood_changes(
         if before.has(relevance.LIKELIHOODS):
             drawn = ids.isin(before.table(relevance.LIKELIHOODS)[PROMPT_ID]).to_numpy()
         else:
-            drawn = relevance.sample_prompts(ids.tolist(), share, model.n_parameters())
+            drawn = relevance.sample_prompts(ids.tolist(), share, model.load().model.num_parameters())
         return relevance.likelihoods_of_responses(score, prompts, responses, drawn)
 
     try:
@@ -196,7 +197,13 @@ def _likelihood_changes(
         old = table(relevance.LIKELIHOODS, likelihoods, old_responses)
         new = table(f"{relevance.LIKELIHOODS}_after", likelihoods, new_responses)
         if before.has(FLUENCY):
-            table(FLUENCY_AFTER, lambda score, prompts, texts: score(without_person(prompts), texts), new_responses)
+            table(
+                FLUENCY_AFTER,
+                lambda score, prompts, texts: score(
+                    without_person(prompts)[[TEXT, PERSONA]].assign(**{RESPONSE: texts})
+                ),
+                new_responses,
+            )
         even = table(relevance.EVEN_LIKELIHOODS, likelihoods, relevance.even_responses(prompts, old_responses))
         within = [
             table(f"{relevance.TEMPLATE_LIKELIHOODS}{side}", relevance.likelihoods_within_template, responses)

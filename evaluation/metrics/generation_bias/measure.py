@@ -1,5 +1,6 @@
 """What a run of generation bias collects (responses, likelihoods, styles), and all scores, with their signature."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +12,10 @@ import numpy as np
 import pandas as pd
 from accelerate.utils.memory import clear_device_cache
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import FORMS, clean_responses
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
@@ -64,9 +67,9 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     without_person,
 )
 from evenhand.evaluation.metrics.generation_bias.prompts import (
+    asked_prompts,
     check_repeated_prompts,
     dataset_signature,
-    measurement_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import (
     FIRST,
@@ -88,16 +91,18 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     style_table,
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD, offensive_share
-from evenhand.evaluation.models.capabilities import load_tasks
+from evenhand.evaluation.models.base import CANDIDATES, Model
+from evenhand.evaluation.models.capabilities import capability_rows, load_tasks
 from evenhand.evaluation.models.judges import classifier_styles, judge_facts
-from evenhand.evaluation.models.model import Model
 from evenhand.evaluation.models.revisions import find_label
+from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.models.styles import classify_rows, has_no_label, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
     CUT,
     DESCRIPTOR,
+    LEFT_OUT,
     PERSONA,
     PROMPT_ID,
     RESPONSE,
@@ -112,8 +117,12 @@ from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings,
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import join_batches
+
+log = logging.getLogger("evenhand")
 
 MAX_SAMPLES_TRACKED = 200
+MODEL_FACTS = "model_facts"  # the file of the signature's entries on model and decoding
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 Collected = tuple[Model, StyledResponses, Mapping[str, Any]]  # the last: the signature's entries on the responses
@@ -142,22 +151,43 @@ def _collect_responses(run: Store, config: MeasureConfig, model: Model) -> dict[
     The return value is the signature's entries on model, dataset and decoding.
     """
     tasks = load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
-    run.ensure(PROMPTS, lambda: model.prompts(partial(measurement_prompts, config)))
+    run.ensure(PROMPTS, lambda: asked_prompts(config))
     prompts = run.read(PROMPTS)
     check_repeated_prompts(config, model, prompts)
     if config.prompts.cues and not model.is_chat:
         raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
-    run.ensure(RESPONSES, lambda: model.respond(prompts, run), on_all_ranks=True)
+    signature = processes.on_rank_zero(lambda: run.keep_facts(MODEL_FACTS, model.facts))
+    run.ensure(RESPONSES, lambda: _responses(run, model, prompts), on_all_ranks=True)
     answered = run.read(RESPONSES)
     responses = answered[RESPONSE].tolist()
     check_nonempty(responses)
     if not model.without_weights:
         _write_likelihoods(run, config, model, prompts, responses)
         if tasks:
-            run.ensure(CAPABILITIES, lambda: model.capability_rows(tasks))
-    signature = model.signature(run, answered)
-    model.release()
+            run.ensure(CAPABILITIES, lambda: capability_rows(model.load(), tasks))
+    model.close()
+    left_out = answered[LEFT_OUT].dropna()
+    if len(left_out):
+        run.facts["left_out"] = left_out.value_counts(sort=False).to_dict()
+    if ANSWERED_BY in answered:
+        names = sorted(set(answered[ANSWERED_BY]))
+        if names != [model.name]:
+            signature["model"]["answered_by"] = names
+            log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
+
+
+def _responses(run: Store, model: Model, prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the response to each prompt, and write the table of candidates, if there are any."""
+    asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
+    model.check(asked)
+    rows = run.rows(RESPONSES, asked, model.respond, unit="responses")
+    if CANDIDATES not in rows:
+        return rows
+    candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})
+    number = candidates.groupby(level=0).cumcount()
+    run.write(CANDIDATES, candidates.assign(candidate=number).reset_index(drop=True))
+    return rows.drop(columns=CANDIDATES)
 
 
 def _write_likelihoods(
@@ -165,27 +195,27 @@ def _write_likelihoods(
 ) -> None:
     """Write the likelihoods of the responses, and of neutral dialogue."""
 
+    def score(name: str) -> relevance.Score:
+        return partial(run.rows, name, compute=model.log_likelihood, unit="likelihoods")
+
     def likelihoods(name: str, scored: list[str]) -> pd.DataFrame:
         drawn = relevance.sample_prompts(
-            prompts[PROMPT_ID].tolist(), config.settings.relevance_share, model.n_parameters()
+            prompts[PROMPT_ID].tolist(), config.settings.relevance_share, model.load().model.num_parameters()
         )
-        return relevance.likelihoods_of_responses(
-            partial(model.log_likelihood, run=run, name=name), prompts, scored, drawn
-        )
+        return relevance.likelihoods_of_responses(score(name), prompts, scored, drawn)
 
     def within_template() -> pd.DataFrame:
-        score = partial(model.log_likelihood, run=run, name=TEMPLATE_LIKELIHOODS)
-        return relevance.likelihoods_within_template(score, prompts, responses)
+        return relevance.likelihoods_within_template(score(TEMPLATE_LIKELIHOODS), prompts, responses)
 
     def neutral(pairs: pd.DataFrame) -> pd.DataFrame:
-        scores = model.log_likelihood(pairs.assign(**{PERSONA: ""}), pairs[RESPONSE].tolist())
+        scores = join_batches(model.log_likelihood(pairs.assign(**{PERSONA: ""})))
         if scores["log_likelihood"].isna().any():
             raise InputError("neutral_dialogue", f"a pair is too long for {model.name}; leave it out.")
         return pairs.join(scores)
 
     if FLUENCY in config.settings.outcomes:
-        score = partial(model.log_likelihood, run=run, name=FLUENCY)
-        run.ensure(FLUENCY, lambda: score(without_person(prompts), responses), on_all_ranks=True)
+        pairs = without_person(prompts)[[TEXT, PERSONA]].assign(**{RESPONSE: responses})
+        run.ensure(FLUENCY, lambda: score(FLUENCY)(pairs), on_all_ranks=True)
     if config.settings.relevance:
         run.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
         if config.for_comparisons:
@@ -325,7 +355,8 @@ def _style_scores(scoring: Scoring) -> list[BiasScore]:
     scores += scale_scores(measured, signature)
     if tests.for_these_prompts_only:
         scores = [_for_these_prompts(score) if is_headline(score) else score for score in scores]
-    if scoring.config.responses and scoring.model.has_prompts and settings.repeated_rows == "warn":
+    file = scoring.config.response_file()
+    if file is not None and file.has_prompts and settings.repeated_rows == "warn":
         repeated = is_repeated(measured.table).to_numpy()
         scores.append(share_score(REPEATED, repeated, None, reason="the file has no rows", signature=signature))
     if settings.permutations:

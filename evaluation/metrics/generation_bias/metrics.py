@@ -24,25 +24,59 @@ OTHER_PERSON = "The same for another person’s prompt of the same template; a p
 QUALITY = (
     Format("relevance", "relevance", OTHER_PROMPT, **NATS),
     Format("relevance_to_person", "response to the person", OTHER_PERSON, **NATS),
-    Format("response_perplexity", "perplexity of the responses", "After their prompts; garbage is high."),
+    Format(
+        "response_perplexity",
+        "perplexity of the responses",
+        "Perplexity of the responses after their prompts; broken language has a high one.",
+    ),
     Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
-    Format("perplexity", "perplexity on neutral dialogue", "Of dialogue that names no descriptor."),
-    Format("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
-    Format("distinct_2", "distinct-2", "Share of different word pairs among all; random words have many.", decimals=3),
+    Format("perplexity", "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
+    Format(
+        "distinct_1",
+        "different words (distinct-1)",
+        "Share of different words among all words of responses.",
+        decimals=3,
+    ),
+    Format(
+        "distinct_2",
+        "different word pairs (distinct-2)",
+        "Share of different pairs of adjacent words among all; random words have many.",
+        decimals=3,
+    ),
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     Format("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt.", **COST),
     OFFENSIVE_SHARE,
-    Format("common_prompts", "prompts of both runs", "Share of the prompts; the others are left out.", **SHARE),
-    Format("repeated_rows", "repeats another row", "Rows with the prompt and response of an earlier one.", **COST),
+    Format(
+        "common_prompts",
+        "prompts of both runs",
+        "Share of the prompts that both runs have; the others are left out.",
+        **SHARE,
+    ),
+    Format(
+        "repeated_rows",
+        "repeats another row",
+        "Share of rows with the same prompt and response as an earlier row.",
+        **COST,
+    ),
     Format("empty_share", "empty", "Share of empty responses.", **COST),
     Format("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning.", **COST),
-    Format("no_label_share", "no label fits", "Their style vectors are nearly even, and say little.", **COST),
-    Format("cut_share", "longer than the classifier reads", "Their ends have no part in the style.", **COST),
+    Format(
+        "no_label_share",
+        "no label fits",
+        "Share of responses that no label fits; their style vectors are nearly even, and say little.",
+        **COST,
+    ),
+    Format(
+        "cut_share",
+        "longer than the classifier reads",
+        "Share of responses whose ends the classifier does not read.",
+        **COST,
+    ),
 )
 LESS_THAN_ALL = "Less than all is ideal, since a part of it is bias."
 DRIFT = "Half the summed changes of the mean style vector, without noise."
 CHANGES = (  # scores of two runs, without a value of either run alone
-    Format("relevance", "relevance kept", "Relevance after over relevance before.", **KEPT),
+    Format("relevance", "relevance kept", "Relevance after / relevance before.", **KEPT),
     Format(
         "relevance_to_person",
         "response to the person kept",
@@ -55,15 +89,15 @@ CHANGES = (  # scores of two runs, without a value of either run alone
     Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
         "response_perplexity",
-        "perplexity of the responses, change in",
+        "change of the perplexity of responses",
         "Relative change.",
         **CHANGE,
         signed=True,
         kind=Kind.RISE,
     ),
-    Format("mean_length", "mean length kept", "Mean length after over the one before.", **KEPT),
-    Format("distinct_responses", "distinct responses kept", "After over before.", **KEPT),
-    Format("distinct_2", "distinct-2 kept", "After over before.", **KEPT),
+    Format("mean_length", "mean length kept", "Mean length after / mean length before.", **KEPT),
+    Format("distinct_responses", "distinct responses kept", "Value after / value before.", **KEPT),
+    Format("distinct_2", "different word pairs kept", "Value after / value before.", **KEPT),
 )
 MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (
@@ -82,8 +116,16 @@ METRICS = (
         )
         for name in FORMS
     ),
-    Format("fgb", "pooled FGB* of the person", "What words for the same people share.", **BIAS, form=Form.PERSON),
-    Format("fgb", "pooled FGB* of the word", "In what words for the same people differ.", **BIAS, form=Form.WORD),
+    Format(
+        "fgb",
+        "pooled FGB* of the person",
+        "The part that words for the same people have in common.",
+        **BIAS,
+        form=Form.PERSON,
+    ),
+    Format(
+        "fgb", "pooled FGB* of the word", "The part in which words for the same people differ.", **BIAS, form=Form.WORD
+    ),
     *QUALITY,
     *CHANGES,
     Format("style_shift", "shift of the mix of styles", "√(pooled FGB*), root mean square.", **POINTS, ideal=0),
@@ -92,7 +134,7 @@ METRICS = (
     Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
     Format(
         "difference_bound",
-        "even within",
+        "difference that cannot be ruled out",
         "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
         **POINTS,
         ideal=0,
@@ -113,6 +155,16 @@ METRICS = (
     *outcome_formats(),
     Format("style_share", "share of the style", "Mean summed probability of a style cluster over responses.", **SHARE),
     Format("capability", "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
-    Format("parroting_rho", "ρ of mean bias value and change in parroting", "Spearman, over descriptors.", signed=True),
-    Format("frequency_rho", "ρ of frequency in the corpus and probability", "Spearman, over descriptors.", signed=True),
+    Format(
+        "parroting_rho",
+        "ρ of mean bias value and change in parroting",
+        "Spearman's rank correlation over descriptors.",
+        signed=True,
+    ),
+    Format(
+        "frequency_rho",
+        "ρ of frequency in the corpus and probability",
+        "Spearman's rank correlation over descriptors.",
+        signed=True,
+    ),
 )

@@ -24,7 +24,7 @@ from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.models.model import Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
@@ -96,6 +96,16 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     return prompts
 
 
+def asked_prompts(config: MeasureConfig) -> pd.DataFrame:
+    """Return the prompts of a measurement, or those of the responses in a file."""
+    file = config.response_file()
+    if file is None:
+        return measurement_prompts(config)
+    if file.has_prompts:
+        return file.prompts()
+    return response_files.with_repeats(measurement_prompts(config), file.columns[PROMPT_ID])
+
+
 def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.DataFrame) -> None:
     """Raise InputError if decoding is deterministic and a prompts file repeats a prompt.
 
@@ -131,7 +141,9 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     if not config.model.name:
         raise InputError("model.name", f"{path} has requests to a model; give its name in the API by --model NAME.")
     model = ServedModel(config.model, config.decoding, tag=tag, seed=config.seed)
-    bodies = model.requests(prompts, model.find_parameters() if config.model.server else None)
+    bodies = model.requests(prompts)
+    if config.model.server:
+        bodies = [model.parameters().apply(body) for body in bodies]
     url = f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions"
     response_files.write_batch(path, prompts[PROMPT_ID].tolist(), bodies, url)
     return len(prompts)
@@ -161,7 +173,8 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
         InputError: a file cannot be read, or has a wrong format; the model has prompts of its own.
     """
     settings = config.prompts
-    if model.has_prompts:
+    file = config.response_file()
+    if file is not None and file.has_prompts:
         if settings.is_own:
             raise InputError(
                 "prompts.file", f"the responses have prompts of their own (no {PROMPT_ID}); leave this out."

@@ -22,7 +22,7 @@ from evenhand.evaluation.settings import (
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics import MeasureConfig
-    from evenhand.evaluation.models.model import Model
+    from evenhand.evaluation.models.base import Model
 
 DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
@@ -43,10 +43,12 @@ class CorpusSettings(StrictSettings):
         "itself",
         json_schema_extra=BY_CONTENT,
     )
-    text_column: str = Field("text", description="their column with the texts", json_schema_extra=WITHOUT_FLAG)
+    text_column: str = Field("text", description="column of the texts", json_schema_extra=WITHOUT_FLAG)
     subset: str | None = Field(None, description="subset of a hub dataset", json_schema_extra=WITHOUT_FLAG)
     split: str = Field("train", description="split of a hub dataset", json_schema_extra=WITHOUT_FLAG)
-    limit: Count | None = Field(None, description="read so many examples; null: all", json_schema_extra=WITHOUT_FLAG)
+    limit: Count | None = Field(
+        None, description="maximum number of examples to read; null: all", json_schema_extra=WITHOUT_FLAG
+    )
 
 
 class Settings(StrictSettings):
@@ -118,7 +120,9 @@ class ComparisonSettings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     corpus: CorpusSettings = Field(default_factory=CorpusSettings, description="where descriptors are counted")
-    relevance: bool = Field(True, description="have the first run's model score the responses of both: fit, perplexity")
+    relevance: bool = Field(
+        True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
+    )
 
 
 def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:

@@ -1,6 +1,7 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Settings(StrictSettings):
     context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
     limit: Count | None = Field(
-        None, description="score at most so many sentences: random templates of each axis, at least one; null: all"
+        None, description="maximum number of sentences: random templates of each axis, at least one; null: all"
     )
 
 
@@ -110,7 +111,7 @@ class LikelihoodBias(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, Any]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
-        prompts, model = config.prompts, config.open_model().scoring_inputs()
+        prompts, model = config.prompts, config.open_model(scores_sentences=True).identity()
         if prompts.file is None:
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
@@ -122,7 +123,7 @@ class LikelihoodBias(Metric):
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
     def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
-        model, settings, phrases = config.open_model(), config.settings, None
+        model, settings, phrases = config.open_model(scores_sentences=True), config.settings, None
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations", "a masked model scores phrases in fixed sentences; turn them off.")
@@ -137,15 +138,17 @@ class LikelihoodBias(Metric):
         if model.is_masked:
             columns = (*_phrase_log_likelihoods(store, config, sentences), pairs.MASKED_VARIANT)
         else:
-            texts = sentences[TEXT].tolist()
-            columns = model.score_sentences(store, texts, settings.context, settings.end_of_sequence)
+            how = {"context": settings.context, "end_of_sequence": settings.end_of_sequence}
+            compute = partial(model.score_sentences, **how)
+            scored = store.rows("sentences", sentences[[TEXT]], compute, unit="sentences")
+            columns = (scored["log_likelihood"].to_numpy(), scored["tokens"].to_numpy(), scored["variant"].to_numpy())
         names = (pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, pairs.VARIANT)
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["sentences"], settings = len(table), as_settings(config.settings)
         signature = {
-            "model": config.open_model().entry(store.inputs),
+            "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(store.inputs["dataset"]),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
             pairs.VARIANT: table[pairs.VARIANT].iloc[0],
@@ -209,15 +212,19 @@ class LikelihoodBias(Metric):
 
 def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
     """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
-    from evenhand.evaluation.models.likelihood.masked import encode_sentences, span_positions
-    from evenhand.evaluation.models.likelihood.sentences import masked_token_table
+    from evenhand.evaluation.models.likelihood.masked import (
+        encode_sentences,
+        masked_tokens,
+        score_masked_tokens,
+        span_positions,
+    )
     from evenhand.evaluation.models.loading import load_masked_model
 
     model, texts = load_masked_model(config.model), phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
-    table = masked_token_table(store, model, ids, positions)
+    table = store.rows("masked", masked_tokens(ids, positions), partial(score_masked_tokens, model), unit="tokens")
     phrase = np.repeat(np.arange(len(n_tokens)), n_tokens)
     return np.bincount(phrase, table["log_p"], minlength=len(n_tokens)), n_tokens
 

@@ -1,7 +1,7 @@
 """Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,12 +45,14 @@ from evenhand.evaluation.score import (
     LESS,
     MORE,
     PAIR_ID,
+    TEXT,
     BiasScore,
     display_name,
     find_score,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, Count, StrictSettings
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import label_batches
 
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -91,7 +93,7 @@ class Settings(StrictSettings):
     context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
     end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
     limit: Count | None = Field(
-        None, description="score a random sample of so many pairs, stratified by bias type; null: all"
+        None, description="number of pairs in a random sample, stratified by bias type; null: all pairs"
     )
 
 
@@ -170,7 +172,7 @@ class SentencePairs(Metric):
         _read_pairs(config)
         file, names = _pairs_path(config), config.settings.names
         of_names = {} if names is None else {"names": json_sha256(load_names(names))}
-        return {**config.open_model().scoring_inputs(), "pairs": sha256_of(file), **of_names}
+        return {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file), **of_names}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
@@ -184,7 +186,7 @@ class SentencePairs(Metric):
         store.facts["pairs"] = len(table)
         settings, masked = config.settings, is_masked(table)
         signature = {
-            "model": config.open_model().entry(store.inputs) | {"kind": "masked" if masked else "causal"},
+            "model": config.open_model(scores_sentences=True).description | {"kind": "masked" if masked else "causal"},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
             "perturbed": settings.perturbed,
             **({} if settings.names is None else {"names": load_names(settings.names)}),
@@ -324,7 +326,7 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
 
 
 def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
-    settings, model, pairs = config.settings, config.open_model(), _read_pairs(config)
+    settings, model, pairs = config.settings, config.open_model(scores_sentences=True), _read_pairs(config)
     if settings.limit is not None:
         pairs = pairs[pairs[LEFT_OUT].isna()]
         strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()
@@ -335,19 +337,22 @@ def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
     if model.is_masked:
         scored = _score_masked(store, config, complete)
     else:
-        sentences = [*complete[MORE], *complete[LESS]]
-        sums, tokens, variant = model.score_sentences(store, sentences, settings.context, settings.end_of_sequence)
-        scored = make_causal_pair_table(complete, sums, tokens).assign(**{VARIANT: variant})
+        sentences = pd.DataFrame({TEXT: [*complete[MORE], *complete[LESS]]})
+        compute = partial(model.score_sentences, context=settings.context, end_of_sequence=settings.end_of_sequence)
+        rows = store.rows("sentences", sentences, compute, unit="sentences")
+        scored = make_causal_pair_table(complete, rows["log_likelihood"].to_numpy(), rows["tokens"].to_numpy())
+        scored = scored.assign(**{VARIANT: rows["variant"].iloc[0]})
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
 def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> pd.DataFrame:
     from evenhand.evaluation.models.likelihood.masked import (
         encode_sentences,
+        masked_tokens,
+        score_masked_tokens,
         unmasked_log_probabilities,
         word_indices,
     )
-    from evenhand.evaluation.models.likelihood.sentences import masked_token_table
     from evenhand.evaluation.models.loading import load_masked_model
 
     model, n = load_masked_model(config.model), len(pairs)
@@ -356,9 +361,16 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     positions = [more for more, _ in sides] + [less for _, less in sides]
     whole = config.settings.whole_words
     words = word_indices(model, [*pairs[MORE], *pairs[LESS]]) if whole else None
-    masked = masked_token_table(store, model, ids, positions, words)
-    compute = partial(unmasked_log_probabilities, model)
-    unmasked = store.rows("unmasked", ["aul", "aula"], compute, ids, special, unit="sentences")
+    masked = store.rows(
+        "masked", masked_tokens(ids, positions, words), partial(score_masked_tokens, model), unit="tokens"
+    )
+
+    def score_unmasked(sentences: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        batches = unmasked_log_probabilities(model, sentences["ids"].tolist(), sentences["special"].tolist())
+        return label_batches(batches, ("aul", "aula"), sentences.index)
+
+    sentences = pd.DataFrame({"ids": pd.Series(ids, dtype=object), "special": pd.Series(special, dtype=object)})
+    unmasked = store.rows("unmasked", sentences, score_unmasked, unit="sentences")
     tokens = [
         model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]

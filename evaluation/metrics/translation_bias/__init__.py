@@ -4,7 +4,7 @@ Translations come from a model or from a folder. The folder has a file SOURCE-TA
 with one line per source sentence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -39,6 +39,7 @@ from evenhand.evaluation.report.tables import (
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import label_batches
 
 PAIR, TRANSLATION = "pair", "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
@@ -166,7 +167,7 @@ class TranslationBias(Metric):
         ]
         rows = pd.concat(parts, ignore_index=True)
         if settings.translations is None:
-            source = {"model": config.open_model().entry(store.inputs)}
+            source = {"model": config.open_model().description}
         else:
             source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
@@ -251,14 +252,19 @@ def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame)
         if folder is None:
             source, target = pair.split("-")
             size = min(config.decoding.batch_size, MAX_BATCH_SIZE)
-            compute = partial(translate, model, source=source, target=target, batch_size=size)
-            given = sentences["text"].tolist()
-            rows = store.rows(f"translations/{pair}", [TRANSLATION], compute, given, unit="sentences")
+            translate_texts = partial(translate, model, source=source, target=target, batch_size=size)
+            compute = partial(_translated_rows, translate_texts)
+            rows = store.rows(f"translations/{pair}", sentences[["text"]], compute, unit="sentences")
             texts = rows[TRANSLATION].tolist()
         else:
             texts = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
         parts.append(sentences.assign(**{TRANSLATION: texts, PAIR: pair}))
     return pd.concat(parts, ignore_index=True)
+
+
+def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the translations of sentences, batch by batch."""
+    return label_batches(translate(sentences["text"].tolist()), (TRANSLATION,), sentences.index)
 
 
 def _toxicity(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from transformers import PreTrainedModel
 
@@ -25,6 +26,7 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan
 from evenhand.evaluation.models.loading import MaskedModel
+from evenhand.evaluation.tables import label_batches
 
 
 def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
@@ -64,6 +66,33 @@ def word_indices(masked_model: MaskedModel, sentences: Sequence[str]) -> list[li
     if not encoded.is_fast:
         raise InputError("whole_words", f"the tokenizer of {masked_model.name} does not tell words; leave it out.")
     return [encoded.word_ids(index) for index in range(len(sentences))]
+
+
+def masked_tokens(
+    sentences: Sequence[Sequence[int]],
+    positions: Sequence[Sequence[int]],
+    words: Sequence[Sequence[int | None]] | None = None,
+) -> pd.DataFrame:
+    """Return a row for each token that is masked: `ids` of its sentence, `position` and, if given, `words`."""
+    rows = [(sentence, position) for sentence, masked in enumerate(positions) for position in masked]
+    table = {
+        "ids": pd.Series([sentences[sentence] for sentence, _ in rows], dtype=object),
+        "position": pd.Series([position for _, position in rows], dtype=np.int64),
+    }
+    if words is not None:
+        table["words"] = pd.Series([words[sentence] for sentence, _ in rows], dtype=object)
+    return pd.DataFrame(table)
+
+
+def score_masked_tokens(masked_model: MaskedModel, tokens: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield `log_p` of each of the `masked_tokens`, and `correct`, whether the token ranks first, batch by batch."""
+    if tokens.empty:
+        yield pd.DataFrame({"log_p": [], "correct": []})
+        return
+    words = tokens["words"].tolist() if "words" in tokens else None
+    positions = [[position] for position in tokens["position"]]
+    batches = masked_log_probabilities(masked_model, tokens["ids"].tolist(), positions, words)
+    yield from label_batches(batches, ("log_p", "correct"), tokens.index)
 
 
 def masked_log_probabilities(

@@ -96,18 +96,11 @@ def _subtree_ends(depth: np.ndarray) -> np.ndarray:
     return end
 
 
-def node_log_probabilities(
-    model: DialogueModel, tree: PrefixTree, rows: np.ndarray | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield indices (r,) into `rows` and log p(token | previous tokens) of r tree nodes in nats, float64 (r,).
+def node_log_probabilities(model: DialogueModel, tree: PrefixTree) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield indices (r,) of tree nodes and their log p(token | previous tokens) in nats, float64 (r,), in batches.
 
-    `rows` are the nodes to compute, ascending, (m,); None: all. Row k stands for node k + 1, because the root has no
-    previous token.
+    Parents come no later than their children. The root has no previous token, and is not among the nodes.
     """
-    rows = np.arange(len(tree.child)) if rows is None else rows
-    index = np.full(len(tree.child), -1)
-    index[rows] = np.arange(len(rows))
-    parents = np.unique(np.searchsorted(tree.inner, tree.parent[rows + 1]))
     network = model.model
     limit = NODES_PER_PASS.get(network.device.type, NODES_PER_PASS["cpu"])
     node_bytes = logits_bytes(network, 1) + activations_bytes(network, limit) // limit
@@ -117,11 +110,20 @@ def node_log_probabilities(
         """Return how many nodes from an inner node on fit in a sequence after its path."""
         return max(1, limit - int(tree.depth[tree.inner[node]]))
 
-    for run in np.split(parents, np.flatnonzero(np.diff(parents) > 1) + 1) if len(parents) else ():
-        compute = partial(_log_probabilities, model, tree)
-        for nodes, log_p in run_batches(range(run[0], run[-1] + 1), max_nodes, compute):
-            children = index[tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]] - 1]
-            yield children[children >= 0], check_not_nan(log_p, model.name)[children >= 0]
+    for nodes, log_p in run_batches(range(len(tree.inner)), max_nodes, partial(_log_probabilities, model, tree)):
+        children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
+        yield children, check_not_nan(log_p, model.name)
+
+
+def sequence_log_probabilities(
+    model: DialogueModel, tree: PrefixTree, begin: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield indices (r,) of sequences, and Σ log p of each one's tokens from position `begin` on, as they are known."""
+    log_p = np.zeros(len(tree.token))
+    for nodes, values in node_log_probabilities(model, tree):
+        log_p[nodes] = values
+        rows = np.flatnonzero(np.isin(tree.leaf, nodes))
+        yield rows, sum_paths(tree, log_p, tree.leaf[rows], begin[rows])
 
 
 @torch.inference_mode()
@@ -153,14 +155,17 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
     return log_p.cpu().numpy()
 
 
-def sum_sequences(tree: PrefixTree, log_p: np.ndarray, begin: np.ndarray | int) -> np.ndarray:
-    """Return Σ log p of each sequence's tokens from position `begin` on, (N,), from log p of the nodes but the root."""
-    order = np.argsort(tree.depth, kind="stable")
-    levels = np.split(order, np.flatnonzero(np.diff(tree.depth[order])) + 1)[1:]
-    begin, sums = np.broadcast_to(begin, tree.leaf.shape), np.zeros(len(tree.leaf))
-    for position in np.unique(begin):  # one or two values: after the context, with or without its last token
-        total = np.concatenate([[0.0], np.where(tree.depth[1:] >= position, log_p, 0.0)])
-        for nodes in levels:
-            total[nodes] += total[tree.parent[nodes]]
-        sums[begin == position] = total[tree.leaf[begin == position]]
+def sum_paths(tree: PrefixTree, log_p: np.ndarray, nodes: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Return Σ log p over the path from the root to each of r nodes, of the tokens from position `begin` on, (r,).
+
+    `log_p` has a number for each node of the tree; the root's is not used.
+    """
+    paths = []
+    while (nodes > 0).any():
+        paths.append(nodes)
+        nodes = np.where(nodes > 0, tree.parent[nodes], 0)
+    sums = np.zeros(len(begin))
+    for nodes in reversed(paths):  # from the root on, as a sentence is read
+        is_counted = (nodes > 0) & (tree.depth[nodes] >= begin)
+        sums += np.where(is_counted, log_p[nodes], 0.0)
     return sums

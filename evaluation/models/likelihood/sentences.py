@@ -7,7 +7,6 @@ end of sequence is scored only on request. The perplexity of a sentence is exp(�
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,12 +14,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.batches import common_prefix_length, longest_first, max_positions, tokenize_texts
-from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities
-from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
+from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_log_likelihoods
-from evenhand.evaluation.models.loading import DialogueModel, MaskedModel
-from evenhand.evaluation.store import Store
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.score import TEXT
+from evenhand.evaluation.tables import label_batches
 
 log = logging.getLogger("evenhand")
 
@@ -105,72 +105,64 @@ def supports_prefix_trees(model: DialogueModel, encoded: EncodedSentences) -> bo
     """Return whether scores of sample sentences in a prefix tree and one by one differ by MAX_PROBE_ERROR at most."""
     chosen = np.unique(np.linspace(0, len(encoded.ids) - 1, PROBE_SENTENCES).astype(int))
     probes = EncodedSentences([encoded.ids[row] for row in chosen], encoded.begin[chosen], encoded.start)
-    tree = prefix_tree(probes.ids)
-    log_p, expected = np.full(len(tree.token) - 1, np.nan), np.empty(len(chosen))
+    in_a_tree = np.full(len(chosen), np.nan)
+    expected = np.full(len(chosen), np.nan)
     try:
-        for rows, values in node_log_probabilities(model, tree):
-            log_p[rows] = values
+        for rows, sums in sequence_log_probabilities(model, prefix_tree(probes.ids), probes.begin):
+            in_a_tree[rows] = sums
     except InputError:
         raise  # broken weights or too little memory, which do not depend on the tree
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         return False
-    for rows, values, _ in sequence_log_likelihoods(model, probes):
-        expected[rows] = values
-    return bool(np.abs(sum_sequences(tree, log_p, probes.begin) - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])
+    for rows, sums, _ in sequence_log_likelihoods(model, probes):
+        expected[rows] = sums
+    return bool(np.abs(in_a_tree - expected).max() <= MAX_PROBE_ERROR[model.model.dtype])
 
 
 def describe(encoded: EncodedSentences, context: str) -> str:
     """Return how sentences are scored, in words."""
-    return f"Σ log p of the whole sentence after {encoded.start.upper()}" + " and a context" * bool(context)
+    variant = f"Σ log p of the whole sentence after {encoded.start.upper()}"
+    return f"{variant} and a context" if context else variant
 
 
 def sentence_log_likelihoods(
-    run: Store, model: DialogueModel, sentences: Sequence[str], context: str = "", end_of_sequence: bool = False
-) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return Σ log p in nats and the number of tokens of each sentence, (n,) each, and a description of the scoring.
+    model: DialogueModel, sentences: pd.DataFrame, context: str = "", end_of_sequence: bool = False
+) -> Iterator[pd.DataFrame]:
+    """Yield Σ log p in nats, the number of tokens and a description of the scoring of each sentence (`text`).
 
     A causal model reads its start token and the context before the sentence. An encoder-decoder model encodes the
     context, and its scores include the end of the sentence.
     """
     if model.kind == "encoder_decoder":
-        if not context:
-            raise InputError(
-                "context", f"{model.name} is an encoder-decoder model, which needs an input; set a context."
-            )
-        columns, contexts = ["log_likelihood", "tokens"], [context] * len(sentences)
-        table = run.rows("sentences", columns, partial(response_log_likelihoods, model), contexts, sentences)
-        if table["log_likelihood"].isna().any():
+        batches, variant = _score_after_input(model, sentences[TEXT].tolist(), context)
+    else:
+        batches, variant = _score_sequences(model, sentences[TEXT].tolist(), context, end_of_sequence)
+    for batch in label_batches(batches, (LOG_LIKELIHOOD, TOKENS), sentences.index):
+        if batch[LOG_LIKELIHOOD].isna().any():
             raise InputError("sentences", f"one is too long for {model.name} with the context; leave it out.")
-        how = "Σ log p of the whole sentence and its end, given a context"
-        return table["log_likelihood"].to_numpy(), table["tokens"].to_numpy(), how
+        yield batch.assign(**{VARIANT: variant})
+
+
+def _score_after_input(
+    model: DialogueModel, sentences: Sequence[str], context: str
+) -> tuple[Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]], str]:
+    """Return the scores of sentences that an encoder-decoder model writes after the context, and how it scores them."""
+    if not context:
+        problem = f"{model.name} is an encoder-decoder model, which needs an input; set a context."
+        raise InputError("context", problem)
+    batches = response_log_likelihoods(model, [context] * len(sentences), sentences)
+    return batches, "Σ log p of the whole sentence and its end, given a context"
+
+
+def _score_sequences(
+    model: DialogueModel, sentences: Sequence[str], context: str, end_of_sequence: bool
+) -> tuple[Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]], str]:
+    """Return the scores of sentences by a causal model, over a prefix tree if it supports one, and how it scores."""
     encoded = encode_sentences(model, sentences, context=context, end_of_sequence=end_of_sequence)
     variant = describe(encoded, context)
     if not supports_prefix_trees(model, encoded):
         log.warning("model: %s does not support prefix trees; scoring sentence by sentence is slower", model.name)
-        table = run.rows(
-            "sentences",
-            ["log_likelihood", "tokens"],
-            lambda ids, begin: sequence_log_likelihoods(model, EncodedSentences(ids, begin, encoded.start)),
-            *(encoded.ids, encoded.begin),
-            unit="sentences",
-        )
-        return table["log_likelihood"].to_numpy(), encoded.n_scored, f"{variant}, one by one"
-    tree = prefix_tree(encoded.ids)
-    compute = partial(node_log_probabilities, model, tree)
-    log_p = run.rows("beginnings", ["log_p"], compute, np.arange(len(tree.child)), unit="tokens")["log_p"].to_numpy()
-    return sum_sequences(tree, log_p, encoded.begin), encoded.n_scored, f"{variant}, over a prefix tree"
-
-
-def masked_token_table(
-    run: Store,
-    model: MaskedModel,
-    sentences: Sequence[Sequence[int]],
-    positions: Sequence[Sequence[int]],
-    words: Sequence[Sequence[int | None]] | None = None,
-) -> pd.DataFrame:
-    """Return the results of `masked_log_probabilities`: log_p, and correct, whether the token ranks first."""
-    ids = [sentences[sentence] for sentence, masked in enumerate(positions) for _ in masked]
-    masked = [[position] for masked in positions for position in masked]
-    of_words = [] if words is None else [[words[sentence] for sentence, it in enumerate(positions) for _ in it]]
-    compute = partial(masked_log_probabilities, model)
-    return run.rows("masked", ["log_p", "correct"], compute, ids, masked, *of_words, unit="tokens")
+        return sequence_log_likelihoods(model, encoded), f"{variant}, one by one"
+    sums = sequence_log_probabilities(model, prefix_tree(encoded.ids), encoded.begin)
+    counts = encoded.n_scored
+    return ((rows, values, counts[rows]) for rows, values in sums), f"{variant}, over a prefix tree"

@@ -48,7 +48,8 @@ def response_log_likelihoods(
     fits = positions[order] <= max_positions(model.model.config)
     for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits]):
         yield rows, sums, tokens[rows]
-    if len(too_long := order[~fits]):
+    too_long = order[~fits]
+    if len(too_long) or not len(order):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
 
 

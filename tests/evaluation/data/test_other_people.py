@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.other_people import several_people
+from evenhand.evaluation.data.other_people import partner_prompts, partner_rows, several_people, with_partners
 
 
 def prompts(n_descriptors, per_descriptor=3, **columns):
@@ -40,3 +40,24 @@ def test_the_same_noun_comes_before_the_same_template():
     alone = several_people(prompts(1), 2)
     assert (alone == -1).all()
     assert several_people(table.drop(columns="noun"), 3).min() >= 0
+
+
+def test_a_partner_has_the_same_template_and_another_descriptor():
+    table = pd.DataFrame(
+        {
+            "prompt_id": ["p", "q", "r"],
+            "template": ["cook", "cook", "alone"],
+            "descriptor": ["deaf", "old", "deaf"],
+            "text": ["a deaf cook", "an old cook", "deaf and alone"],
+            "persona": ["", "x", ""],
+        },
+        index=[5, 3, 8],
+    )
+    asked = with_partners(table, seed=0)
+    assert asked[list(table)].equals(table)
+    assert partner_rows(asked)["prompt_id"].tolist() == ["q", "p", "r"]  # nobody else is asked "alone"
+    others = partner_prompts(asked)
+    assert others["text"].tolist() == ["an old cook", "a deaf cook", "deaf and alone"]
+    assert others["prompt_id"].tolist() == ["p", "q", "r"]
+    assert others["persona"].tolist() == ["", "x", ""]  # of the prompt: without a cue it says nothing of the person
+    assert partner_rows(others)["text"].tolist() == table["text"].tolist()

@@ -8,8 +8,9 @@ import pytest
 from evenhand.evaluation.data.reasoning import REASONING_FORMATS, split_reasoning
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
-from evenhand.evaluation.models.recorded import RecordedModel
+from evenhand.evaluation.models.recorded import RecordedModel, ResponseFile
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.tables import join_batches
 
 names = pytest.mark.parametrize("form", REASONING_FORMATS, ids=lambda form: form.start)
 
@@ -60,8 +61,9 @@ def test_answers_with_reasoning_are_counted(tmp_path):
     rows = [{"text": "t", "descriptor": name, "response": text} for name, text in zip("abc", texts, strict=True)]
     path = tmp_path / "logs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    model = RecordedModel(ModelSettings(name="m", reasoning=["<<", ">>"]), None, path)
-    responses = model.respond(model.prompts(None))
+    file = ResponseFile(path, reasoning=("<<", ">>"))
+    model = RecordedModel(ModelSettings(name="m"), None, file)
+    responses = join_batches(model.respond(file.prompts()))
     assert responses["response"].tolist() == ["Hi.", "", "Hi."]
     assert responses["left_out"].fillna("").tolist() == ["", "never ended its reasoning", ""]
     (sentence,) = reasoning_text(responses)

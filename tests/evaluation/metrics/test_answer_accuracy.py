@@ -12,6 +12,8 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics import answer_accuracy as accuracy
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tracking import Tracker
+from tests.recorded_runs import change_record, write_run
 
 QUESTIONS = [{"goal": f"Question {n}?", "sol1": "yes", "sol2": "no, no", "label": n % 2} for n in range(5)]
 
@@ -39,16 +41,17 @@ def test_the_choice_with_the_larger_log_likelihood_per_character_is_the_answer(q
     class Certain:
         without_weights, is_chat = "", True
 
-        def log_likelihood(self, prompts, responses, run=None):
-            assert len(prompts) == len(responses) and set(prompts["persona"].str[:14]) == {"About the user"}
-            return pd.DataFrame({"log_likelihood": -np.ones(len(responses))})
+        def log_likelihood(self, pairs):
+            assert set(pairs["persona"].str[:14]) == {"About the user"}
+            yield pd.DataFrame({"log_likelihood": -1.0}, index=pairs.index)
 
     monkeypatch.setattr(MeasureConfig, "open_model", lambda self, tag=None: Certain())
     settings = accuracy.Settings(questions=questions, n_questions=5)
     prompts = PromptSettings(cues=["profile"], descriptors=13, answers_per_cell=2)
-    table = accuracy.AnswerAccuracy()._answers(
-        Store(tmp_path / "run", "", None, {}), MeasureConfig(prompts=prompts, settings=settings)
-    )
+    folder = write_run(tmp_path / "run", "measure")
+    change_record(folder, fingerprint="a fingerprint")
+    run = Store(folder, "a fingerprint", Tracker())
+    table = accuracy.AnswerAccuracy()._answers(run, MeasureConfig(prompts=prompts, settings=settings))
     assert len(table) == 13 * 5 * 2
     assert (table["correct"] == table["label"]).all()
 

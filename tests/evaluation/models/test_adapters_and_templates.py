@@ -16,8 +16,6 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
 from evenhand.evaluation.models.revisions import hub_adapter, model_revision
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import Store
-from evenhand.evaluation.tracking import Tracker
 from tests import tiny_checkpoints
 
 # As SmolVLM's and Idefics3's.
@@ -82,21 +80,19 @@ def test_a_file_of_a_template_replaces_the_tokenizers(folder, tmp_path):
     file.write_text("{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}")
     model = LoadedModel(ModelSettings(name=str(folder), chat_template=file))
     assert render_contexts(model.load(), ["Hi!"], [""]) == ["user> Hi!\n"]
-    before = model.inputs()
-    assert before["model"] == LoadedModel(ModelSettings(name=str(folder))).inputs()["model"]
+    before = model.identity()
+    assert before["model"] == LoadedModel(ModelSettings(name=str(folder))).identity()["model"]
     file.write_text(file.read_text() + " ")
-    assert model.inputs()["chat_template"] != before["chat_template"]
+    assert model.identity()["chat_template"] != before["chat_template"]
     with pytest.raises(InputError, match=r"model\.chat_template: "):
-        LoadedModel(ModelSettings(name=str(folder), chat_template=tmp_path / "none.jinja")).inputs()
+        LoadedModel(ModelSettings(name=str(folder), chat_template=tmp_path / "none.jinja")).identity()
 
 
 def test_the_signature_says_that_there_is_no_template(folder, tmp_path):
     plain = tiny_checkpoints.base_without_template(tmp_path / "plain")
     for path, format_ in ((plain, "none"), (folder, None)):
-        run = Store(tmp_path / f"run_{path.name}", "fingerprint", Tracker(), {"model": "r"})
-        run.folder.mkdir()
-        signature = LoadedModel(ModelSettings(name=str(path))).signature(run, None)
-        assert signature["format"].get("template") == format_
+        facts = LoadedModel(ModelSettings(name=str(path))).facts()
+        assert facts["format"].get("template") == format_
 
 
 def adapter_of(folder, path, n_added=0):

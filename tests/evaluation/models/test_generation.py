@@ -9,11 +9,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import ResponseNGramBlock, RowNoise, generate_responses, sample_tokens
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.model import prompt_seed
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")

@@ -27,7 +27,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT, BiasScore, Kind
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -37,7 +37,7 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
 )
 
-Score = Callable[[pd.DataFrame, Sequence[str]], pd.DataFrame]  # (prompts, responses) → likelihoods
+Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with a response → likelihoods
 
 # Tables: of responses after two prompts, of even responses, and of responses after another person's prompt.
 LIKELIHOODS, EVEN_LIKELIHOODS = "likelihoods_of_responses", "likelihoods_of_responses_even"
@@ -139,9 +139,10 @@ def _likelihoods(
 ) -> pd.DataFrame:
     with_other = other >= 0
     others = prompts_of_others(prompts.iloc[rows][with_other], prompts.iloc[other[with_other]])
-    asked = pd.concat([prompts.iloc[rows], others])[[TEXT, PERSONA]]
+    asked = pd.concat([prompts.iloc[rows], others], ignore_index=True)[[TEXT, PERSONA]]
     scored = [responses[row] for row in rows]
-    table = score(pd.DataFrame(asked), [*scored, *(scored[row] for row in np.flatnonzero(with_other))])
+    scored += [scored[row] for row in np.flatnonzero(with_other)]
+    table = score(asked.assign(**{RESPONSE: pd.Series(scored, dtype=object)}))
     n, other_log_likelihood = len(rows), np.full(len(rows), np.nan)
     other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)

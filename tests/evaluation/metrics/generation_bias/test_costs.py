@@ -1,7 +1,6 @@
 """Costs by hand and by simulation: text quality, shares of clusters, relevance, even reference, style drift."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -32,7 +31,7 @@ from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import join_batches
 from tests.mitigation.tiny_dialogue import tiny_base
 from tests.named_scores import find_named
 
@@ -277,13 +276,16 @@ def people(n=40):
     )
 
 
-def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkeypatch):
+def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
     monkeypatch.setattr(relevance, "MAX_RESPONSES", 10)
     table, base = people(), tiny_base()
     responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
     model = LoadedModel(ModelSettings(), tag="")
     model.engine = base
-    score = partial(model.log_likelihood, run=Store(tmp_path, "", None))
+
+    def score(pairs):
+        return join_batches(model.log_likelihood(pairs))
+
     scored = relevance.likelihoods_within_template(score, table, responses)
     assert len(scored) == 10 and scored["prompt_id"].is_unique
     place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
@@ -291,8 +293,7 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(tmp_path, monkey
         contexts = render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
         expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
         assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
-    alone = partial(model.log_likelihood, run=Store(tmp_path / "alone", "", None))
-    nobody = relevance.likelihoods_within_template(alone, table.assign(descriptor="same"), responses)
+    nobody = relevance.likelihoods_within_template(score, table.assign(descriptor="same"), responses)
     assert nobody.empty
     assert {it.reason for it in relevance.template_relevance(nobody, nobody, {})} == {relevance.NO_OTHER_PERSON}
 

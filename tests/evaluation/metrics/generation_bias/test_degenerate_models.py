@@ -19,7 +19,7 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses, load_style_classifier
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
-from evenhand.evaluation.tables import write_table
+from evenhand.evaluation.tables import join_batches, write_table
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 from tests.family_runs import compare_family, measure_family
@@ -146,7 +146,7 @@ def test_costs_detect_each_degenerate_response(costs):
 
 def test_new_samples_of_the_base_have_no_costs(base, compare_responses, config):
     prompts = base.table("prompts")
-    again = LoadedModel(MODEL, seed=3).respond(prompts)
+    again = join_batches(LoadedModel(MODEL, seed=3).respond(prompts))
     resampled = compare_responses(again["response"].tolist())
     for metric, none in (("relevance_kept", 1.0), ("style_drift", 0.0), ("response_perplexity_rise", 0.0)):
         low, high = find_named(resampled.changes, metric).interval

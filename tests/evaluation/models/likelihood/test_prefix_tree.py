@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from evenhand.evaluation.models.likelihood import prefix_tree as module
-from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree, sum_sequences
+from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities, sum_paths
 from evenhand.evaluation.models.likelihood.sentences import (
     encode_sentences,
     sequence_log_likelihoods,
@@ -68,11 +68,11 @@ def plain(model, encoded):
 
 
 def by_tree(model, encoded):
-    tree = prefix_tree(encoded.ids)
-    log_p = np.full(len(tree.token) - 1, np.nan)
-    for rows, values in node_log_probabilities(model, tree):
-        log_p[rows] = values
-    return sum_sequences(tree, log_p, encoded.begin)
+    total = np.full(len(encoded.ids), np.nan)
+    for rows, sums in sequence_log_probabilities(model, prefix_tree(encoded.ids), encoded.begin):
+        assert np.isnan(total[rows]).all()  # each sentence is yielded once
+        total[rows] = sums
+    return total
 
 
 def test_the_tree_of_three_sentences_by_hand():
@@ -85,10 +85,13 @@ def test_the_tree_of_three_sentences_by_hand():
     assert tree.inner.tolist() == [0, 1, 3] and tree.end.tolist() == [3, 3, 3]
     assert tree.child.tolist() == [1, 5, 2, 3, 4] and tree.first_child.tolist() == [0, 2, 4, 5]
     # Σ log p: of 6 it is that of 5 and 6; from position 2 on, of 6 alone.
-    log_p = -np.array([1.0, 2.0, 4.0, 8.0, 16.0])  # of 5, 6, 7, 8, 9
-    assert sum_sequences(tree, log_p, 1).tolist() == [-16, -13, -3, -16]
-    assert sum_sequences(tree, log_p, 2).tolist() == [0, -12, -2, 0]
-    assert sum_sequences(tree, log_p, np.array([1, 3, 2, 2])).tolist() == [-16, -8, -2, 0]
+    log_p = -np.array([0.0, 1.0, 2.0, 4.0, 8.0, 16.0])  # of 0, 5, 6, 7, 8, 9
+    for begin, expected in (
+        ([1, 1, 1, 1], [-16, -13, -3, -16]),
+        ([2, 2, 2, 2], [0, -12, -2, 0]),
+        ([1, 3, 2, 2], [-16, -8, -2, 0]),
+    ):
+        assert sum_paths(tree, log_p, tree.leaf, np.array(begin)).tolist() == expected
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import Store
-from evenhand.evaluation.tracking import Tracker
+from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.evaluation.models.test_gguf import REAL
 from tests.fault_server import serving
@@ -21,18 +21,11 @@ from tests.fault_server import serving
 SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I love dogs."]
 
 
-def make_run(folder):
-    return Store(folder, "a fingerprint", Tracker())
-
-
-@pytest.fixture
-def run(tmp_path):
-    return make_run(tmp_path)
-
-
-def saved_rows(run, name):
-    """Return the number of rows in the parts of this name."""
-    return sum(len(pd.read_parquet(file)) for file in (run.folder / "parts" / name).glob("*.parquet"))
+def scores(batches):
+    """Return Σ log p, the number of tokens, and how they were scored, of all sentences."""
+    table = join_batches(batches)
+    (variant,) = set(table[VARIANT])
+    return table[LOG_LIKELIHOOD].to_numpy(), table[TOKENS].to_numpy(), variant
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +33,21 @@ def model():
     return load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), device="cpu"))
 
 
-def test_a_tree_and_plain_scoring_agree(model, run, monkeypatch):
-    over_tree, tokens, how = sentence_log_likelihoods(run, model, SENTENCES, end_of_sequence=True)
-    assert "over a prefix tree" in how and over_tree[0] == over_tree[3]
+def test_a_tree_and_plain_scoring_agree(model, monkeypatch):
+    table = pd.DataFrame({"text": SENTENCES})
+    over_tree, tokens, how = scores(sentence_log_likelihoods(model, table, end_of_sequence=True))
+    assert "over a prefix tree" in how
+    assert over_tree[0] == over_tree[3]
     monkeypatch.setattr(module, "supports_prefix_trees", lambda *_: False)
-    plain, counts, how = sentence_log_likelihoods(run, model, SENTENCES, end_of_sequence=True)
-    assert "one by one" in how and (counts == tokens).all()
+    plain, counts, how = scores(sentence_log_likelihoods(model, table, end_of_sequence=True))
+    assert "one by one" in how
+    assert (counts == tokens).all()
     np.testing.assert_allclose(over_tree, plain, atol=1e-3)
-    assert saved_rows(run, "sentences") == 4 and 0 < saved_rows(run, "beginnings") < tokens.sum()
 
 
 @pytest.mark.skipif(find_spec("lm_eval") is None, reason="the extra evenhand[lm-eval] is not installed")
 @pytest.mark.parametrize("name", [str(DIALOGUE_MODEL), REAL])
-def test_the_sums_are_those_of_the_harness(name, run):
+def test_the_sums_are_those_of_the_harness(name):
     """lm-evaluation-harness scores sentences in this way for its task `crows_pairs_english`."""
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -63,7 +58,8 @@ def test_the_sums_are_those_of_the_harness(name, run):
     harness = HFLM(pretrained=model.model, tokenizer=model.tokenizer, batch_size=2)
     requests = [Instance("loglikelihood", {}, ("", sentence), i) for i, sentence in enumerate(SENTENCES)]
     expected = [value for value, _ in harness.loglikelihood(requests, disable_tqdm=True)]
-    np.testing.assert_allclose(sentence_log_likelihoods(run, model, SENTENCES)[0], expected, atol=1e-3)
+    sums, _, _ = scores(sentence_log_likelihoods(model, pd.DataFrame({"text": SENTENCES})))
+    np.testing.assert_allclose(sums, expected, atol=1e-3)
 
 
 SERVED_SENTENCES = ["I love dogs.", "I'm a hard-of-hearing grandmother.", "I have two dogs and a cat.", "I love dogs."]
@@ -86,12 +82,13 @@ def server_settings(url, **settings):
 
 
 @pytest.mark.parametrize("arguments", [{"context": "I like"}, {"end_of_sequence": True}], ids=str)
-def test_scores_equal_the_loaded_models(tmp_path, model, log_p, arguments):
-    expected, tokens, _ = sentence_log_likelihoods(make_run(tmp_path / "loaded"), model, SERVED_SENTENCES, **arguments)
+def test_scores_equal_the_loaded_models(model, log_p, arguments):
+    table = pd.DataFrame({"text": SERVED_SENTENCES})
+    expected, tokens, _ = scores(sentence_log_likelihoods(model, table, **arguments))
     with serving("rate", "cut", "two", "reset", logprobs=log_p) as (url, seen):
-        run = make_run(tmp_path / "served")
-        arguments = {"context": "", "end_of_sequence": False, **arguments}
-        scores, counts, variant = ServedModel(server_settings(url)).score_sentences(run, SERVED_SENTENCES, **arguments)
+        sums, counts, variant = scores(ServedModel(server_settings(url)).score_sentences(table, **arguments))
         assert all(body["max_tokens"] == 1 for body in seen["bodies"]) and len(seen["bodies"]) > 4
-    np.testing.assert_allclose(scores, expected, rtol=1e-6)
-    assert (counts == tokens).all() and scores[0] == scores[3] and "a server's `echo`" in variant
+    np.testing.assert_allclose(sums, expected, rtol=1e-6)
+    assert (counts == tokens).all()
+    assert sums[0] == sums[3]
+    assert "a server's `echo`" in variant

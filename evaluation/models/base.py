@@ -1,0 +1,193 @@
+"""What is measured: a model that answers prompts, and that may score texts.
+
+The weights are in this process (`loaded`), on a server (`served`), or only the responses are known (`recorded`). A
+model that wraps another model (`wrapped`) changes what is asked or answered. Nothing else needs to know which model it
+has. A model keeps nothing: `Store.rows` saves its batches, resumes after a kill and splits rows among processes.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.decoding import decoding as checked_decoding
+from evenhand.evaluation.models.revisions import load_control_tag
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.loading import DialogueModel
+
+# Columns of the tables that models return.
+LOG_LIKELIHOOD = "log_likelihood"
+TOKENS = "tokens"
+VARIANT = "variant"
+CANDIDATES = "candidates"  # of responses that were chosen: the texts of all candidates for a prompt
+
+
+class Model(ABC):
+    """A model that is measured. It answers, and keeps nothing.
+
+    A new kind of model has to write `identity` and `respond`. It writes `log_likelihood` and `score_sentences` if it
+    can score texts.
+
+    Attributes:
+        settings: the model's settings.
+        decoding: the settings of decoding.
+        seed: the seed of the responses.
+        note: where the responses came from, for the readers of a report; "" for a loaded model.
+        without_weights: why the model's weights are not available; "" if they are.
+        is_masked: whether the model fills masks, and generates no text.
+        can_be_asked: whether the model answers any prompt.
+        needs_partners: whether `respond` reads another person's prompt beside each prompt (`with_partners`).
+    """
+
+    note: str = ""
+    without_weights: str = ""
+    is_masked: bool = False
+    can_be_asked: bool = True
+    needs_partners: bool = False
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        decoding: DecodingSettings | None = None,
+        *,
+        tag: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Make a model without loading it; `tag` is the control tag, None for the tag that it was tuned with."""
+        self.settings = settings
+        self.decoding = DecodingSettings() if decoding is None else decoding
+        self.seed = seed
+        self._tag = tag
+
+    def with_settings(self, **changes: Any) -> "Model":
+        """Return the same model, not loaded, with other settings."""
+        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
+
+    @property
+    def name(self) -> str:
+        """The model's name in the settings."""
+        return self.settings.name
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the model reads messages; a loaded model is loaded to find out."""
+        return self.settings.api == "chat"
+
+    @cached_property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `generate`."""
+        return checked_decoding(self.decoding.preset, **self.decoding.arguments)
+
+    @property
+    def samples(self) -> bool:
+        """Whether two responses to one prompt may differ."""
+        return bool(self.arguments.get("do_sample"))
+
+    @cached_property
+    def tag(self) -> str:
+        """The control tag after each prompt, "" if none."""
+        return load_control_tag(self.name) if self._tag is None else self._tag
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The entry of the model in a score's signature, as far as it is known without loading or asking the model."""
+        return {"name": self.name, **self.identity()}
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
+        """Check that the model can answer the prompts, if they are given; nothing is loaded or asked.
+
+        Raises:
+            InputError: the decoding or the device cannot be used, or the prompts lack a column.
+        """
+        _ = self.arguments  # raises for an unknown argument
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return fingerprints, by name, of what the responses depend on besides settings; nothing is loaded or asked.
+
+        Raises:
+            InputError: the model cannot be used.
+        """
+
+    def facts(self) -> dict[str, Any]:
+        """Return the entries of a score's signature that say which model answered, and how; it may be loaded or asked.
+
+        The caller keeps them (`Store.keep_facts`), so that a run that goes on has the facts of its start.
+        """
+        return {"model": {**self.description, "control_tag": self.tag}, "decoding": dict(self.arguments)}
+
+    @abstractmethod
+    def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
+        """Yield responses batch by batch, one for each prompt, in any order (`response_batch`).
+
+        Args:
+            prompts: columns `text`, `persona` and `prompt_id`; and, if responses begin with given texts, `opening`.
+            tokens: positions, in a response, of the tokens that are generated; None: all, up to max_new_tokens.
+        """
+
+    def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Yield log_likelihood, in nats, and number of tokens of each response to its prompt, batch by batch.
+
+        The end of the sequence counts. A response that is too long for the model has NaN.
+
+        Args:
+            pairs: columns `text` and `persona` of the prompt, and `response`.
+        """
+        raise InputError("model", self.without_weights)
+
+    def score_sentences(
+        self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False
+    ) -> Iterator[pd.DataFrame]:
+        """Yield log_likelihood, in nats, number of tokens, and variant (how it was scored) of each sentence.
+
+        Args:
+            sentences: the column `text`.
+            context: the text that the model reads before each sentence, which is not scored.
+            end_of_sequence: whether the end of the sequence is scored, too.
+        """
+        raise InputError("model", self.without_weights)
+
+    def load(self) -> "DialogueModel":
+        """Return the network and the tokenizer of a model with weights, which are loaded once."""
+        raise InputError("model", self.without_weights)
+
+    def close(self) -> None:
+        """Free the memory of the model, which is loaded again when it is needed."""
+        from accelerate.utils.memory import clear_device_cache  # imports torch
+
+        clear_device_cache(garbage_collection=True)
+
+
+def prompt_seed(prompt_id: str, seed: int) -> int:
+    """Return the 64-bit seed of a prompt: a hash of the prompt's id and the run's seed, equal on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{prompt_id}".encode(), digest_size=8).digest(), "big")
+
+
+def response_batch(
+    prompts: pd.DataFrame,
+    texts: Sequence[str | None],
+    reasons: Sequence[str | None] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
+) -> pd.DataFrame:
+    """Return the responses to some prompts: prompt_id, response, left_out (why it is not scored) and more columns.
+
+    The index is that of the prompts. A text None is reasoning that did not end: the response is "", and left out.
+    `reasons` are other reasons why responses are left out.
+    """
+    reasons = [None] * len(texts) if reasons is None else reasons
+    table = {
+        PROMPT_ID: prompts[PROMPT_ID].tolist(),
+        RESPONSE: [text or "" for text in texts],
+        LEFT_OUT: [
+            UNFINISHED_REASONING if text is None else reason for text, reason in zip(texts, reasons, strict=True)
+        ],
+    }
+    return pd.DataFrame({**table, **(columns or {})}, index=prompts.index)
