@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
