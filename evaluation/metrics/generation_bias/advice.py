@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step

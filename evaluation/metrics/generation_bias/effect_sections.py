@@ -11,16 +11,6 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects import (
-    IN_USE,
-    INCONCLUSIVE,
-    MAX_NAME,
-    SHOWN,
-    WORTH_A_LOOK,
-    detectable_sizes,
-    effects_figure,
-    plain_name,
-)
 from evenhand.evaluation.metrics.generation_bias.findings import (
     ANY_LANGUAGE,
     FIRST_OUTCOMES,
@@ -30,9 +20,18 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_change_text,
     unit_text,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import MOVED, SHARE, SHIFT
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    IN_USE,
+    INCONCLUSIVE,
+    MAX_NAME,
+    SHOWN,
+    WORTH_A_LOOK,
+    detectable_sizes,
+    effects_figure,
+    plain_name,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import MOVED, SHARE, SHIFT
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import interval, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
@@ -124,6 +123,8 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
         note += f" {n_more:,} smaller differences are not in this table; effects.parquet has all."
     filters = ("group", "style", "certainty")
     table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=filters)
+    from evenhand.evaluation.report.figures import svg  # imports matplotlib
+
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     return [
         Section("The largest differences at a glance", [MAP_NOTE], figures=[figure]),

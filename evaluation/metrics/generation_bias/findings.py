@@ -12,7 +12,12 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_KINDS, INCONCLUSIVE, SHOWN, plain_name
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_KINDS,
+    INCONCLUSIVE,
+    SHOWN,
+    plain_name,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
     OTHER,

@@ -13,9 +13,9 @@ import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
-from evenhand.evaluation.metrics.generation_bias.effects import plain_name
-from evenhand.evaluation.metrics.generation_bias.metric import FGB, REPEATED, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.effects import plain_name
+from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of

@@ -9,13 +9,13 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
-from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text
-from evenhand.evaluation.metrics.generation_bias.metric import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
