@@ -158,8 +158,8 @@ def run_verdict(
     """
     serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
     sentences = [finding_text(row, language) for row in serious]
-    sentences.append(outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious}))
-    sentences += [style, even_text(scores)]
+    others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
+    sentences += [style, others, even_text(scores)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
