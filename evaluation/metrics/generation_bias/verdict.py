@@ -15,10 +15,10 @@ import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND
+from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text, largest_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -26,6 +26,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
+from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, p_value, percent, sanitize, undefined
@@ -299,6 +301,18 @@ def warnings(runs: Runs) -> list[str]:
     """Return the warnings of a report, one sentence each; `runs` are one run's scores, or those of a comparison."""
     texts = _warnings_of_run(runs[0])
     return [*texts, *_warnings_of_run(runs[1], " in the second run"), *_rises(runs)] if runs[1:] else texts
+
+
+def template_warnings(run: FamilyRun) -> list[str]:
+    """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
+    signature = run.signature(FGB)
+    has_none = signature.get("format", {}).get("template") == NO_TEMPLATE
+    if not has_none or str(signature["model"].get("name", "")).startswith(PACKAGE):
+        return []
+    return [
+        f"{run.model_name} has no chat template: each prompt ended with its end-of-sequence token, as DialoGPT’s do. A "
+        "base model reads that as the end of a document; give --model.chat_template FILE."
+    ]
 
 
 def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
