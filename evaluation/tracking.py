@@ -172,10 +172,10 @@ def start_tracking(
         yield Tracker()
         return
     group = group or config.group
-    recorded = as_settings(config) if settings is None else settings
+    recorded = as_settings(config) if settings is None else dict(settings)
     logs_responses = uploads_responses(config)
     if not logs_responses:
-        recorded = _omit(recorded, TEXTS)
+        recorded = _omit_texts(recorded)
     run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), recorded)
     failed = True
     try:
@@ -223,24 +223,22 @@ def _servers(settings: object) -> Iterator[str]:
             yield from _servers(value)
 
 
-def _omit(settings: object, names: Sequence[str]) -> object:
-    """Return nested settings without the settings `names`, which may be the last part of a dotted name."""
-    if isinstance(settings, list):
-        return [_omit(value, names) for value in settings]
-    if not isinstance(settings, Mapping):
-        return settings
-    kept = {}
-    for name, value in settings.items():
-        if str(name).rpartition(".")[2] not in names:
-            kept[name] = _omit(value, names)
-    return kept
+def _omit_texts(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return nested settings without the settings TEXTS, which may be the last part of a dotted name."""
+
+    def omitted(value: object) -> object:
+        if isinstance(value, list):
+            return [omitted(item) for item in value]
+        return _omit_texts(value) if isinstance(value, Mapping) else value
+
+    return {name: omitted(value) for name, value in settings.items() if str(name).rpartition(".")[2] not in TEXTS}
 
 
 def _without_texts(page: Page) -> Page:
     notes = [note for note in page.notes if not note.startswith("System prompt")]
     notes.append("Prompts and responses are left out (see the setting upload).")
     sections = [_section_without_texts(section) for section in page.sections]
-    return replace(page, sections=sections, signature=_omit(page.signature, TEXTS), notes=notes)
+    return replace(page, sections=sections, signature=_omit_texts(page.signature), notes=notes)
 
 
 def _section_without_texts(section: Section) -> Section:
@@ -253,6 +251,7 @@ def _wandb_mode() -> str:
     # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
+    from wandb.errors import Error
 
     # The mode is an argument of `init`, because W&B has already read the environment variables.
     mode = os.environ.get("WANDB_MODE")
@@ -262,17 +261,18 @@ def _wandb_mode() -> str:
         return mode
     try:
         return "online" if wandb.login(prompt=False, verify=False) else "offline"
-    except (ValueError, wandb.errors.Error) as error:
+    except (ValueError, Error) as error:
         raise InputError(
             "report_to",
             f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give --report_to none.",
         ) from None
 
 
-def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: object) -> "wandb.Run":
+def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: dict[str, object]) -> "wandb.Run":
     """Return a new W&B run, or the continued W&B run whose id is in the folder."""
     mode = _wandb_mode()
     import wandb
+    from wandb.errors import Error
 
     id_file = folder / "wandb" / f"{_plain(name)}.id"
     if not id_file.exists():
@@ -295,7 +295,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: o
 
     try:
         return start(mode)
-    except wandb.errors.Error as error:
+    except Error as error:
         log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", first_line(error))
         os.environ["WANDB_MODE"] = "offline"
         write_text(id_file, uuid.uuid4().hex)  # W&B's process still holds the other id

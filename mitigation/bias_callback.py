@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -89,7 +89,7 @@ class MeasureCallback(TrainerCallback):
         return self
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         if self.trainer is None:
             raise InputError("callbacks", "a callback that measures logs through its trainer; call attach(trainer).")
@@ -98,11 +98,15 @@ class MeasureCallback(TrainerCallback):
         elif state.global_step == 0:
             self._measure(state, control)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         if state.global_step % self.every == 0 or control.should_training_stop:
             self._measure(state, control)
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         if control.should_training_stop and self.measured_at < state.global_step:  # stopped early
             self._measure(state, control)
 
@@ -159,7 +163,7 @@ class BiasCallback(MeasureCallback):
         *,
         stop_if_rises: bool = False,
         relevance: bool = True,
-        decoding: Mapping[str, Any] | None = None,
+        decoding: Mapping[str, object] | None = None,
         control_tag: str = "",
         system_prompt: str = "",
         batch_size: int = 64,
@@ -212,7 +216,7 @@ class BiasCallback(MeasureCallback):
         self.before: StyledResponses | None = None  # the responses at step 0
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
         path = Path(args.output_dir, BASELINE)

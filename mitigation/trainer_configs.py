@@ -59,9 +59,8 @@ def trainer_config(
     Raises:
         InputError: transformers rejects a value.
     """
-    arguments = {
-        **trainer_fields(settings, n_train, seed),
-        **method.trainer_arguments(),
+    arguments = trainer_fields(settings, n_train, seed) | method.trainer_arguments()
+    arguments |= {
         "output_dir": str(output_dir),
         "per_device_eval_batch_size": 4 * settings.batch_size // processes.world_size(),
         "use_cpu": device.type == "cpu",

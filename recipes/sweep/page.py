@@ -23,7 +23,7 @@ from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep.published import published_tables
-from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name
+from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
 from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
@@ -99,7 +99,7 @@ HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change",
 def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
     settings = summarise(sweep.points, sweep.swept)
-    rows = settings.to_dict("records")
+    rows = setting_rows(settings)
     best = largest_reduction(rows)
     verdict = NO_BIAS
     if math.isfinite(best["reduction"]):
@@ -112,12 +112,12 @@ def page(sweep: Sweep) -> Page:
         metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
         metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
     ]
-    published = published_tables(settings, published_columns(sweep.points))
+    published = published_tables(rows, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
     figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
-    by_threshold = threshold_charts(settings, sweep.swept).values()
+    by_threshold = threshold_charts(rows, sweep.swept).values()
     threshold_figures = [Figure(chart.get_label(), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
-    thresholds = threshold_table(settings)
+    thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",

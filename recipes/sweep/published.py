@@ -18,7 +18,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table
+from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table, setting_rows
 from evenhand.recipes.sweep.summary import THRESHOLD, Sweep, published_columns, summarise
 
 NOTE = (
@@ -53,11 +53,11 @@ TABLES = (
 )
 
 
-def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Table]:
+def published_tables(settings: Sequence[Setting], columns: Sequence[str]) -> list[Table]:
     """Return both tables, as tables of a report, of the base model and the settings."""
     if not columns:
         return []
-    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    rows = [*base_rows(settings, columns), *settings]
     tables = []
     for table in TABLES:
         formats = [
@@ -69,9 +69,9 @@ def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Tab
 
 def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     """Write both tables of a sweep as CSV, with intervals, and as LaTeX; return the paths of the files."""
-    settings = summarise(sweep.points, sweep.swept)
+    settings = setting_rows(summarise(sweep.points, sweep.swept))
     columns = published_columns(sweep.points)
-    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    rows = [*base_rows(settings, columns), *settings]
     rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
     files = []
     for table in TABLES if rows else ():

@@ -201,7 +201,7 @@ def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(name for (name, *_), up in zip(tests, rose, strict=True) if up))
 
 
-def largest_reduction(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def largest_reduction(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the setting with the largest reduction; one without a reduction only if no setting has one."""
     measured = [row for row in settings if row["seeds"]]
     return min(measured, key=lambda row: (math.isnan(row["reduction"]), -row["reduction"]))
