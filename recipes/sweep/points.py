@@ -5,6 +5,7 @@ The row of a point contains the reduction of bias and the costs of the reduction
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
@@ -236,7 +237,7 @@ def write_report(
         base_folder = point.before.output_dir
         name = f"base model, seed {point.seed}, {point.decoding}"
         notes.append(_base_note(name, read_scores(base_folder / SCORES)))
-        links.append((name, base_folder.relative_to(folder).as_posix()))
+        links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
     description = {
         "title": title,
         "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
