@@ -209,12 +209,16 @@ def _result(
     change: OutputChange,
 ) -> TuningResult:
     """Return the result of a tuning from the state of its trainer."""
-    measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
+    measured: dict[str, Curve] = {}
+    for entry in state.log_history:
+        for name in entry:
+            if "/" in name:
+                measured[name] = curve(state, name)
     return TuningResult(
         path=path,
         train_losses=curve(state, "loss"),
         validation_losses=curve(state, "eval_loss"),
-        measured={name: curve(state, name) for name in measured},
+        measured=measured,
         best_step=state.best_global_step,
         stopped_early=state.global_step < state.max_steps,
         n_train=len(rows.train),

@@ -73,20 +73,21 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     columns = published_columns(sweep.points)
     rows = [*base_rows(settings, columns), *settings]
     rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
-    files = []
-    for table in TABLES if rows else ():
+    files: list[Path] = []
+    if not rows:
+        return files
+    base_model = latex_text(display_name(sweep.base_model))
+    for table in TABLES:
         headings = table.columns(columns)
         csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
-        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {latex_text(_base_name(sweep))}."
+        caption = (
+            f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {latex_text(display_name(sweep.base_model))}."
+        )
         for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
             path = folder / f"{table.name}.{suffix}"
             write_text(path, text)
             files.append(path)
     return files
-
-
-def _base_name(sweep: Sweep) -> str:
-    return display_name(sweep.base_model)
 
 
 def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame:

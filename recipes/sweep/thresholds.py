@@ -9,6 +9,7 @@ Source: Smith et al. 2022, C.1 (α, β) and Table 8 (bias by β).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import matplotlib
@@ -244,7 +245,7 @@ def legend_handles(curves: Sequence[ThresholdCurve], references: Sequence[Settin
     handles: list[Artist] = []
     for color, curve in zip(CURVE_COLORS, curves, strict=False):
         handles.append(Line2D([], [], color=color, marker="o", label=curve.label))
-    if any(has_quantile(row) for curve in curves for row in curve.rows):
+    if any(has_quantile(row) for row in chain.from_iterable(curve.rows for curve in curves)):
         handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linestyle="", label="quantile"))
     for color, reference in zip(REFERENCE_COLORS, references, strict=False):
         handles.append(Patch(facecolor=color, alpha=0.4, label=reference["label"]))

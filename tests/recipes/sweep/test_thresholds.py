@@ -7,6 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from evenhand.evaluation.report.figures import AFTER, PAPER
+from evenhand.evaluation.report.numbers import UNIT
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_tables, write_published_tables
 from evenhand.recipes.sweep.setting_tables import setting_rows
@@ -102,8 +103,8 @@ def test_each_alpha_has_its_own_chart(settings):
 def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
     chart = threshold_charts(settings, SWEPT)["thresholds"]
     panels = {axes.get_title(loc="left"): axes for axes in chart.axes}
-    assert list(panels) == [f"{name}, ×10⁻³" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
-    axes = panels["FGB, ×10⁻³"]
+    assert list(panels) == [f"{name}, {UNIT}" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
+    axes = panels[f"FGB, {UNIT}"]
     assert axes.get_xscale() == "log"
     dots = axes.collections[-1]
     assert dots.get_offsets().tolist() == [[0.001, 20.0], [0.02, 10.0], [0.1, 30.0]]
