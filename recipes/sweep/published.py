@@ -80,9 +80,7 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     for table in TABLES:
         headings = table.columns(columns)
         csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
-        caption = (
-            f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {latex_text(display_name(sweep.base_model))}."
-        )
+        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}."
         for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
             path = folder / f"{table.name}.{suffix}"
             write_text(path, text)
