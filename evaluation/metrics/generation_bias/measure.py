@@ -79,6 +79,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import (
     measured_model,
     neutral_dialogue,
 )
+from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     BUCKET,
@@ -181,7 +182,8 @@ def _responses(run: Store, model: Model, prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the response to each prompt, and write the table of candidates, if there are any."""
     asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
     model.check(asked)
-    rows = run.rows(RESPONSES, asked, model.respond, unit="responses")
+    so_far = AnswersSoFar(prompts, run.tracker)
+    rows = run.rows(RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses")
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})
