@@ -302,7 +302,9 @@ class RateSettings(Tracked):
     )
     pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
     questions: str = Field(
-        "paper", description="YAML file of questions; 'paper': those of Smith et al. 2022", json_schema_extra=BY_CONTENT
+        "paper",
+        description="YAML file of questions; 'paper': the questions of Smith et al. 2022",
+        json_schema_extra=BY_CONTENT,
     )
     leave_out: str = Field(
         "paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
