@@ -7,6 +7,7 @@ itself.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -73,5 +74,5 @@ class BorrowedOpening(Method):
 
         first_tokens: Count = Field(4, description="tokens at the start of each response that answer another person")
 
-    def measured(self, model: Model) -> Model:
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return BorrowedOpeningModel(model, self.settings.first_tokens)

@@ -5,6 +5,7 @@ person's own. Generation takes one response more than there are candidates.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -109,5 +110,5 @@ class NearestStyle(Method):
             4, description="candidates, of which the nearest in style to a response to another person is the answer"
         )
 
-    def measured(self, model: Model) -> Model:
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return NearestStyleModel(model, self.settings.candidates, self.style_classifier)
