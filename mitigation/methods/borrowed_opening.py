@@ -7,6 +7,7 @@ itself.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pandas as pd
 from pydantic import Field
@@ -75,5 +76,5 @@ class BorrowedOpening(Method):
 
     settings: Settings
 
-    def measured(self, model: Model) -> Model:
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return BorrowedOpeningModel(model, self.settings.first_tokens)

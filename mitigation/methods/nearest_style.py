@@ -5,6 +5,7 @@ person's own. Generation takes one response more than there are candidates.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -116,5 +117,5 @@ class NearestStyle(Method):
 
     settings: Settings
 
-    def measured(self, model: Model) -> Model:
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return NearestStyleModel(model, self.settings.candidates, self.style_classifier)
