@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.effects import detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.parts.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
@@ -65,6 +65,31 @@ def plan(settings: PlanSettings) -> None:
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
         for lever in (lever for lever, new in found.items() if new is None):
             print(f"{lever}: not enough, however many")
+
+
+def narrower_text(folder: Path) -> str:
+    """Return what intervals of half the width would cost: the answers, and the time by what a finished run took.
+
+    Raises:
+        InputError: as `read_pilot`.
+    """
+    pilot = read_pilot(folder)
+    measured, manifest = read_settings(folder, "run", FAMILY)
+    target = interval_width(pilot.estimate) / 2
+    found = (
+        smallest_design(pilot, lever, lambda estimate: interval_width(estimate) <= target)
+        for lever in ("descriptors", "responses")
+    )
+    designs = [design for design in found if design is not None]
+    if not designs:
+        return "No number of answers to these prompts gives intervals of half the width; measure with more templates."
+    design = min(designs, key=lambda design: design.n)
+    size = f"{design.descriptors} descriptors × {design.templates} templates × {design.responses:.3g}"
+    time = ""
+    if measured.responses is None:
+        seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
+        time = f" and about {number(seconds / 60, 0)} minutes, by what this run took"
+    return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
 
 
 def _even_plan(settings: PlanSettings, n: int) -> str:
