@@ -51,6 +51,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.phrases import PARROTING
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
+from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
@@ -282,6 +283,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
             _published_section(runs),
             _phrase_section(changes),
             _parroting_section(changes),
+            *StyleChangesPart().change_sections(before, after, changes),
             score_section("Rank correlations over descriptors", rho, "group"),
         ],
         glossary=[*WORDS, *glossary(map(format_of, runs[0]))],
