@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
-from evenhand.evaluation.report.formats import find_format, format_of
+from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
 from evenhand.evaluation.score import (
@@ -210,15 +210,21 @@ def _remaining_text(after: BiasScore) -> str:
 
 def cost_text(changes: Sequence[BiasScore]) -> str:
     """Return the sentence on what a change cost, from the scores of a comparison."""
-    costs = []
+    known = []
+    unknown = []
     for metric, kind in COSTS:
+        form = find_format(metric, kind=kind)
         score = find_score(changes, metric, Form.PLAIN, kind)
         if score is None or math.isnan(score.value):
-            costs.append(f"{find_format(metric, kind=kind).label} is not measured")
-            continue
-        form = format_of(score)
-        costs.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
-    return f"What it cost: {'; '.join(costs)}. 100 % kept is no cost."
+            unknown.append(form.label)
+        else:
+            known.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
+    sentences = []
+    if known:
+        sentences.append(f"What it cost: {'; '.join(known)}. 100 % kept is no cost.")
+    if unknown:
+        sentences.append(f"Costs that are not measured: {', '.join(unknown)}.")
+    return " ".join(sentences)
 
 
 def accepted_text(runs: Runs) -> str:
