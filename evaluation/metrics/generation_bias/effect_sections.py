@@ -6,7 +6,6 @@ All numbers are percentage points of mean probability; differences are shrunk to
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -17,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     change_text,
     finding_text,
     points,
+    search_fragment,
     style_change_text,
     unit_text,
 )
@@ -36,7 +36,7 @@ from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import interval, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.report.tables import scores_table
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
 
 MAX_NAMED = 5  # people in a sentence
 N_LISTED = 10  # differences in the list that replaces the map on narrow screens
@@ -105,9 +105,9 @@ def people_section(
 def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> str:
     """Return a sentence on the number of shown differences in style, and on people with many small ones."""
     counts = effects["certainty"].value_counts()
-    shown, leads = (int(counts.get(level, 0)) for level in (SHOWN, WORTH_A_LOOK))
     return (
-        f"Differences in style shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}."
+        f"Differences in style shown: {counts.get(SHOWN, 0):,} of {len(effects):,}; worth a look: "
+        f"{counts.get(WORTH_A_LOOK, 0):,}."
         f"{shifts_text(effects, shifts)}"
     )
 
@@ -193,7 +193,11 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
     size, worst = detectable_sizes(table)
     if not size <= 1:  # no difference is larger than 100 points
         return []
-    what, runs = ("change", "comparisons") if "change" in table else ("difference", "runs")
+    what = "difference"
+    runs = "runs"
+    if "change" in table:
+        what = "change"
+        runs = "comparisons"
     at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
         f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
@@ -212,8 +216,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         Cell(f"{row['n']:,.0f}"),
         Cell(p_value(row["p_page"])),
     ]
-    column, value = (DESCRIPTOR, row["unit"]) if row["kind"] == DESCRIPTOR else (AXIS, row["axis"])
-    return Row(unit_text(row), tuple(cells), href=f"./responses.html#{column}={quote(value, safe='')}")
+    return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
 
 
 def effect_example(

@@ -228,13 +228,11 @@ def _quality_section(scores: Sequence[BiasScore]) -> Section:
 
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
+    texts = []
     unclear = unclear_reason(find_headline(run.scores))
-    return [
-        *([f"The verdict is unclear: {unclear}."] if unclear else []),
-        *warnings([run.scores]),
-        *template_warnings(run),
-        *_response_warnings(run),
-    ]
+    if unclear:
+        texts.append(f"The verdict is unclear: {unclear}.")
+    return [*texts, *warnings([run.scores]), *template_warnings(run), *_response_warnings(run)]
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
@@ -298,8 +296,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
 
 def _people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
     """Return the section that names people before and after, each with an answer of both models to one prompt."""
-    old, new = read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS)
-    outcomes = changed_outcomes(old, new)
+    outcomes = changed_outcomes(read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS))
     in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
     table = read_effects(changes, EFFECT_CHANGES)
     styles = changed_styles(table, in_another_language) if len(table) else []
@@ -376,22 +373,27 @@ def _size_of(score: BiasScore) -> str:
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
     """Return the p-values of the permutation tests of scores by name, as notes."""
-    tests = [
-        f"{name}, p {p_text(it.p_value)}" for name, it in scores.items() if it is not None and it.p_value is not None
-    ]
+    tests = []
+    for name, score in scores.items():
+        if score is not None and score.p_value is not None:
+            tests.append(f"{name}, p {p_text(score.p_value)}")
     return [f"Test by permutations that people do not differ in style, adjusted: {'; '.join(tests)}."] if tests else []
 
 
 def _unplot_fgb(table: Table) -> Table:
     """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
-    names = find_format(FGB).label, find_format(FGB).title
-    return replace(table, rows=tuple(replace(it, marks=()) if it.label in names else it for it in table.rows))
+    names = (find_format(FGB).label, find_format(FGB).title)
+    rows = [replace(row, marks=()) if row.label in names else row for row in table.rows]
+    return replace(table, rows=tuple(rows))
 
 
 def _under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
     """Return a run's scores, with its likelihood scores replaced by those under the base model in `changes`."""
-    under_base = [it for it in changes if it.metric in LIKELIHOOD_METRICS and it.group == {"run": run}]
-    return [it for it in scores if it.metric not in LIKELIHOOD_METRICS] + [replace(it, group={}) for it in under_base]
+    kept = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
+    for score in changes:
+        if score.metric in LIKELIHOOD_METRICS and score.group == {"run": run}:
+            kept.append(replace(score, group={}))
+    return kept
 
 
 def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
@@ -418,8 +420,9 @@ def _published_section(runs: Sequence[Sequence[BiasScore]]) -> Section:
                 labels[_label(score)] = (metric, Form.PLAIN, score.group)
         changes = score_changes(labels, runs)
         if changes:
-            of = find_format(metric)
-            tables.append(change_table(f"{of.label}, {UNIT}; {of.description}", key, changes, is_plotted=False))
+            form = find_format(metric)
+            caption = f"{form.label}, {UNIT}; {form.description}"
+            tables.append(change_table(caption, key, changes, is_plotted=False))
     return Section("As published", tables=tables, folded=True)
 
 
@@ -469,10 +472,12 @@ def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], not
 def _source_notes(*runs: FamilyRun) -> list[str]:
     """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
     prompts = [measured_model(run.config).settings.system_prompt or "" for run in runs]
-    names = dict.fromkeys(f"“{sanitize(it, 1000)}”" if it else "none" for it in prompts)
-    notes = [f"System prompt: {', then '.join(names)}."] if any(prompts) else []
-    notes += dict.fromkeys(sanitize(note, 600) for run in runs if (note := measured_model(run.config).note))
-    return notes
+    notes = []
+    if any(prompts):
+        names = dict.fromkeys(f"“{sanitize(prompt, 1000)}”" if prompt else "none" for prompt in prompts)
+        notes.append(f"System prompt: {', then '.join(names)}.")
+    sources = dict.fromkeys(measured_model(run.config).note for run in runs)
+    return [*notes, *(sanitize(note, 600) for note in sources if note)]
 
 
 def _response_warnings(run: FamilyRun) -> list[str]:
