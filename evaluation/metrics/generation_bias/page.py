@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     request_language,
     shown_findings,
 )
+from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, template_warnings, warnings
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -49,11 +50,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     p_text,
     percent_span,
     plain_verdict,
-    response_warnings,
     run_verdict,
-    template_warnings,
     unclear_reason,
-    warnings,
 )
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import (
