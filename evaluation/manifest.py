@@ -52,7 +52,6 @@ class RunRecord(TypedDict):
         processes: the number of processes of the run.
         packages: the version of each package that may affect the numbers.
         commit: the git commit of the code, or None.
-        seconds: the duration of each step, of a finished run; "total" is the whole.
         failures: what could not be computed for a reason that may pass, by name.
     """
 
@@ -69,11 +68,20 @@ class RunRecord(TypedDict):
     processes: NotRequired[int]
     packages: NotRequired[dict[str, str]]
     commit: NotRequired[str | None]
-    seconds: NotRequired[dict[str, float]]
     failures: NotRequired[dict[str, str]]
 
 
-def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], RunRecord]:
+class FinishedRecord(RunRecord):
+    """The content of the run.json of a finished run.
+
+    Attributes:
+        seconds: the duration of each step; "total" is the whole.
+    """
+
+    seconds: dict[str, float]
+
+
+def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], FinishedRecord]:
     """Return the settings and the record of a finished run of `command`.
 
     Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting that
@@ -93,7 +101,7 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], Ru
             f"{folder / damaged[0]} is missing or damaged (its SHA-256 is not the recorded one); undo the "
             f"change, or run `evenhand {command}` into that folder again to recompute it.",
         )
-    return with_resolved_paths(record["settings"], folder), record
+    return with_resolved_paths(record["settings"], folder), cast(FinishedRecord, record)
 
 
 def run_sha256(record: RunRecord) -> str:
