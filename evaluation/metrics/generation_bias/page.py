@@ -58,6 +58,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import CHANGES, Q
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
+from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
@@ -183,6 +184,7 @@ def page(run: FamilyRun) -> Page:
         *score_sections(_grouped(scores), label=_label),
     ]
     sections += CorpusPart().sections(run)
+    sections.append(differences_section(run))
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
