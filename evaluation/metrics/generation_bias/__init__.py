@@ -26,12 +26,12 @@ from evenhand.evaluation.store import Store
 # In the order of the reports. Accepted differences change the responses of all other parts; cuts are scores of some.
 PARTS = (
     EffectsPart(),
+    AcceptedDifferences(),
     OutcomesPart(),
     Cuts(),
     SpreadPart(),
     RelevancePart(),
     QualityPart(),
-    AcceptedDifferences(),
     PhrasesPart(),
     StyleChangesPart(),
     CorpusPart(),
@@ -125,10 +125,10 @@ class GenerationBias(Metric):
         """Return the report on one measuring run."""
         from evenhand.evaluation.metrics.generation_bias.page import page
 
-        return page(run)
+        return page(run, self.parts)
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that shows two measuring runs side by side with the changes between them."""
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
-        return comparison_page(before, after, changes)
+        return comparison_page(before, after, changes, self.parts)
