@@ -27,6 +27,7 @@ from transformers import BertForMaskedLM, BertTokenizerFast
 from benchmarks.measuring import SHARED, parse_options
 from evenhand.evaluation.data.corpus import count_phrases
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
@@ -60,7 +61,7 @@ def read_texts(data: Path, seed: int) -> tuple[list[str], list[str]]:
         conversations = json.loads((data / "topical_chat" / f"{name}.json").read_text(encoding="utf-8"))
         for conversation in conversations.values():
             texts += [turn["message"] for turn in conversation["content"]]
-    distinct = sorted({text.strip() for text in texts if text.strip()})
+    distinct = sorted({" ".join(text.split()) for text in texts if text.strip()})
     order = np.random.default_rng(seed).permutation(len(distinct))
     shuffled = [distinct[index] for index in order]
     return shuffled[HELD_OUT:], shuffled[:HELD_OUT]
@@ -248,6 +249,7 @@ def main() -> None:
     )
     start_logging()
     training_texts, held_out = read_texts(options.data, options.seed)
+    write_text(options.output_dir / "texts.txt", "\n".join(training_texts) + "\n")  # for generation_bias.corpus
     folder = train(training_texts, options.output_dir, options.epochs, options.learning_rate, options.seed)
     model = load_masked_model(CheckpointSettings(name=str(folder)))
     print(f"masked accuracy on held-out texts: {masked_accuracy(model, held_out, options.seed):.1%}", flush=True)
