@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
@@ -150,9 +149,9 @@ def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
     return groups
 
 
-def longest_first(lengths: Sequence[int]) -> np.ndarray:
+def longest_first(lengths: Sequence[int]) -> list[int]:
     """Return the row indices by descending length, (n,), so that a lack of memory is detected in the first batch."""
-    return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:

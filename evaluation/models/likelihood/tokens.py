@@ -45,7 +45,7 @@ def response_log_likelihoods(
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
     order = np.lexsort((tokens, lengths + tokens))[::-1]  # the longest pairs first, then the longest responses
     fits = positions[order] <= max_positions(model.model.config)
-    for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits]):
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits].tolist()):
         yield rows, sums, tokens[rows]
     too_long = order[~fits]
     if len(too_long) or not len(order):
@@ -77,7 +77,7 @@ def conditional_log_likelihoods(
     dialogue_model: DialogueModel,
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
-    order: np.ndarray,
+    order: Sequence[int],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
@@ -96,12 +96,13 @@ def conditional_log_likelihoods(
         cache = cache_bytes(network, length) if shares else 0
         return logits_bytes(network, length - unscored) + activations_bytes(network, length) + cache
 
-    def compute(rows: np.ndarray) -> np.ndarray:
+    def compute(rows: Sequence[int]) -> np.ndarray:
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows], shares)
         return check_not_nan(sums, dialogue_model.name)
 
     limit = batch_size_limit(network, row_bytes)
-    return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute)
+    for rows, sums in run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute):
+        yield np.array(rows, dtype=np.int64), sums
 
 
 def _keeps_last_logits(network: PreTrainedModel) -> bool:
