@@ -74,7 +74,8 @@ def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
     """
     used = {name: value for name, value in decoding.items() if value is not None and NEUTRAL_VALUES.get(name) != value}
     samples = used.pop("do_sample")
-    if unknown := sorted(used.keys() - API_ARGUMENTS.keys()):
+    unknown = sorted(used.keys() - API_ARGUMENTS.keys())
+    if unknown:
         raise InputError("decoding", f"the API has no argument for {', '.join(unknown)}; leave it out.")
     arguments = {API_ARGUMENTS[name]: value for name, value in used.items()}
     return arguments if samples else {**arguments, "temperature": 0}
@@ -191,16 +192,24 @@ def fetch_answers(
         return
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
 
-    rows, tasks, statuses = iter(range(len(requests))), {}, set()
+    rows = iter(range(len(requests)))
+    tasks: dict[asyncio.Task[Parsed], int] = {}
+    statuses: set[int] = set()
 
     async def note_status(response: Any) -> None:  # also of responses after which the client retries
         statuses.add(response.status_code)
 
     with asyncio.Runner() as runner:
         # No redirects, so that prompts and key stay with this server. The client requires a key.
-        of_http = {"follow_redirects": False, "timeout": TIMEOUT_SECONDS, "event_hooks": {"response": [note_status]}}
-        options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
-        client = AsyncOpenAI(**options, http_client=DefaultAsyncHttpxClient(**of_http))
+        http_client = DefaultAsyncHttpxClient(
+            follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
+        )
+        client = AsyncOpenAI(
+            base_url=model.server,
+            api_key=_api_key() or "none",
+            timeout=TIMEOUT_SECONDS,
+            http_client=http_client,
+        )
 
         async def send(row: int) -> Parsed:
             try:
@@ -215,7 +224,9 @@ def fetch_answers(
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
             for row in islice(rows, model.concurrency - len(tasks)):
                 tasks[asyncio.create_task(send(row))] = row
-            done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0] if tasks else ()
+            if not tasks:
+                return {}
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return {tasks.pop(task): task for task in done}
 
         async def stop() -> None:  # the tasks first: a waiting task would use the closed client
@@ -242,10 +253,15 @@ def check_client() -> None:
 
 
 def _api_key() -> str:
-    name, key = next(((name, key) for name in API_KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
-    if not (key.isascii() and key.isprintable()):
-        raise InputError("model.server", f"the key in {name} has characters that are invalid in a key; set it again.")
-    return key
+    """Return the key in the first variable of API_KEY_VARIABLES that has one; "" if none has."""
+    for name in API_KEY_VARIABLES:
+        key = os.environ.get(name, "").strip()
+        if key and not (key.isascii() and key.isprintable()):
+            problem = f"the key in {name} has characters that are invalid in a key; set it again."
+            raise InputError("model.server", problem)
+        if key:
+            return key
+    return ""
 
 
 async def _send(
@@ -287,7 +303,8 @@ async def _send(
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
-    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    status = getattr(error, "status_code", None)
+    body = getattr(error, "body", None)
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
