@@ -102,7 +102,7 @@ def main() -> None:
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
     )
-    prompts = sample_descriptors(prompts, DESCRIPTORS, 0)[[TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN]]
+    prompts = sample_descriptors(prompts, DESCRIPTORS)[[TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN]]
     rng = np.random.default_rng(0)
     classifier = load_style_classifier(str(testbed.STYLE_CLASSIFIER))
     vectors = utterance_vectors(classifier, rng)

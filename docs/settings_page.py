@@ -10,10 +10,13 @@ from evenhand.recipes.settings import COMMANDS
 
 HEAD = """# Settings
 
-- A setting is `--NAME VALUE`, or `NAME: VALUE` in `--config FILE.yaml`; in a group it is `--GROUP.NAME`.
-- Finished runs that a command is about have no flag: `evenhand compare BEFORE AFTER`.
-- **In `loop`**, settings of `measure`, `label` and `tune` are `--measure.NAME`, `--label.NAME` and `--tune.NAME`; in
-  `ablate` they begin with `--loop.`, and its sweeps spell them as `loop` does. In Python they have the same names.
+Which settings does each command have?
+
+- A setting is `--NAME VALUE`, or `NAME: VALUE` in `--config FILE.yaml`; in a group it is `--GROUP.NAME`. The most frequent
+  ones have [short names](configs.md#flags).
+- A finished run that a command reads is an argument without a flag: `evenhand compare BEFORE AFTER`.
+- In `loop`, the settings of `measure`, `label` and `tune` are `--measure.NAME`, `--label.NAME` and `--tune.NAME`. In
+  `ablate` they begin with `--loop.`, and in its sweeps they are as in `loop`. In Python they have the same names.
 - Limits have the units of the reports: pooled FGB* in 10⁻³, changes in %, differences of styles in answers of 100.
 - `null` is no value; a list is `A,B`.
 

@@ -64,6 +64,17 @@ class Tracker:
         if self.wandb_run:
             self.wandb_run.summary.update(values)
 
+    def log_curves(self, section: str, axis: str, rows: Sequence[Mapping[str, float]]) -> None:
+        """Log numbers as one chart each over the column `axis`, in a section of W&B's page; a row is a step."""
+        if not self.wandb_run:
+            return
+        axis_name = _metric_name(section, axis)
+        self.wandb_run.define_metric(axis_name)
+        for name in dict.fromkeys(name for row in rows for name in row if name != axis):
+            self.wandb_run.define_metric(_metric_name(section, name), step_metric=axis_name)
+        for row in rows:
+            self.wandb_run.log({_metric_name(section, name): value for name, value in row.items()})
+
     def log_table(self, name: str, rows: pd.DataFrame) -> None:
         """Log rows as a table. W&B shows cells as text, so responses need no escaping."""
         if self.wandb_run:
@@ -245,6 +256,15 @@ def _name(folder: Path, group: str | None, job: str) -> str:
     if group in parts[:-1]:
         return "/".join(parts[len(parts) - parts[::-1].index(group) :]) or job
     return f"{job} {folder.resolve().name}"
+
+
+def _metric_name(section: str, name: str) -> str:
+    """Return the name of a metric in a section of W&B's page, of letters, digits and "_", which W&B can sort by.
+
+    >>> _metric_name("thresholds", "alpha 0 scgb: CARE")
+    'thresholds/alpha_0_scgb_CARE'
+    """
+    return f"{section}/{re.sub(r'[^A-Za-z0-9]+', '_', name).strip('_')}"
 
 
 def _plain(name: str) -> str:

@@ -6,10 +6,14 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, TypeVar, get_args
 
+from pydantic import BaseModel
+
 from evenhand.evaluation import processes
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.manifest import read_record
-from evenhand.evaluation.settings import AUTO, Dtype
+from evenhand.evaluation.settings import AUTO, Dtype, identity_of
+from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.settings import (
     MODEL_IN_PATH,
     LoopSettings,
@@ -29,12 +33,16 @@ Chosen = TypeVar("Chosen", bound=Measurement)
 def with_folder(settings: Any) -> Any:
     """Return settings with the name of the measured model in place of `{model}` in `output_dir`.
 
+    A loop that goes on from a measurement gets the settings of the measurement first.
+
     If the folder has a run of another model of the same name, as of another `checkpoint-500`, six digits of the model's
     identity are added to the name. Settings without `{model}` are returned unchanged.
 
     Raises:
         InputError: the model cannot be used.
     """
+    if isinstance(settings, LoopSettings):
+        settings = with_base_run(settings)
     if not isinstance(settings, MeasureSettings | LoopSettings) or MODEL_IN_PATH not in str(settings.output_dir):
         return settings
     folder = processes.on_rank_zero(lambda: _folder(settings))
@@ -71,6 +79,46 @@ def folder_name(model: str) -> str:
     if last in ("", ".", ".."):
         last = Path(model).resolve().name if model else ""
     return re.sub(r"[^\w.-]+", "-", last).strip(".-") or "measure"
+
+
+def with_base_run(settings: LoopSettings) -> LoopSettings:
+    """Return the settings of a loop with the settings of the measurement from which it goes on, if there is one.
+
+    Raises:
+        InputError: the run is not finished or not of a model that can be tuned, or the loop's settings contain values
+            that are neither the default nor the run's.
+    """
+    if settings.base_run is None:
+        return settings
+    measured, _ = read_settings(settings.base_run, "base_run")
+    fault = ""
+    if measured.responses is not None:
+        fault = "scored a file of responses, so there is no model to tune"
+    elif measured.method is not None:
+        fault = f"measured its model with the method {measured.method}, which the loop would not tune"
+    elif measured.split != "measure":
+        fault = f"measured the split {measured.split!r}; the loop needs --split measure"
+    if fault:
+        raise InputError("base_run", f"{settings.base_run} {fault}. Give the model in place of the run.")
+    shared = {name: getattr(measured, name) for name in Measurement.model_fields}
+    measurement = Measurement.model_validate(shared)
+    _check_kept("measure", settings.measure, measurement, Measurement())
+    _check_kept("", LoopSettings(seed=settings.seed), LoopSettings(seed=measured.seed), LoopSettings())
+    return settings.replaced(measure=measurement, seed=measured.seed)
+
+
+def _check_kept(group: str, given: BaseModel, recorded: BaseModel, defaults: BaseModel) -> None:
+    """Raise InputError if a given setting is neither the default nor the recorded one."""
+    default_values = identity_of(defaults, with_paths=True)
+    recorded_values = identity_of(recorded, with_paths=True)
+    for name, value in identity_of(given, with_paths=True).items():
+        recorded_value = recorded_values.get(name)
+        if value not in (default_values.get(name), recorded_value):
+            raise InputError(
+                f"{group}.{name}".lstrip("."),
+                f"{value!r} is given, but the measurement that the loop goes on from has {recorded_value!r}; leave it "
+                "out, or give the model in place of the run.",
+            )
 
 
 def first_measurement(folder: Path) -> Path | None:

@@ -55,6 +55,16 @@ PLACEHOLDERS = {
     "str": "TEXT",
 }
 MAX_NEW_TOKENS = "max_new_tokens"
+SIZE = "size"
+# The prompts of each size; settings override them.
+SIZES = {
+    "quick": {"descriptors": 60, "answers_per_cell": 2},
+    "full": {"descriptors": 200, "answers_per_cell": 4},
+}
+POSITIONAL_HELP = {
+    "measure": "the same as --model MODEL",
+    "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
+}
 # The commands with a model and short names, and where a measurement is in their settings.
 PREFIXES = {"measure": "", "loop": "measure."}
 # What is most often given has a short name, the end of its name. A setting to come never changes what one means.
@@ -226,6 +236,8 @@ def _settings(line: "CommandLine") -> Any:
                 f"if you trust that code, give --{name} true.",
             )
     cls = settings_class(line.command)
+    if line.size:
+        group_at(values, f"{PREFIXES[line.command]}prompts").update(SIZES[line.size])
     values = _merged(values, line.values, cls)
     if line.max_new_tokens is not None:
         decoding = group_at(values, f"{PREFIXES[line.command]}decoding")
@@ -310,6 +322,7 @@ class CommandLine:
         options: what is no setting: version, print_config, verbose, quiet.
         config: the file or folder after `--config`.
         max_new_tokens: the number after `--max_new_tokens`, which is a key of the setting `decoding.arguments`.
+        size: the word after `--size`, one of SIZES, or "".
         flags: the dotted names of the settings that are given.
         values: their values, nested, of which pydantic checks types and ranges.
     """
@@ -318,6 +331,7 @@ class CommandLine:
     options: Mapping[str, Any]
     config: Path | None = None
     max_new_tokens: int | None = None
+    size: str = ""
     flags: Collection[str] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
 
@@ -341,15 +355,33 @@ def _read_command_line(arguments: Sequence[str]) -> CommandLine:
         return CommandLine("", {**options, "help": parser.format_help()})
     config = options.pop("config", None)
     max_new_tokens = options.pop(MAX_NEW_TOKENS, None)
-    model = options.pop(POSITIONAL_MODEL, None)
-    model_name = f"{PREFIXES.get(command, '')}model.{NAME}"
-    if model is not None:
-        if model_name in options:
-            raise InputError("model", f"{model!r} and {options[model_name]!r} are both given; give one model.")
-        options[model_name] = model
+    size = options.pop(SIZE, "")
+    _name_model(command, options)
     settings = {name: value for name, value in options.items() if name in sources[command].settings}
     rest = {name: value for name, value in options.items() if name not in settings}
-    return CommandLine(command, rest, config, max_new_tokens, list(settings), sources[command].nested(settings))
+    return CommandLine(
+        command=command,
+        options=rest,
+        config=config,
+        max_new_tokens=max_new_tokens,
+        size=size,
+        flags=list(settings),
+        values=sources[command].nested(settings),
+    )
+
+
+def _name_model(command: str, options: dict[str, Any]) -> None:
+    """Put the model that stands without a flag under the name of its setting; for `loop` it may be a finished run."""
+    model = options.pop(POSITIONAL_MODEL, None)
+    if model is None:
+        return
+    if command == "loop" and (Path(model) / MANIFEST).is_file():
+        options["base_run"] = model
+        return
+    name = f"{PREFIXES[command]}model.{NAME}"
+    if name in options:
+        raise InputError("model", f"{model!r} and {options[name]!r} are both given; give one model.")
+    options[name] = model
 
 
 def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
@@ -393,8 +425,9 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
         sub.add_argument("-v", "--verbose", action="store_true", help="log more")
         sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
         if command in PREFIXES:
-            sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
+            sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help=POSITIONAL_HELP[command])
             sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
+            sub.add_argument(f"--{SIZE}", choices=SIZES, help="quick: 60 descriptors, 2 answers a cell; full: 200, 4")
         if is_needed:
             sources[command] = _FlagSource(command, sub, hidden=_hidden_groups(command, arguments))
     if COMPLETION in arguments:

@@ -23,7 +23,7 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import SCORES, measure, read_inputs
+from evenhand.recipes.measure import SCORES, check_model_fits, measure, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.settings import (
@@ -114,7 +114,8 @@ def run_alone(point: Point) -> InputError | None:
 def run_point(point: Point, stages: "Stages") -> InputError | None:
     """Run the stages of a point that are not finished; return the error that ended the point, or None."""
     try:
-        stages.measure(point.before, for_comparisons=True)
+        if point.base_run is None:
+            stages.measure(point.before, for_comparisons=True)
         if point.must_show_bias:
             check_shows_bias(point.before.output_dir)
         if point.tune is not None:
@@ -206,6 +207,7 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
     config = measure_config(settings, FAMILY)
     config.open_model().check()
     if settings.model.name == base:
+        check_model_fits(settings)
         read_inputs(settings, for_comparisons=for_comparisons)
     if settings.split == "train":  # the other measurements have the same descriptors
         measurement_prompts(config)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
@@ -23,6 +25,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.automatic import with_folder, with_precision
+from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
 if TYPE_CHECKING:  # imports torch
@@ -82,6 +85,8 @@ def measure(
     inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[names[0]].open_model().check()
+        if loaded is None:
+            processes.on_rank_zero(lambda: check_model_fits(settings))
     with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
@@ -89,6 +94,17 @@ def measure(
             scores[name] = FAMILIES[name].measure(store, configs[name])
         found = [score for family_scores in scores.values() for score in family_scores]
         processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+    if show and FAMILY in names and processes.is_rank_zero():
+        with suppress(InputError):  # a run without an interval can plan nothing
+            print(narrower_text(settings.output_dir))
+
+
+def check_model_fits(settings: MeasureSettings) -> None:
+    """Raise InputError if the measured model is to be loaded, and does not fit into memory."""
+    if settings.model.server is None and settings.responses is None:
+        from evenhand.evaluation.models.memory import check_fits  # imports torch
+
+        check_fits(settings.model)
 
 
 def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig:

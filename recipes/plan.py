@@ -67,6 +67,31 @@ def plan(settings: PlanSettings) -> None:
             print(f"{lever}: not enough, however many")
 
 
+def narrower_text(folder: Path) -> str:
+    """Return what intervals of half the width would cost: the answers, and the time by what a finished run took.
+
+    Raises:
+        InputError: as `read_pilot`.
+    """
+    pilot = read_pilot(folder)
+    measured, manifest = read_settings(folder, "run", FAMILY)
+    target = interval_width(pilot.estimate) / 2
+    found = (
+        smallest_design(pilot, lever, lambda estimate: interval_width(estimate) <= target)
+        for lever in ("descriptors", "responses")
+    )
+    designs = [design for design in found if design is not None]
+    if not designs:
+        return "No number of answers to these prompts gives intervals of half the width; measure with more templates."
+    design = min(designs, key=lambda design: design.n)
+    size = f"{design.descriptors} descriptors × {design.templates} templates × {design.responses:.3g}"
+    time = ""
+    if measured.responses is None:
+        seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
+        time = f" and about {number(seconds / 60, 0)} minutes, by what this run took"
+    return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
+
+
 def _even_plan(settings: PlanSettings, n: int) -> str:
     """Return how many responses show that every descriptor is within so many points of the average.
 

@@ -16,8 +16,8 @@ from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSetti
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
-from evenhand.recipes.automatic import first_measurement, with_precision
-from evenhand.recipes.finished_runs import models_with_code
+from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
+from evenhand.recipes.finished_runs import models_with_code, read_settings
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -46,6 +46,7 @@ class Point:
         train, label, tune: the measurement of the responses to label, their labels, and the tuning; None if the method
             trains nothing.
         after_without_tag: the measurement of the tuned model without its control tag, or None.
+        base_run: the finished run that `before` is, in place of a stage; None: `before` is a stage.
         must_show_bias: whether the measurement of the base model must show a bias.
         swept: the values of the fields that an ablation varies.
     """
@@ -61,6 +62,7 @@ class Point:
     compare: CompareSettings
     must_show_bias: bool
     swept: Mapping[str, Any] = field(default_factory=dict)
+    base_run: Path | None = None
 
     @property
     def decoding(self) -> str:
@@ -75,7 +77,8 @@ class Point:
     @property
     def stages(self) -> list[StageSettings]:
         """The settings of all stages, in the order in which they run."""
-        stages = [self.before, self.train, self.label, self.tune, self.after, self.after_without_tag, self.compare]
+        before = self.before if self.base_run is None else None
+        stages = [before, self.train, self.label, self.tune, self.after, self.after_without_tag, self.compare]
         return [stage for stage in stages if stage is not None]
 
 
@@ -118,7 +121,11 @@ class _Planner:
 
     def point(self, measurement: Measurement, subfolder: str = "") -> Point:
         """Return the point whose models are measured as `measurement` says; its folders are in `subfolder`."""
-        before = self.measurement(f"{subfolder}before", measurement)
+        base_run = None if subfolder else self.loop.base_run
+        if base_run is None:
+            before = self.measurement(f"{subfolder}{BEFORE}", measurement)
+        else:
+            before = read_settings(base_run, "base_run")[0].replaced(output_dir=base_run)
         train = label = tune = None
         if self.method.trained is not None:
             train = self.train()
@@ -137,6 +144,7 @@ class _Planner:
             after_without_tag=untagged,
             compare=self.compare(f"{self.name}/{subfolder}compare", before, after, label, tune, untagged),
             must_show_bias=not self.loop.allow_no_bias,
+            base_run=base_run,
         )
 
     def train(self) -> MeasureSettings:

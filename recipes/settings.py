@@ -302,7 +302,9 @@ class RateSettings(Tracked):
     )
     pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
     questions: str = Field(
-        "paper", description="YAML file of questions; 'paper': those of Smith et al. 2022", json_schema_extra=BY_CONTENT
+        "paper",
+        description="YAML file of questions; 'paper': the questions of Smith et al. 2022",
+        json_schema_extra=BY_CONTENT,
     )
     leave_out: str = Field(
         "paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
@@ -388,6 +390,12 @@ class LoopSettings(Launching, Experiment, Tracked):
 
     methods: Annotated[list[str], Field(min_length=1)] | None = Field(
         None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
+    )
+    base_run: AnyPath | None = Field(
+        None,
+        description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
+        "`loop RUN` is short for it",
+        json_schema_extra=WITHOUT_FLAG,
     )
     seed: Seed = Field(0, description="random seed of every stage")
     output_dir: AnyPath = Field(

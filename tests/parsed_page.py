@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 OURS = {
-    "a", "bdi", "body", "caption", "circle", "clippath", "dd", "defs", "details", "div", "dl", "dt", "em",
+    "a", "bdi", "body", "caption", "circle", "clippath", "code", "dd", "defs", "details", "div", "dl", "dt", "em",
     "figcaption", "figure", "h1", "h2", "h3", "head", "header", "html", "img", "li", "line", "link", "main", "meta",
     "nav", "ol", "p", "script", "section", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text",
     "th", "thead", "title", "tr", "ul",

@@ -73,11 +73,23 @@ def test_flags_named_in_the_text_exist(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+def test_links_lead_to_files_and_headings(page):
+    for target in re.findall(r"\]\(([^)]+)\)", _without_code(page)):
         if not target.startswith("http"):
-            path, _, _ = target.partition("#")
-            assert not path or (page.parent / path).exists(), target
+            path, _, heading = target.partition("#")
+            linked = page.parent / path if path else page
+            assert linked.exists(), target
+            assert not heading or heading in _anchors(linked), target
+
+
+def _without_code(page):
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"))
+
+
+def _anchors(page):
+    """Return the anchors of a page's headings, as GitHub and the documentation site make them."""
+    headings = re.findall(r"(?m)^#+ (.*)$", _without_code(page))
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-").lower() for heading in headings}
 
 
 def test_the_files_shown_can_be_read(tmp_path):

@@ -43,6 +43,7 @@ UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None, CUE: None}
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
 NO_VARIATION = "0" * len(VARIATIONS)
 VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
+DESCRIPTORS_SEED = 0  # of the sample of descriptors; the same for all runs
 MAX_VALUES = 5000  # of which an error suggests the closest one
 
 
@@ -101,7 +102,7 @@ def sample_cells(
         InputError: descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
             text is not its template filled with its noun phrase.
     """
-    table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors, seed).reset_index(drop=True)
+    table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts", "no prompt has a descriptor, so no cell can be sampled; select other prompts.")
     columns = [TEMPLATE, AXIS, DESCRIPTOR]
@@ -253,8 +254,10 @@ def check_row_count(rows: int, setting: str) -> None:
         raise InputError(setting, f"results in {rows:,} rows; reduce it to at most {MAX_ROWS:,}, or measure in parts.")
 
 
-def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.DataFrame:
-    """Return the prompts of n random descriptors, or all prompts if n is None.
+def sample_descriptors(prompts: pd.DataFrame, n: int | None) -> pd.DataFrame:
+    """Return the prompts of n descriptors, or all prompts if n is None.
+
+    The descriptors are a random sample that is the same for all seeds, so that measurements cover the same people.
 
     The number of descriptors from an axis is proportional to the axis' number of descriptors, and at least one.
 
@@ -270,7 +273,9 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None, seed: int) -> pd.Da
         raise InputError(
             "descriptors", f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all)."
         )
-    return table[table[DESCRIPTOR].isin(sample_strata(strata, n, seed, "descriptors"))].reset_index(drop=True)
+    return table[table[DESCRIPTOR].isin(sample_strata(strata, n, DESCRIPTORS_SEED, "descriptors"))].reset_index(
+        drop=True
+    )
 
 
 def prompts_taxonomy(settings: PromptSettings) -> AnyTaxonomy:
@@ -285,7 +290,7 @@ def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | N
     gets, each with probability 1/2.
     """
     table = generate_prompts(prompts_taxonomy(settings)) if table is None else table
-    table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors, seed)
+    table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors)
     if not settings.variations:
         return table
     drawn = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT]])
@@ -310,7 +315,7 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     filters = {name: value for name, value in prompts.active_filters().items() if name in PHRASE_COLUMNS}
     phrases = generate_prompts(replace(taxonomy, templates=(Template("{noun_phrase}."),)))
     selected = select_prompts(phrases, **filters)
-    sample_descriptors(selected, prompts.descriptors, seed=0)
+    sample_descriptors(selected, prompts.descriptors)
     return taxonomy.sha256
 
 

@@ -100,7 +100,7 @@ def find_format(metric: str, form: Form = Form.PLAIN, kind: Kind = Kind.LEVEL) -
 
     >>> from evenhand.evaluation.metrics import generation_bias
     >>> find_format("fgb").title, find_format("fgb", kind=Kind.DIFFERENCE).text(-0.0012)
-    ('FGB, ×10⁻³', '−1.20')
+    ('FGB, thousandths', '−1.20')
     >>> find_format("fgb", Form.POOLED_CORRECTED, Kind.REDUCTION).full_text(0.8)
     '80 %'
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from evenhand.evaluation.score import BiasScore, display_name
 from evenhand.evaluation.untrusted_text import escape_hidden
 
-UNIT = "×10⁻³"
+UNIT = "thousandths"
 NO_NUMBER = "–"
 MAX_DECIMALS = 6
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
@@ -73,7 +73,7 @@ def p_value(p: float) -> str:
 
 
 def score_text(score: BiasScore) -> str:
-    """Return a bias score as "15.78 [14.52, 17.04] ×10⁻³", or "undefined" with the reason."""
+    """Return a bias score as "15.78 [14.52, 17.04] thousandths", or "undefined" with the reason."""
     if math.isnan(score.value):
         return undefined(score)
     bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])

@@ -52,11 +52,28 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to a related file: the text of the link, and the file's path relative to the folder of the page.
+
+    `fragment` is the part of the URL after "#", with special characters percent-encoded.
+    """
+
+    text: str
+    path: str
+    fragment: str = ""
+
+    @property
+    def href(self) -> str:
+        """The path as a relative URL, with special characters percent-encoded."""
+        return f"./{quote(self.path)}{'#' if self.fragment else ''}{self.fragment}"
+
+
+@dataclass(frozen=True)
 class Table:
     """A table with a caption above and a note below.
 
     The first of the `columns` contains the rows' labels. Plots have a line at `ideal`, in the reported unit. In HTML,
-    readers can filter the rows by the values of the columns `filters`.
+    readers can filter the rows by the values of the columns `filters`. `link` leads to a file with all rows.
     """
 
     caption: str
@@ -65,29 +82,30 @@ class Table:
     note: str = ""
     ideal: float = 0.0
     filters: tuple[str, ...] = ()
+    link: Link | None = None
 
 
 @dataclass(frozen=True)
-class Link:
-    """A link to a related file: the text of the link, and the file's path relative to the folder of the page."""
+class Step:
+    """A step that a reader can take next: a sentence, and a command for a terminal or a link, if there is one."""
 
     text: str
-    path: str
-
-    @property
-    def href(self) -> str:
-        """The path as a relative URL, with special characters percent-encoded."""
-        return f"./{quote(self.path)}"
+    command: str = ""
+    link: Link | None = None
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A matplotlib chart (`figures.svg`) with a caption above and a note below; a `wide` figure fills the page."""
+    """A matplotlib chart (`figures.svg`) with a caption above and a note below; a `wide` figure fills the page.
+
+    On narrow screens, the lines `narrow`, if there are any, replace a chart that is unreadable there.
+    """
 
     caption: str
     svg: Markup
     note: str = ""
     wide: bool = True
+    narrow: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +154,8 @@ class Page:
 
     Attributes:
         headline_value, headline_caption: a large number, and the line below the number.
+        explanations: sentences below the headline, such as what it may mean.
+        steps: what the reader can do next.
         sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
         signature_lines: a citable line for each measurement.
         links: links to reports and rows of the summarised runs.
@@ -156,6 +176,8 @@ class Page:
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
+    explanations: Sequence[str] = ()
+    steps: Sequence[Step] = ()
 
     def all_sections(self) -> Iterator[Section]:
         """Yield the sections and subsections that have content, in the order of the page."""

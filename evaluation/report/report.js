@@ -43,7 +43,7 @@
     const names = dataCells(table.tHead.rows[0]), rows = rowsOf(table), status = make("span", { role: "status" });
     const filter = () => {
       for (const row of rows) {
-        const fits = choices.every(([column, it]) => !it.value || cellText(dataCells(row)[column]) === it.value);
+        const fits = choices.every(([column, select]) => !select.value || cellText(dataCells(row)[column]) === select.value);
         row.hidden = !fits || !row.textContent.toLowerCase().includes(input.value.toLowerCase());
       }
       const shown = rows.filter((row) => !row.hidden).length;

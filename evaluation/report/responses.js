@@ -12,7 +12,7 @@
     axis, descriptor, prompt, responses: answers.map(([response, style, b], n) => ({ side: sides[n], response, style, b })),
   }));
   for (const row of all) {
-    row.text = [row.prompt, ...row.responses.map((it) => it.response)].join("\n").toLowerCase();
+    row.text = [row.prompt, ...row.responses.map((answer) => answer.response)].join("\n").toLowerCase();
     row.name = row.descriptor.toLowerCase();
   }
   const distinct = (values) => [...new Set(values)].sort((a, b) => a.localeCompare(b));
@@ -25,8 +25,8 @@
   const field = (label, type) => make("input", { type, placeholder: label, ariaLabel: label, oninput: () => show() });
 
   const descriptor = field("Descriptor", "search"), text = field("Words in prompt or response", "search");
-  const axis = choice("Any axis", distinct(all.map((row) => row.axis)));
-  const style = choice("Any style", distinct(all.flatMap((row) => row.responses.map((it) => it.style))));
+  const axis = choice("Any group of people", distinct(all.map((row) => row.axis)));
+  const style = choice("Any style", distinct(all.flatMap((row) => row.responses.map((answer) => answer.style))));
   const minimum = make("input", { type: "number", step: "any", placeholder: "Minimum b", ariaLabel: "Minimum b", oninput: () => show() });
   const orders = ["Order of the prompts", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
   const order = choice("Order", orders);
@@ -39,8 +39,8 @@
     const wanted = descriptor.value.trim().toLowerCase(), words = text.value.trim().toLowerCase(), b = parseFloat(minimum.value);
     const matching = all.filter((row) =>
       row.name.includes(wanted) && row.text.includes(words) && (!axis.value || row.axis === axis.value)
-      && (!style.value || row.responses.some((it) => it.style === style.value))
-      && (isNaN(b) || row.responses.some((it) => it.b !== null && it.b >= b)));
+      && (!style.value || row.responses.some((answer) => answer.style === style.value))
+      && (isNaN(b) || row.responses.some((answer) => answer.b !== null && answer.b >= b)));
     const index = orders.indexOf(order.value) - 1;
     if (index < 0) return matching;
     const sign = index % 2 ? 1 : -1, sortKey = (row) => row.responses[index >> 1].b ?? sign * Infinity;
@@ -51,12 +51,12 @@
     make("p", { className: "prompt" },
       make("span", { className: "small", textContent: `${row.axis} · ${row.descriptor}` }),
       make("bdi", { textContent: row.prompt })),
-    make("div", { className: "pair" }, ...row.responses.map((it, n) => make("div", {},
+    make("div", { className: "pair" }, ...row.responses.map((answer, n) => make("div", {},
       make("span", {
         className: `small ${sides.length > 1 ? ["before", "after"][n] : ""}`,
-        textContent: `${it.side} · ${it.style}${it.b === null ? "" : ` · b ${(1000 * it.b).toFixed(1).replace("-", "−")} ×10⁻³`}`,
+        textContent: `${answer.side} · ${answer.style}${answer.b === null ? "" : ` · b ${answer.b.toFixed(4).replace("-", "−")}`}`,
       }),
-      make("p", { className: "answer", dir: "auto", textContent: it.response || "empty" })))));
+      make("p", { className: "answer", dir: "auto", textContent: answer.response || "empty" })))));
 
   // A link may preset the search, as in #descriptor=deaf.
   const preset = new URLSearchParams(location.hash.slice(1));

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
@@ -16,12 +15,17 @@ from evenhand.evaluation.report.numbers import (
     undefined,
     value_or,
 )
-from evenhand.evaluation.report.page import SCORES, Cell, Mark, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Link, Mark, Row, Section, Table
 from evenhand.evaluation.score import BiasScore, Form, Kind
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
+MAX_ROWS = 10  # rows of a long table
+LONG = 15  # rows from which a table is long
 ROWS_AT_EACH_END = 15
+MAX_UNDEFINED = 5  # labels of undefined scores in a note
+P_VALUE = "p-value"  # the name of a column
+KEY_NAMES = {"axis": "group of people", "tuned": "use in tuning"}  # words for keys of groups, in titles and columns
 DETECTABLE = (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE)
 Key = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
 Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
@@ -31,19 +35,28 @@ LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 def format_table(table: Table) -> Table:
     """Return the table with sanitized texts and a footnote with the reasons why cells are undefined."""
     reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
-    marks = {it: NO_NUMBER + (str(n).translate(SUPERSCRIPTS) if reasons[1:] else "") for n, it in enumerate(reasons, 1)}
-    rows = tuple(
-        replace(
-            row,
-            label=sanitize(row.label),
-            cells=tuple(replace(it, text=marks.get(it.reason) or sanitize(it.text), reason="") for it in row.cells),
-        )
-        for row in table.rows
+    marks = {}
+    for number_of_reason, reason in enumerate(reasons, 1):
+        superscript = str(number_of_reason).translate(SUPERSCRIPTS) if len(reasons) > 1 else ""
+        marks[reason] = NO_NUMBER + superscript
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell in row.cells:
+            text = marks[cell.reason] if cell.reason else sanitize(cell.text)
+            cells.append(replace(cell, text=text, reason=""))
+        rows.append(replace(row, label=sanitize(row.label), cells=tuple(cells)))
+    notes = [sanitize(table.note)] if table.note else []
+    if marks:
+        footnotes = [f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items()]
+        notes.append(f"{'; '.join(footnotes)}.")
+    return replace(
+        table,
+        caption=sanitize(table.caption),
+        columns=tuple(sanitize(column) for column in table.columns),
+        rows=tuple(rows),
+        note=" ".join(notes),
     )
-    footnote = "; ".join(f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items())
-    note = " ".join(filter(None, [sanitize(table.note), footnote and f"{footnote}."]))
-    columns = tuple(map(sanitize, table.columns))
-    return replace(table, caption=sanitize(table.caption), columns=columns, rows=rows, note=note)
 
 
 def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
@@ -53,15 +66,18 @@ def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
     if math.isnan(score.value):
         return Cell("undefined", reason=sanitize(score.reason or "no reason recorded"))
     metric = format_of(score)
-    value, *bounds = (metric.factor * it for it in (score.value, *(score.interval or (math.nan, math.nan))))
-    return number_cell(value, metric.decimals, metric.signed, tuple(bounds))
+    bounds = None
+    if score.interval is not None:
+        bounds = (metric.factor * score.interval[0], metric.factor * score.interval[1])
+    return number_cell(metric.factor * score.value, metric.decimals, metric.signed, bounds)
 
 
 def number_cell(value: float, decimals: int = 1, sign: bool = False, bounds: tuple[float, float] | None = None) -> Cell:
     """Return a cell with a number, or a dash for NaN, and with an interval if `bounds` are given."""
-    has_interval = bounds is not None and not any(map(math.isnan, (value, *bounds)))
-    decimals = decimals_for_interval(bounds, decimals) if has_interval else decimals
-    return Cell(number(value, decimals, sign), interval(bounds, decimals, sign) if has_interval else "")
+    if bounds is None or math.isnan(value) or math.isnan(bounds[0]) or math.isnan(bounds[1]):
+        return Cell(number(value, decimals, sign))
+    decimals = decimals_for_interval(bounds, decimals)
+    return Cell(number(value, decimals, sign), interval(bounds, decimals, sign))
 
 
 def count_cells(*counts: int) -> list[Cell]:
@@ -80,7 +96,9 @@ def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
     if score is None or not math.isfinite(score.value):
         return ()
     factor = format_of(score).factor
-    bounds = score.interval and (score.interval[0] * factor, score.interval[1] * factor)
+    bounds = None
+    if score.interval is not None:
+        bounds = (score.interval[0] * factor, score.interval[1] * factor)
     return (Mark(role, score.value * factor, bounds),)
 
 
@@ -89,10 +107,14 @@ def value_text(score: BiasScore | None) -> str:
     if score is None or math.isnan(score.value):
         return "not measured" if score is None else undefined(score)
     metric = format_of(score)
-    notes = [f"95 % interval {' to '.join(map(metric.text, score.interval))}"] if score.interval else ["no interval"]
-    if score.interval and significant_direction(replace(score, p_value=None)) and not significant_direction(score):
-        notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
-    notes += [f"ideal {metric.ideal_text}"] if metric.ideal is not None else []
+    notes = ["no interval"]
+    if score.interval is not None:
+        low, high = score.interval
+        notes = [f"95 % interval {metric.text(low)} to {metric.text(high)}"]
+        if significant_direction(replace(score, p_value=None)) and not significant_direction(score):
+            notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
+    if metric.ideal is not None:
+        notes.append(f"ideal {metric.ideal_text}")
     return f"{metric.full_text(score.value)} ({'; '.join(notes)})"
 
 
@@ -104,8 +126,12 @@ def significant_direction(score: BiasScore | None) -> int:
     """
     if score is None or score.ideal is None or score.interval is None:
         return 0
+    if score.p_value is not None and score.p_value >= LEVEL:
+        return 0
     low, high = score.interval
-    return ((low > score.ideal) - (high < score.ideal)) * (score.p_value is None or score.p_value < LEVEL)
+    if low > score.ideal:
+        return 1
+    return -1 if high < score.ideal else 0
 
 
 def group_label(score: BiasScore) -> str:
@@ -115,75 +141,133 @@ def group_label(score: BiasScore) -> str:
 
 def scores_table(
     caption: str,
-    scores: Iterable[BiasScore],
+    scores: Iterable[BiasScore | None],
     column: str,
     *,
     label: Callable[[BiasScore], str] = group_label,
     counted: str = "n",
     further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
     note: str = "",
-    n_ends: int | None = None,
+    max_rows: int | None = None,
 ) -> Table:
-    """Return the default table of scores: value, interval, drawing, ideal line, p, n, left out, reason.
+    """Return the default table of scores: value, interval, drawing, ideal line, p-value, n, left out.
 
-    Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals. More
-    than two scores of one unit that are undefined for one reason are counted in the note instead of having rows.
+    Scores of one unit are drawn and sorted by their values; others keep their order and have a column of ideals. The
+    note names the scores that are undefined, with the reasons; they have no rows.
 
     Args:
         column: the name of the column of labels.
         counted: the plural noun for the units that n counts.
         further: functions that return the cells of further columns, by name.
-        n_ends: if there are more than 2 × `n_ends` scores, only the ones at both ends are rows.
+        max_rows: if there are more than LONG scores, only so many, those furthest from the ideal, are rows.
     """
-    scores = [score for score in scores if score is not None]
-    metrics = [format_of(score) for score in scores]
-    is_drawn = len({(it.unit, it.ideal) for it in metrics}) == 1
+    given = [score for score in scores if score is not None]
+    undefined_scores = [score for score in given if math.isnan(score.value)]
+    shown = [score for score in given if not math.isnan(score.value)]
+    notes = [note] if note and given else []
+    notes += _undefined_notes([label(score) for score in undefined_scores], undefined_scores)
+    formats = [format_of(score) for score in shown]
+    is_drawn = len({(each.unit, each.ideal) for each in formats}) == 1
+    ideal = formats[0].ideal if is_drawn else None
+    if ideal is not None:
+        caption += f"; ideal {formats[0].ideal_text}"
+    rest = None
+    if max_rows is not None and len(shown) > max(max_rows, LONG):
+        caption += (
+            f"; the {max_rows} furthest from {formats[0].ideal_text if ideal is not None else 0} of {len(shown):,}"
+        )
+        shown = sorted(shown, key=lambda score: (-abs(score.value - (ideal or 0.0)), label(score)))[:max_rows]
+        rest = Link("All are in scores.csv.", "scores.csv")
     if is_drawn:
-        scores = sorted(scores, key=lambda score: (-value_or(score, -math.inf), label(score)))
-        caption += f"; ideal {metrics[0].ideal_text}" if metrics[0].ideal is not None else ""
-    alike = [it for it in scores if math.isnan(it.value)]
-    if is_drawn and 2 < len(alike) < len(scores) and len({it.reason for it in alike}) == 1:
-        scores = scores[: -len(alike)]
-        note = f"{note} {len(alike)} more are {undefined(alike[0]).rstrip('.')}.".strip()
-    if n_ends and len(scores) > 2 * n_ends:
-        caption += f"; the {n_ends} largest and the {n_ends} smallest of {len(scores):,}"
-        scores = [*scores[:n_ends], *scores[-n_ends:]]
+        shown = sorted(shown, key=lambda score: (-score.value, label(score)))
+    columns = _score_columns(shown, is_drawn, counted, further or {})
+    rows = []
+    for score in shown:
+        cells = tuple(cell(score) for cell in columns.values())
+        marks = score_marks("before", score) if is_drawn else ()
+        rows.append(Row(sanitize(label(score), MAX_LABEL), cells, marks))
+    return Table(
+        caption=caption,
+        columns=(column, *columns),
+        rows=tuple(rows),
+        note=" ".join(notes),
+        ideal=formats[0].reported_ideal if is_drawn else 0.0,
+        link=rest,
+    )
+
+
+def _score_columns(
+    scores: Sequence[BiasScore], is_drawn: bool, counted: str, further: Mapping[str, Callable[[BiasScore], Cell]]
+) -> dict[str, Callable[[BiasScore], Cell]]:
+    """Return the columns of a table of scores by name, without columns that would be nearly empty."""
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
     if not is_drawn:
-        columns["ideal"] = lambda it: Cell(format_of(it).ideal_text if format_of(it).ideal is not None else "")
-    columns |= {"p": p_cell} if any(score.p_value is not None for score in scores) else {}
-    columns |= {name: cell for name, cell in (further or {}).items() if any(cell(it) != Cell("") for it in scores)}
-    columns |= {counted: lambda it: Cell(f"{it.n:,}")}
-    columns |= {"left out": lambda it: Cell(f"{it.n_left_out:,}")} if any(it.n_left_out for it in scores) else {}
-    rows = (
-        Row(
-            sanitize(label(score), MAX_LABEL),
-            tuple(cell(score) for cell in columns.values()),
-            score_marks("before", score) if is_drawn else (),
-        )
-        for score in scores
-    )
-    ideal = metrics[0].reported_ideal if is_drawn else 0.0
-    return Table(caption, (column, *columns), tuple(rows), note if scores else "", ideal)
+        columns["ideal"] = _ideal_cell
+    if 2 * sum(score.p_value is not None for score in scores) > len(scores):
+        columns[P_VALUE] = p_cell
+    for name, cell in further.items():
+        if any(cell(score) != Cell("") for score in scores):
+            columns[name] = cell
+    columns[counted] = lambda score: Cell(f"{score.n:,}")
+    if any(score.n_left_out for score in scores):
+        columns["left out"] = lambda score: Cell(f"{score.n_left_out:,}")
+    return columns
+
+
+def _ideal_cell(score: BiasScore) -> Cell:
+    metric = format_of(score)
+    return Cell("" if metric.ideal is None else metric.ideal_text)
+
+
+def _undefined_notes(labels: Sequence[str], scores: Sequence[BiasScore]) -> list[str]:
+    """Return a sentence for each reason why scores are undefined, with the labels of the first of these scores."""
+    by_reason: dict[str, list[str]] = {}
+    for label, score in zip(labels, scores, strict=True):
+        reason = sanitize(score.reason or "no reason recorded").rstrip(".")
+        by_reason.setdefault(reason, []).append(sanitize(label, MAX_LABEL))
+    notes = []
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - MAX_UNDEFINED} more" if len(names) > MAX_UNDEFINED else ""
+        notes.append(f"Undefined for {', '.join(names[:MAX_UNDEFINED])}{more}: {reason}.")
+    return notes
 
 
 def score_section(
     title: str,
-    scores: Iterable[BiasScore],
+    scores: Iterable[BiasScore | None],
     column: str,
     sentences: Sequence[str] = (),
     *,
     first_screen: bool = False,
-    **options: Any,
+    label: Callable[[BiasScore], str] = group_label,
+    counted: str = "n",
+    further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
+    max_rows: int | None = None,
 ) -> Section:
     """Return the default section of a list of scores: sentences and a `scores_table` for each metric.
 
-    The tables after the first are folded. `options` are arguments of `scores_table`.
+    The tables after the first are folded. A metric without any defined score has no table if another metric has one.
+    `label`, `counted`, `further` and `max_rows` are as in `scores_table`.
     """
     by_metric: dict[str, list[BiasScore]] = {}
     for score in scores:
-        by_metric.setdefault(score.name, []).append(score)
-    tables = [scores_table(format_of(rows[0]).title, rows, column, **options) for rows in by_metric.values()]
+        if score is not None:
+            by_metric.setdefault(score.name, []).append(score)
+    tables = []
+    for of_metric in by_metric.values():
+        title_of_metric = format_of(of_metric[0]).title
+        tables.append(
+            scores_table(
+                title_of_metric,
+                of_metric,
+                column,
+                label=label,
+                counted=counted,
+                further=further,
+                max_rows=max_rows,
+            )
+        )
+    tables = [table for table in tables if table.rows] or tables[:1]
     parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
     return Section(title, sentences if tables else (), tables[:1], parts=parts, first_screen=first_screen)
 
@@ -196,28 +280,40 @@ def score_sections(
 ) -> list[Section]:
     """Return the default sections of scores: of all rows, then "By …" for each set of the groups' keys.
 
-    The smallest detectable value is in a column of its metric's table. Long tables have both ends. `label` and
-    `counted` are as in `scores_table`.
+    The smallest detectable value is in a column of its metric's table. Long tables have the scores furthest from the
+    ideal. `label` and `counted` are as in `scores_table`.
     """
     detectable = {_key(score): score for score in scores if score.kind in DETECTABLE}
-    columns = {}
+    columns: dict[str, Callable[[BiasScore], Cell]] = {}
     if detectable:
         columns["detectable"] = lambda score: score_cell(detectable.get(_key(score)), missing="")
     cuts: dict[tuple[str, ...], list[BiasScore]] = {}
     for score in scores:
         if score.kind not in DETECTABLE:
             cuts.setdefault(tuple(score.group), []).append(score)
-    sections = []
+    sections: list[Section] = []
     for keys in sorted(cuts, key=len):
-        options = {"counted": counted, "further": columns}
-        if keys:
-            column = " and ".join(keys).replace("_", " ")
-            options |= {"label": label, "n_ends": ROWS_AT_EACH_END, "first_screen": len(sections) < 2}
-            sections.append(score_section(f"By {column}", cuts[keys], column, **options))
-        else:
-            table = scores_table(_all(counted), cuts[keys], "measure", **options)
+        if not keys:
+            table = scores_table(_all(counted), cuts[keys], "measure", counted=counted, further=columns)
             sections.append(Section(SCORES, tables=[table], first_screen=True))
+            continue
+        section = score_section(
+            f"By {keys_text(keys)}",
+            cuts[keys],
+            keys_text(keys),
+            first_screen=len(sections) < 2,
+            label=label,
+            counted=counted,
+            further=columns,
+            max_rows=MAX_ROWS,
+        )
+        sections.append(section)
     return sections
+
+
+def keys_text(keys: Sequence[str]) -> str:
+    """Return the names of columns as words, such as "group of people" for an axis."""
+    return " and ".join(KEY_NAMES.get(key, key.replace("_", " ")) for key in keys)
 
 
 def _key(score: BiasScore) -> Key:
@@ -236,6 +332,13 @@ class ScoreChange:
     before: BiasScore | None
     after: BiasScore | None = None
     difference: BiasScore | None = None
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether the score before, the score after or the difference has a value."""
+        return any(
+            score is not None and math.isfinite(score.value) for score in (self.before, self.after, self.difference)
+        )
 
     @property
     def change(self) -> float:
@@ -271,24 +374,41 @@ def change_table(
     ideal: float = 0.0,
     is_plotted: bool = True,
 ) -> Table:
-    """Return a table of scores before and after, with the difference and, if any difference has one, the p-value.
+    """Return a table of scores before and after, with the difference and, if most differences have one, the p-value.
 
     Without a paired difference, the change has no interval. `counted` is the name of a column of n; "" for no column.
+    The note names the scores that are undefined before and after; they have no rows.
     """
-    has_p_values = any(it.difference is not None and it.difference.p_value is not None for it in changes)
+    shown = [change for change in changes if change.is_defined]
+    with_p_value = [change for change in shown if change.difference and change.difference.p_value is not None]
+    has_p_values = 2 * len(with_p_value) > len(shown)
+    columns = [first_column, "before", "after", "change"]
+    if has_p_values:
+        columns.append(P_VALUE)
+    if counted:
+        columns.append(counted)
     rows = []
-    for it in changes:
-        change = score_cell(it.difference, missing="")
-        if it.difference is None and math.isfinite(it.change):
-            of = format_of(it.before)
-            change = number_cell(of.factor * it.change, of.decimals, sign=True)
-        cells = [score_cell(it.before), score_cell(it.after), change]
-        cells += [p_cell(it.difference)] if has_p_values else []
-        cells += (count_cells(it.difference.n) if it.difference else [Cell("")]) if counted else []
-        marks = score_marks("before", it.before) + score_marks("after", it.after) if is_plotted else ()
-        rows.append(Row(sanitize(it.label, MAX_LABEL), tuple(cells), marks))
-    further = (*(("p",) if has_p_values else ()), *((counted,) if counted else ()))
-    return Table(caption, (first_column, "before", "after", "change", *further), tuple(rows), ideal=ideal)
+    for change in shown:
+        cells = [score_cell(change.before), score_cell(change.after), _difference_cell(change)]
+        if has_p_values:
+            cells.append(p_cell(change.difference))
+        if counted:
+            cells.append(Cell(f"{change.difference.n:,}" if change.difference else ""))
+        marks: tuple[Mark, ...] = ()
+        if is_plotted:
+            marks = score_marks("before", change.before) + score_marks("after", change.after)
+        rows.append(Row(sanitize(change.label, MAX_LABEL), tuple(cells), marks))
+    rest = [change for change in changes if not change.is_defined]
+    undefined_scores = [change.before or change.after or change.difference for change in rest]
+    notes = _undefined_notes([change.label for change in rest], undefined_scores)
+    return Table(caption, tuple(columns), tuple(rows), " ".join(notes), ideal=ideal)
+
+
+def _difference_cell(change: ScoreChange) -> Cell:
+    if change.difference is None and math.isfinite(change.change):
+        metric = format_of(change.before)
+        return number_cell(metric.factor * change.change, metric.decimals, sign=True)
+    return score_cell(change.difference, missing="")
 
 
 def change_sections(
@@ -304,22 +424,25 @@ def change_sections(
             by_metric = cuts.setdefault(tuple(score.group), {})
             by_metric.setdefault((score.metric, score.form), []).append(score)
     sections = []
-    if overall := cuts.pop((), {}):
+    overall = cuts.pop((), {})
+    if overall:
         labels = {find_format(metric, form).title: (metric, form, {}) for metric, form in overall}
         changes = score_changes(labels, runs)
         table = change_table(_all(counted), "measure", changes, counted=counted, is_plotted=False)
         sections.append(Section(SCORES, tables=[table], first_screen=True))
     for keys in sorted(cuts, key=len):
-        column = " and ".join(keys).replace("_", " ")
         tables = []
         for (metric, form), differences in cuts[keys].items():
             labels = {label(score): (metric, form, score.group) for score in differences}
             changes = score_changes(labels, runs)
-            changes = sorted(changes, key=lambda it: (-value_or(it.before, -math.inf), it.label))
+            changes = sorted(changes, key=lambda change: (-value_or(change.before, -math.inf), change.label))
             level = find_format(metric, form)
-            tables.append(change_table(level.title, column, changes, counted=counted, ideal=level.reported_ideal))
+            table = change_table(level.title, keys_text(keys), changes, counted=counted, ideal=level.reported_ideal)
+            tables.append(table)
+        tables = [table for table in tables if table.rows] or tables[:1]
         parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
-        sections.append(Section(f"By {column}", tables=tables[:1], parts=parts, first_screen=len(sections) < 2))
+        is_first = len(sections) < 2
+        sections.append(Section(f"By {keys_text(keys)}", tables=tables[:1], parts=parts, first_screen=is_first))
     detectable = [score for score in runs[2] if score.kind in DETECTABLE and not score.group]
     table = scores_table("Detectable change", detectable, "measure", counted=counted)
     return [*sections, Section("What the comparison can show", tables=[table])]

@@ -31,6 +31,9 @@ def print_page(page: Page, console: Console | None = None) -> None:
     line(page.title, "bold", 0)
     line(f"{page.subtitle} · {page.date}"[:300], "dim", 0)
     line(page.verdict, "bold")
+    line(f"{page.headline_value}  {page.headline_caption}")
+    for explanation in page.explanations:
+        line(explanation)
     for warning in page.warnings:
         line(f"WARNING  {warning}", "bold red", 0)
     for section in page.all_sections():
@@ -45,6 +48,12 @@ def print_page(page: Page, console: Console | None = None) -> None:
                     line(table.note, "dim", 0)
     for note in page.notes:
         line(note)
+    if page.steps:
+        line("What to do next", "bold")
+    for step in page.steps:
+        line(step.text, space=0)
+        if step.command:
+            line(f"    {step.command}", space=0)
     if page.links:
         more = f" and {len(page.links) - MAX_LINKS} more" if len(page.links) > MAX_LINKS else ""
         line(f"Further files in this folder: {', '.join(link.path for link in page.links[:MAX_LINKS])}{more}.")

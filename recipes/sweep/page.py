@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure as Chart
@@ -20,13 +19,12 @@ from evenhand.evaluation.report.figures import (
     svg,
     tick_percent,
 )
-from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, percent
+from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
-from evenhand.evaluation.report.tables import number_cell
 from evenhand.evaluation.score import display_name
+from evenhand.recipes.sweep.published import published_tables
+from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name
 from evenhand.recipes.sweep.summary import (
-    BASE,
     CHECK_METRICS,
     COST_METRICS,
     DECODING,
@@ -35,7 +33,6 @@ from evenhand.recipes.sweep.summary import (
     QUALITY_METRICS,
     REDUCTION_METRICS,
     SEED,
-    WITHOUT_INTERVAL,
     Sweep,
     format_value,
     largest_reduction,
@@ -46,6 +43,7 @@ from evenhand.recipes.sweep.summary import (
     setting_label,
     summarise,
 )
+from evenhand.recipes.sweep.thresholds import THRESHOLD_NOTE, threshold_charts, threshold_table
 
 NO_BIAS = (
     "No reduction is defined, because the base model shows no bias: the 95 % interval of its pooled FGB* includes 0. "
@@ -69,10 +67,6 @@ QUALITY_NOTE = (
 VALUES_NOTE = (
     "Each dot is a setting, with its 95 % interval; lines, with the settings’ numbers, join those that differ in this "
     "value only."
-)
-PUBLISHED_NOTE = (
-    "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
-    "Compare only values from equally many responses to a template and descriptor."
 )
 POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
 GLOSSARY = [("pooled FGB*", POOLED), *((metric.label, metric.description) for metric in METRICS.values())]
@@ -100,7 +94,6 @@ BY_VALUE = {
 MAIN_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name in PANELS)
 FURTHER_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name not in PANELS)
 HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "perplexity_change")
-Setting = dict[str, Any]  # a row of `summarise`
 
 
 def page(sweep: Sweep) -> Page:
@@ -122,6 +115,9 @@ def page(sweep: Sweep) -> Page:
     published = published_tables(settings, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
     figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
+    by_threshold = threshold_charts(settings, sweep.swept).values()
+    threshold_figures = [Figure(chart.get_label(), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
+    thresholds = threshold_table(settings)
     return Page(
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
@@ -133,6 +129,12 @@ def page(sweep: Sweep) -> Page:
         notes=[INTERVALS, *sweep.notes],
         sections=[
             Section(SCORES, tables=[main], first_screen=True),
+            Section(
+                "Thresholds",
+                tables=[] if thresholds is None else [thresholds],
+                figures=threshold_figures,
+                first_screen=True,
+            ),
             Section("Reduction against cost", figures=[Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE)]),
             Section("By value of a setting", figures=figures),
             Section("Further costs and checks", tables=further, folded=True),
@@ -163,43 +165,11 @@ def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
     return warnings
 
 
-def setting_name(setting: Setting) -> str:
-    """Return the number and the label of a setting."""
-    return f"{setting['number']} {setting['label']}"
-
-
 def value_text(setting: Setting, name: str) -> str:
     """Return a value with its interval, such as "tuned on 94.0 % [92.0, 96.0]"."""
     metric = METRICS[name]
     text = f"{metric.label} {number(setting[name] * metric.factor, metric.decimals, metric.signed)} {metric.unit}"
-    return f"{text} {_cell(setting, metric).interval or 'without an interval'}"
-
-
-def metric_table(caption: str, settings: Sequence[Setting], metrics: Sequence[Format], note: str = "") -> Table:
-    """Return a table of the metrics that any setting has, in % unless the column's title has another unit."""
-    measured = [metric for metric in metrics if any(math.isfinite(row[metric.name]) for row in settings)]
-    rows = tuple(Row(setting_name(row), tuple(_cell(row, metric) for metric in measured)) for row in settings)
-    columns = (metric.label if metric.unit == "%" else metric.title for metric in measured)
-    return Table(caption, ("setting", *columns), rows, note if measured else "")
-
-
-def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Table]:
-    """Return tables of FGB and PGB, and of SCGB, of base model and settings (Smith et al. 2022, Tables 8 and 9)."""
-    if not columns:
-        return []
-    rows = []
-    for decoding, group in settings.groupby(DECODING, sort=False):
-        base = group.loc[group["seeds"].idxmax()]
-        label = "base model" if settings[DECODING].nunique() == 1 else f"base model, {decoding}"
-        ends = [f"{name}{end}" for name in columns for end in ("", "_low", "_high")]
-        rows.append({"number": 0, "label": label, **{name: base[f"{BASE}{name}"] for name in ends}})
-    rows += settings.to_dict("records")
-    tables = []
-    for caption, metrics in (("FGB, and PGB by style cluster", ("fgb", "pgb")), ("SCGB by style cluster", ("scgb",))):
-        names = [name for name in columns if name.partition(": ")[0] in metrics]
-        formats = [Format(name, name.partition(": ")[2] or "FGB", "", factor=PER_UNIT, decimals=2) for name in names]
-        tables.append(metric_table(f"{caption}, {UNIT}; ideal 0", rows, formats, PUBLISHED_NOTE))
-    return tables
+    return f"{text} {metric_cell(setting, metric).interval or 'without an interval'}"
 
 
 def settings_table(settings: Sequence[Setting]) -> Table:
@@ -217,16 +187,6 @@ def settings_table(settings: Sequence[Setting]) -> Table:
         seeds = Cell(f"{setting['seeds']} of {setting['seeds'] + setting['refused']}")
         rows.append(Row(row.label, (*row.cells, seeds), marks))
     return Table(caption, (*table.columns, "seeds"), tuple(rows), QUALITY_NOTE, ideal=100)
-
-
-def _cell(setting: Setting, metric: Format) -> Cell:
-    ends = ("", "_low", "_high") if metric.name not in WITHOUT_INTERVAL else ("",)
-    return _interval_cell(metric, *(setting[f"{metric.name}{end}"] for end in ends))
-
-
-def _interval_cell(metric: Format, value: float, low: float = math.nan, high: float = math.nan) -> Cell:
-    ends = low * metric.factor, high * metric.factor
-    return number_cell(value * metric.factor, metric.decimals, metric.signed, ends)
 
 
 @styled

@@ -5,6 +5,7 @@ The row of a point contains the reduction of bias and the costs of the reduction
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
@@ -21,13 +22,28 @@ from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, write_table
 from evenhand.evaluation.tracking import start_tracking
+from evenhand.mitigation.methods import load_method
+from evenhand.recipes.label import THRESHOLD as THRESHOLD_FILE
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.summary import BASE, COLUMNS, METHOD, PUBLISHED, Sweep, setting_label
+from evenhand.recipes.sweep.published import write_published_tables
+from evenhand.recipes.sweep.summary import (
+    BASE,
+    COLUMNS,
+    CORRECTED,
+    METHOD,
+    PUBLISHED,
+    THRESHOLD,
+    Sweep,
+    setting_label,
+    summarise,
+)
+from evenhand.recipes.sweep.thresholds import curve_rows, threshold_charts, write_charts
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -48,6 +64,8 @@ CHANGE_METRICS = {
     "distinct_2_change": ("distinct_2", Kind.KEPT, 1),
     "length_change": ("mean_length", Kind.KEPT, 1),
 }
+# Settings of where a stage reads, writes and reports. They are no settings of the experiment.
+NOT_LOGGED = ("run", "labels", "output_dir", "report_to", "upload", "group")
 POINTS = "points"
 SWEEP = "sweep.json"
 TRACKED = "tracked"
@@ -55,17 +73,45 @@ TRACKED = "tracked"
 
 def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     """Return the row of a point in the table that `summarise` reads; a point that was rejected has no scores."""
-    row = {"method": point.method, "decoding": point.decoding, "seed": point.seed, "failed": failed}
-    for name, value in point.swept.items():
-        row[name] = "null" if value is None else value  # an absent field is NaN
+    row = point_fields(point)
     row["folder"] = point.comparison.relative_to(folder).as_posix()
-    if failed:
-        return row
+    row["failed"] = failed
+    if not failed:
+        row |= point_results(point)
+    return row
+
+
+def point_fields(point: Point) -> dict[str, Any]:
+    """Return the columns that say what a point is: method, decoding, seed, swept settings and realised threshold."""
+    fields = {"method": point.method, "decoding": point.decoding, "seed": point.seed}
+    for name, value in point.swept.items():
+        fields[name] = "null" if value is None else value  # an absent field is NaN
+    return fields | threshold_columns(point)
+
+
+def threshold_columns(point: Point) -> dict[str, float]:
+    """Return α, β, quantile and share labelled `bias` as they were used; {} if the method reads no labels.
+
+    A quantile is set or β; the other is computed from the labelled responses. A point whose labelling was rejected has
+    no threshold.
+    """
+    trained = load_method(point.method).trained
+    if point.label is None or trained is None or not trained.reads_labels:
+        return {}
+    file = point.label.output_dir / THRESHOLD_FILE
+    if not file.exists():
+        return {}
+    threshold = json.loads(file.read_text(encoding="utf-8"))
+    return {name: threshold[name] for name in THRESHOLD}
+
+
+def point_results(point: Point) -> dict[str, Any]:
+    """Return the columns of bias, reduction and costs of a finished point."""
     before = read_scores(point.before.output_dir / SCORES)
     after = read_scores(point.after.output_dir / SCORES)
     changes = read_scores(point.comparison / SCORES)
-    row |= change_columns(before, after, changes)
-    row |= published_columns(before, after)
+    row = change_columns(before, after, changes)
+    row |= bias_columns(before, after)
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag.output_dir / SCORES)
         row["ratio_without_tag"] = find_headline(without_tag).value / find_headline(before).value
@@ -98,16 +144,25 @@ def change_columns(
     return row
 
 
-def published_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
-    """Return the columns of FGB, and of PGB and SCGB of each style cluster, after tuning and, as `base_…`, before."""
+def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
+    """Return the columns of bias after tuning and, as `base_…`, before.
+
+    As published: FGB, and PGB and SCGB of each style cluster. Without the noise of the responses: FGB* and pooled FGB*.
+    """
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
-            cut = set() if score.metric == "fgb" else {"cluster"}
-            if score.metric in PUBLISHED and score.form == Form.PLAIN and set(score.group) == cut:
-                name = ": ".join([score.metric, *score.group.values()])
+            if is_published(score) or (score.name in CORRECTED and not score.group):
+                name = ": ".join([score.name, *score.group.values()])
                 row |= _interval_columns(f"{prefix}{name}", score)
     return row
+
+
+def is_published(score: BiasScore) -> bool:
+    """Return whether a score is in Tables 8 and 9 of Smith et al. 2022: FGB of all, PGB or SCGB of a style cluster."""
+    cut = set() if score.metric == "fgb" else {"cluster"}
+    is_level = score.form == Form.PLAIN and score.kind == Kind.LEVEL
+    return score.metric in PUBLISHED and is_level and set(score.group) == cut
 
 
 def _interval_columns(
@@ -127,18 +182,32 @@ def _value(scores: Sequence[BiasScore], metric: str) -> float:
 
 
 def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
-    """Record a finished point as one run of the tracker, in the sweep's group, once even if the sweep is resumed."""
-    row = point_row(point, settings.output_dir)
-    mark = settings.output_dir / TRACKED / sha256(row["folder"].encode()).hexdigest()[:12]
+    """Record a finished point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
+
+    The run's config has the settings of the point, its summary the results.
+    """
+    folder = point.comparison.relative_to(settings.output_dir).as_posix()
+    mark = settings.output_dir / TRACKED / sha256(folder.encode()).hexdigest()[:12]
     if mark.exists():
         return
     swept = [f"{name} {value}" for name, value in point.swept.items() if name != METHOD]
     name = ", ".join([point.method, point.decoding, *swept, f"seed {point.seed}"])
     group = settings.group or settings.output_dir.name
-    with start_tracking("point", settings, group=group, name=name, settings=row) as tracker:
-        tracker.log_summary({name: float(value) for name, value in row.items() if isinstance(value, (int, float))})
+    with start_tracking("point", settings, group=group, name=name, settings=point_config(point)) as tracker:
+        results = point_results(point)
+        tracker.log_summary({name: value for name, value in results.items() if isinstance(value, (int, float))})
         tracker.log_scores(read_scores(point.comparison / SCORES))
     write_text(mark, f"{name}\n")
+
+
+def point_config(point: Point) -> dict[str, Any]:
+    """Return the settings of a point for the tracker: its fields, and the settings of its stages without folders."""
+    config = point_fields(point)
+    stages = {"measure": point.before, "train": point.train, "label": point.label, "tune": point.tune}
+    for name, stage in stages.items():
+        if stage is not None:
+            config[name] = {key: value for key, value in as_settings(stage).items() if key not in NOT_LOGGED}
+    return config
 
 
 def write_report(
@@ -167,7 +236,7 @@ def write_report(
         base_folder = point.before.output_dir
         name = f"base model, seed {point.seed}, {point.decoding}"
         notes.append(_base_note(name, read_scores(base_folder / SCORES)))
-        links.append((name, base_folder.relative_to(folder).as_posix()))
+        links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
     description = {
         "title": title,
         "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
@@ -176,12 +245,22 @@ def write_report(
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
-    files = present(folder, {FAMILY: page(read_sweep(folder))}, write=True, show=True)
+    sweep = read_sweep(folder)
+    pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
+    summary = summarise(sweep.points, sweep.swept)
+    charts = threshold_charts(summary, sweep.swept)
+    files = [*pages, folder / f"{POINTS}.parquet"]
+    if isinstance(settings, AblateSettings):
+        files += write_charts(folder, charts)
+        files += write_published_tables(folder, sweep)
     group = settings.group or folder.name
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, table)
-        tracker.log_report(files)
-        tracker.log_artifact(POINTS, "report", *files, folder / f"{POINTS}.parquet")
+        tracker.log_curves("thresholds", "beta", curve_rows(summary, sweep.swept))
+        for name, chart in charts.items():
+            tracker.log_figure(name, lambda chart=chart: chart)
+        tracker.log_report(pages)
+        tracker.log_artifact(POINTS, "report", *files)
 
 
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
@@ -196,7 +275,9 @@ def read_sweep(folder: Path) -> Sweep:
     try:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
-        return Sweep(**description, points=read_table(folder / f"{POINTS}.parquet"), links=links)
+        points = read_table(folder / f"{POINTS}.parquet")
+        points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))  # an earlier version wrote fewer
+        return Sweep(**description, points=points, links=links)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             folder,

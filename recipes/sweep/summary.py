@@ -83,14 +83,17 @@ METRICS = {metric.name: metric for metric in (*REDUCTION_METRICS, *QUALITY_METRI
 # Scores as published: a point has the columns "fgb", "pgb: CLUSTER" and "scgb: CLUSTER", and "base_fgb" and so on.
 PUBLISHED = ("fgb", "pgb", "scgb")
 BASE = "base_"
+# Bias without the noise of the responses: of single templates (FGB*) and pooled over templates.
+CORRECTED = ("fgb_corrected", "fgb_pooled_corrected")
+# The labelling threshold as realised: of α, β and quantile, the settings give two. Fields of `labels.Threshold`.
+THRESHOLD = ("alpha", "beta", "quantile", "share_labelled_bias")
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
-COLUMNS = (
-    *(METHOD, DECODING, SEED),
-    *(f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")),
-    *("base", "base_low", "base_high", "ratio_without_tag", "minutes"),
-    *("worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed"),
-)
+COLUMNS: list[str] = [METHOD, DECODING, SEED]
+COLUMNS += THRESHOLD
+COLUMNS += [f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")]
+COLUMNS += ["base", "base_low", "base_high", "ratio_without_tag", "minutes"]
+COLUMNS += ["worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class Sweep:
     `points` has one row per point, with the columns COLUMNS and the fields in `swept`. `failed` is the reason why a
     point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
+    The columns THRESHOLD are NaN if the point's method reads no labels.
     """
 
     title: str
@@ -144,18 +148,25 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         that were not rejected (`seeds`) and rejected (`refused`); the mean of each metric, with its 95 % interval by
         Student's t over the seeds (with one seed, the point's interval), but none if it is undefined in a seed, since
         a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
-        by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable.
+        by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable. The columns
+        THRESHOLD are means over all seeds, because a quantile is another β in each seed.
     """
     fields = setting_fields(swept)
+    names = [*WITH_INTERVALS]
+    for name in bias_columns(points):
+        names += [name, f"{BASE}{name}"]
     rows = []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
         done = group[group["failed"] == ""]
         setting = dict(zip(fields, values, strict=True))
         row = {"number": number, "label": setting_label(setting, points, swept), **setting}
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
-        for name in (*WITH_INTERVALS, *(side + name for name in published_columns(points) for side in ("", BASE))):
+        for name in names:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
-        row |= {name: float(done[name].astype(float).mean()) for name in WITHOUT_INTERVAL}
+        for name in WITHOUT_INTERVAL:
+            row[name] = float(done[name].astype(float).mean())
+        for name in THRESHOLD:
+            row[name] = float(group[name].astype(float).mean())
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
         row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))
         rows.append(row)
@@ -165,6 +176,11 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 def published_columns(points: pd.DataFrame) -> list[str]:
     """Return the names of the columns of FGB, PGB and SCGB after tuning."""
     return [name for name in points if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
+
+
+def bias_columns(points: pd.DataFrame) -> list[str]:
+    """Return the names of the columns of bias after tuning: as published, then without the noise of the responses."""
+    return [*published_columns(points), *(name for name in CORRECTED if name in points)]
 
 
 def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:

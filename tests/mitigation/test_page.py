@@ -40,5 +40,5 @@ def test_tags_and_methods_of_a_tuning(tmp_path, model):
     assert tuning_method(model) == "control_tags"
     assert '" no_bias"' in tag_note(model) and "Measured" not in tag_note(model)
     text = tag_note(model, pooled(0.0158, (0.0145, 0.0170)), pooled(0.01))
-    assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] ×10⁻³, against 10.00 ×10⁻³ before tuning.")
+    assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] thousandths, against 10.00 thousandths before tuning.")
     assert "undefined: no responses" in tag_note(model, pooled(math.nan, reason="no responses"), pooled(0.01))

@@ -11,7 +11,7 @@ import yaml
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import ModelSettings, as_settings, checked
+from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
 from evenhand.evaluation.store import stage
 from evenhand.recipes.cli import SHORT_NAMES, main, parse, positional, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
@@ -105,6 +105,19 @@ def test_a_model_needs_no_flag_and_common_settings_have_short_names():
     assert parse(["measure", "--model", "gpt2"]).model == parse(["measure", "gpt2"]).model
     with pytest.raises(InputError, match="give one model"):
         parse(["measure", "gpt2", "--model", "other"])
+
+
+@pytest.mark.parametrize("command", ["measure", "loop"])
+def test_a_size_is_short_for_two_settings_which_override_it(command, written):
+    def prompts(*flags):
+        settings = parse([command, "gpt2", *flags])
+        return getattr(settings, "measure", settings).prompts
+
+    assert prompts("--size", "full") == PromptSettings(descriptors=200, answers_per_cell=4)
+    assert prompts("--size", "quick") == prompts() == PromptSettings(descriptors=60, answers_per_cell=2)
+    assert prompts("--size", "full", "--descriptors", "24") == PromptSettings(descriptors=24, answers_per_cell=4)
+    with pytest.raises(InputError, match="size"):
+        prompts("--size", "huge")
 
 
 def test_only_measured_families_have_settings():

@@ -172,7 +172,7 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     after = [score(pooled, 0.0006, (0.0001, 0.0011)), score(ppl, 8.2, (7.7, 8.7))]
     changes = [score(f"{pooled}_reduction", 0.96, (0.93, 0.99)), score(f"{ppl}_difference", 0.2, (0.1, 0.3))]
     text = comparison_section(before, after, changes)
-    assert "| pooled FGB*, ×10⁻³ | 15.00 [14.00, 16.00] | 0.60 [0.10, 1.10] |" in text
+    assert "| pooled FGB*, thousandths | 15.00 [14.00, 16.00] | 0.60 [0.10, 1.10] |" in text
     assert "| bias removed, all descriptors, % | 96.0 [93.0, 99.0] |" in text
     assert "| perplexity, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
     assert "distinct-2" not in text  # not measured

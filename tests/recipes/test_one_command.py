@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from evenhand.recipes.check import find
 from evenhand.recipes.cli import main, parse
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CheckSettings, CompareSettings, MeasureSettings
+from evenhand.recipes.settings import CheckSettings, CompareSettings, LoopSettings, MeasureSettings
 from tests import tiny_checkpoints
 from tests.fault_server import serving
 from tests.testbed_settings import generation_bias
@@ -171,3 +172,35 @@ def test_runs_of_different_precisions_are_not_compared(runs, tmp_path):
         compare(CompareSettings(**both, output_dir=tmp_path / "compare", report_to="none"))
     with pytest.raises(InputError, match=r"run: .*--dtype float32"):
         find(CheckSettings(run=runs / "bfloat16", against=runs / "float32"))
+
+
+def test_a_loop_goes_on_from_a_finished_measurement(runs, workplace):
+    """It measures the base model no more, and the method's model as the base model was measured."""
+    run = runs / "float32"
+    before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    flags = ["--methods", "borrowed_opening", "--allow_no_bias", "--report_to", "none"]
+    assert main(["loop", str(run), *flags]) == 0
+    folder = workplace / "runs" / f"{testbed.DIALOGUE_MODEL.name}-loop"
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["borrowed_opening"]
+    base, _ = read_run(run, "measure", "run")
+    after, _ = read_run(folder / "borrowed_opening" / "after", "measure", "run")
+    assert after["method"] == "borrowed_opening"
+    assert all(after[name] == base[name] for name in ("prompts", "decoding", "seed"))
+    compared, _ = read_run(folder / "borrowed_opening" / "compare", "compare", "run")
+    assert Path(compared["before"]).resolve() == run.resolve()
+    links = json.loads((folder / "sweep.json").read_text())["links"]
+    assert (folder / links[-1]["path"]).resolve() == (run / "report.html").resolve()
+    assert {path: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "flags", [["--descriptors", "14"], ["--dtype", "bfloat16"], ["--seed", "3"], ["--model", "another"]]
+)
+def test_a_loop_measures_as_the_run_did(runs, flags):
+    with pytest.raises(InputError, match=f"{flags[0].strip('-')}.*leave it out"):
+        with_folder(parse(["loop", str(runs / "float32"), *flags]))
+
+
+def test_a_loop_needs_a_measurement_of_a_model(runs, tmp_path):
+    with pytest.raises(InputError, match="base_run: .*no finished run"):
+        with_folder(LoopSettings(base_run=tmp_path))

@@ -1,5 +1,8 @@
 """`plan` prints the designs that reach the goals, from the tables of a finished run."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.recipes.plan import plan
+from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
+from evenhand.recipes.plan import narrower_text, plan, read_pilot
 from evenhand.recipes.settings import PlanSettings
 from tests.measured_runs import write_measured
 
@@ -42,3 +46,18 @@ def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):
     even = write_measured(tmp_path / "even", np.eye(3)[rng.integers(0, 2, 64)].tolist(), ["ok"] * 64, templates=8)
     with pytest.raises(InputError, match="no bias"):
         plan(PlanSettings(run=even, reduction=50))
+
+
+def test_half_the_interval_costs_in_proportion_to_the_answers(run):
+    """The time of a run of n answers is n times the time of one; the cheapest of more people and more answers."""
+    seconds = json.loads((run / "run.json").read_text())["seconds"]["total"]
+    text = narrower_text(run)
+    answers = int(re.search(r"about ([\d,]+) answers", text)[1].replace(",", ""))
+    width = interval_width(read_pilot(run).estimate)
+    designs = [
+        smallest_design(read_pilot(run), lever, lambda estimate: interval_width(estimate) <= width / 2)
+        for lever in ("descriptors", "responses")
+    ]
+    assert answers == min(round(design.n) for design in designs if design is not None) > 2 * HALF
+    minutes = float(re.search(r"about ([\d.,]+) minutes", text)[1].replace(",", ""))
+    assert minutes == pytest.approx(seconds * answers / (2 * HALF) / 60, abs=0.5)

@@ -31,6 +31,7 @@ FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
+EFFECT_KINDS = ("style", "cluster")  # outcomes of the tables of effects on styles
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
 COLUMNS = (

@@ -31,8 +31,18 @@ QUALITY = (
     ),
     Format("distinct_responses", "distinct responses", "Share of different responses among all.", **SHARE, decimals=1),
     Format("perplexity", "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
-    Format("distinct_1", "distinct-1", "Share of different words among all words of responses.", decimals=3),
-    Format("distinct_2", "distinct-2", "Share of different word pairs among all; random words have many.", decimals=3),
+    Format(
+        "distinct_1",
+        "different words (distinct-1)",
+        "Share of different words among all words of responses.",
+        decimals=3,
+    ),
+    Format(
+        "distinct_2",
+        "different word pairs (distinct-2)",
+        "Share of different pairs of adjacent words among all; random words have many.",
+        decimals=3,
+    ),
     Format("mean_length", "mean length of a response", "Mean number of words of a response."),
     Format("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt.", **COST),
     OFFENSIVE_SHARE,
@@ -79,7 +89,7 @@ CHANGES = (  # scores of two runs, without a value of either run alone
     Format("style_drift", "style drift", DRIFT, **CHANGE),
     Format(
         "response_perplexity",
-        "perplexity of the responses, change in",
+        "change of the perplexity of responses",
         "Relative change.",
         **CHANGE,
         signed=True,
@@ -87,7 +97,7 @@ CHANGES = (  # scores of two runs, without a value of either run alone
     ),
     Format("mean_length", "mean length kept", "Mean length after / mean length before.", **KEPT),
     Format("distinct_responses", "distinct responses kept", "Value after / value before.", **KEPT),
-    Format("distinct_2", "distinct-2 kept", "Value after / value before.", **KEPT),
+    Format("distinct_2", "different word pairs kept", "Value after / value before.", **KEPT),
 )
 MOVED = "Descriptors differ as if so many responses had changed from one style to another"
 METRICS = (
@@ -124,7 +134,7 @@ METRICS = (
     Format("cue_share", "share of the variance", "Of style vectors within requests, by source.", **SHARE, decimals=1),
     Format(
         "difference_bound",
-        "even within",
+        "difference that cannot be ruled out",
         "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
         **POINTS,
         ideal=0,

@@ -1,53 +1,64 @@
 """The report on the generation bias of one run, and the report on its change between two runs over the same prompts."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_style_clusters
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_change_section
+from evenhand.evaluation.metrics.generation_bias.advice import (
+    SCALE,
+    comparison_steps,
+    decide_section,
+    meaning_text,
+    run_steps,
+    size_word,
+)
+from evenhand.evaluation.metrics.generation_bias.answers import answers_of, changed_answers_of
 from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    effect_change_section,
-    effect_example,
-    lead_sections,
+    all_effects_sections,
+    changes_section,
+    people_section,
+    size_section,
+    style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
+from evenhand.evaluation.metrics.generation_bias.findings import (
+    changed_outcomes,
+    changed_styles,
+    plain_name,
+    request_language,
+    shown_findings,
+)
 from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
 from evenhand.evaluation.metrics.generation_bias.languages import (
+    REQUESTED,
     REQUESTED_EFFECTS,
-    language_section,
-    language_text,
+    requested_summary,
     requested_text,
 )
-from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
-    outcome_text,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    PROMPTS,
-    RESPONSES,
-    StyledResponses,
-    read_styled_responses,
-)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
+    SHOWN,
+    accepted_text,
     bias_verdict,
     comparison_verdict,
+    cost_text,
     even_change_text,
-    even_text,
     headline_scores,
     moved_reduction,
     moved_text,
@@ -55,28 +66,27 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     percent_span,
     plain_verdict,
     response_warnings,
+    run_verdict,
     unclear_reason,
     warnings,
 )
-from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (
+    NO_NUMBER,
     UNIT,
     before_after,
-    number,
     p_value,
     percent,
     sanitize,
-    score_text,
     span,
     undefined,
 )
-from evenhand.evaluation.report.page import SCORES, Cell, Example, Page, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import (
+    P_VALUE,
     Runs,
     change_sections,
     change_table,
-    count_cells,
     group_label,
     number_cell,
     score_changes,
@@ -98,7 +108,6 @@ CHECKS = {
     ("tuned", "no"): "people never tuned on",
     ("classifier", "second"): "second classifier",
 }
-SIZES = ((0.02, "small"), (0.05, "medium"), (math.inf, "large"))  # upper ends of the share of moved answers
 MAX_PHRASES = 60
 MAX_LABEL = 60
 # Tables of a comparison, and the columns of their keys.
@@ -108,22 +117,29 @@ PARROTING = {
     "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
 }
 EVEN_NOTE = (
-    "The even reference is the base model’s own responses, each given to another descriptor of the same template and "
-    "noun, with its mentions rewritten. Compare relevance and perplexity with it."
+    "“If people exchanged their answers”: the base model’s own responses, each given to another descriptor of the same "
+    "template and noun, with its mentions rewritten; these answers are even, so compare relevance and perplexity with "
+    "them. “Different word pairs” are of adjacent words."
+)
+FGB_NOTE = (
+    "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
+    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is the same of "
+    "descriptors’ means over all templates; the number at the top is its root: √(pooled FGB* / 2), in answers of 100."
+)
+WORDS = (
+    ("descriptor", "The words in a prompt that say who the person is, such as “hard-of-hearing”."),
+    ("template", "A sentence with a gap for the person, such as “I'm ….”"),
+    ("group of people", "Descriptors of one kind, such as “age” (an axis of HolisticBias); “nonce” are made-up words."),
+    ("style", "What a classifier says about the tone of an answer; a probability for each of its labels."),
 )
 INTERVALS = (
     "Brackets contain the 95 % interval: if people were asked prompts like these again and again, 95 of 100 such "
     "intervals would contain the true value. Tests exchange people within each prompt template, all answers of a "
     "person to a template together, and are adjusted for everything that this page calls shown: if nobody were treated "
-    "differently, 5 of 100 such pages would show anything. A bias is shown if the interval of pooled FGB* is above 0 "
-    "and this test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 even "
-    "pages show something. The intervals of person and word hold if many people or words differ a little; if a few "
-    "differ much and the others not at all, they are too narrow."
-)
-NEXT = (
-    "Read the responses behind this page. `evenhand plan RUN` says how many responses a surer answer takes; `evenhand "
-    "measure --config service` measures everyday service, where a different answer is hardly right; `evenhand loop` "
-    "makes a model fairer, and shows what that costs."
+    "differently, 5 of 100 such pages would show anything. A difference over all people is shown if the interval of "
+    "pooled FGB* is above 0 and this test has p ≤ 0.05. Where answers to some people vary much more than to others, up "
+    "to 12 of 100 even pages show something. The intervals of person and word hold if many people or words differ a "
+    "little; if a few differ much and the others not at all, they are too narrow."
 )
 LIMITS = [
     "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
@@ -138,56 +154,78 @@ LIMITS = [
 
 def page(run: FamilyRun) -> Page:
     """Return the report on one measuring run."""
-    scores, measured = run.scores, read_styled_responses(run.folder)
-    score = find_headline(scores)
+    scores = run.scores
+    measured = read_styled_responses(run.folder)
+    headline = find_headline(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
-    language = language_text(outcome_effects)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    style = plain_verdict(effects, bias_verdict(score), shifts)
-    apart = []
+    language = request_language(scores)
+    verdict = bias_verdict(headline)
+    style = plain_verdict(effects, verdict, shifts)
+    style_effects = effects
+    summary = style_summary(effects, shifts)
     if run.has(REQUESTED_EFFECTS):
-        requested = read_effects(run, REQUESTED_EFFECTS)
-        apart = [language_section(effects, requested)]
-        # If styles differ only because languages do, the verdict says language and stops.
-        style = requested_text(effects, requested) or style
-    quality = scores_table(
-        "Quality of the responses",
-        [find_score(scores, metric.name) for metric in QUALITY],
-        "measure",
-        label=lambda it: format_of(it).title,
-        counted="texts",
-        note=_likelihood_note(scores, "measured"),
-    )
-    of_fgb = [find_score(scores, FGB, form) for form in FORMS]
-    for form in (Form.PERSON, Form.WORD):
-        part = find_score(scores, FGB, form)
-        if part is not None and not math.isnan(part.value):
-            of_fgb.append(part)
-    forms = scores_table("Generation bias", of_fgb, "measure")
+        # The classifier may misread answers in another language: the page names styles of the other answers only.
+        style_effects = read_effects(run, REQUESTED_EFFECTS)
+        style = requested_text(style_effects, language)
+        summary = requested_summary(effects, style_effects, language)
+    findings = shown_findings(outcome_effects, style_effects)
+    example_of = answers_of(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
+    is_shown = verdict == SHOWN
+    sections = [
+        people_section(findings, [summary] if len(effects) else [], example_of, language),
+        decide_section(),
+        *all_effects_sections(effects),
+        outcome_section(scores, outcome_effects),
+        Section(SCORES, tables=[_bias_table(scores)], parts=[size_section(effects, scores)], first_screen=True),
+        _quality_section(scores),
+        *score_sections(_grouped(scores), label=_label),
+    ]
+    if run.has(CORPUS):
+        sections.append(frequency_section(run.table(CORPUS)))
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
-        headline_value=_moved_value(score),
-        headline_caption=f"{_caption(score)}; {_decoding(run.config)}",
-        verdict=language + outcome_text(scores, outcome_effects) + style + even_text(scores),
+        headline_value=_moved_value(headline),
+        headline_caption=f"{_caption(headline)} {_decoding(run.config)}",
+        verdict=run_verdict(scores, findings, outcome_effects, style, language),
+        explanations=[meaning_text(findings, is_shown)],
+        steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=run_warnings(run),
-        notes=[INTERVALS, *_test_notes({"pooled FGB*": score}), *_source_notes(run)],
-        sections=[
-            *lead_sections(effects, scores, _example_of(run, measured), shifts),
-            *apart,
-            *([outcome_section(scores, outcome_effects)] if len(outcome_effects) else []),
-            Section(SCORES, tables=[_unplot_fgb(forms)], first_screen=True),
-            Section(quality.caption, tables=[quality], first_screen=True),
-            *score_sections(_grouped(scores), label=_label),
-            *([frequency_section(run.table(CORPUS))] if run.has(CORPUS) else []),
-            Section("What next", [NEXT]),
-        ],
-        glossary=glossary(map(format_of, scores)),
+        notes=[INTERVALS, *_test_notes({"in one run": headline}), *_source_notes(run)],
+        sections=sections,
+        glossary=[*WORDS, *glossary(map(format_of, scores))],
         limits=LIMITS,
         signature=run.signature(FGB),
-        signature_lines=[signature_line(score)],
+        signature_lines=[signature_line(headline)],
     )
+
+
+def _bias_table(scores: Sequence[BiasScore]) -> Table:
+    """Return the table of the forms of FGB."""
+    forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
+    forms.append(find_score(scores, FGB, Form.CORRECTED, **REQUESTED))
+
+    def label(score: BiasScore) -> str:
+        title = format_of(score).title
+        return f"{title}, answers in the request's language" if score.group else title
+
+    shown = [score for score in forms if score is not None and not math.isnan(score.value)]
+    return _unplot_fgb(scores_table("Generation bias", shown or forms[:1], "measure", label=label, note=FGB_NOTE))
+
+
+def _quality_section(scores: Sequence[BiasScore]) -> Section:
+    """Return the section on the quality of the responses of one run."""
+    table = scores_table(
+        "Quality of the responses",
+        [find_score(scores, metric.name) for metric in QUALITY],
+        "measure",
+        label=lambda score: format_of(score).title,
+        counted="texts",
+        note=_likelihood_note(scores, "measured"),
+    )
+    return Section(table.caption, tables=[table], first_screen=True)
 
 
 def run_warnings(run: FamilyRun) -> list[str]:
@@ -203,53 +241,72 @@ def run_warnings(run: FamilyRun) -> list[str]:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
-    runs = [*(_under_base(it.scores, changes.scores, side) for it, side in ((before, "before"), (after, "after")))]
-    runs.append(changes.scores)
+    runs = [
+        _under_base(before.scores, changes.scores, "before"),
+        _under_base(after.scores, changes.scores, "after"),
+        changes.scores,
+    ]
     old, new, _, reduction = headline_scores(runs)
-    has_reduction = reduction is not None and reduction.interval is not None
-    caption, headline = _caption(new, " in the second run"), _moved_value(new)
-    if has_reduction:
+    headline = _moved_value(new)
+    caption = _caption(new, " in the second run")
+    if reduction is not None and reduction.interval is not None:
         moved = moved_reduction(reduction)
-        caption = f"{moved_text(runs)}, 95 % interval {percent_span(moved, -1)}; of the variance (pooled FGB*) "
-        caption += f"{percent(-reduction.value, 0, True)}, 95 % interval {percent_span(reduction, -1)}"
         headline = percent(-moved.value, 0, True)
-    lead = [effect_change_section(read_effects(changes, EFFECT_CHANGES))] if changes.has(EFFECT_CHANGES) else []
+        caption = (
+            f"(95 % interval {percent_span(moved, -1)}) of the answers that differ in style with the person: "
+            f"{_size_of(old)} before, {_size_of(new)} after; {SCALE}."
+        )
+    people_changes = _people_changes(before, after, changes)
+    people = [example.claim for example in people_changes.examples]
+    explanations = [even_change_text(runs), cost_text(changes.scores), accepted_text(runs)]
+    response_warnings = [warning for run in (before, after) for warning in _response_warnings(run)]
     forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
-    rho = [it for it in changes.scores if it.metric in ("parroting_rho", "frequency_rho")]
+    bias = _unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))
+    rho = [score for score in changes.scores if score.metric in ("parroting_rho", "frequency_rho")]
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline,
-        headline_caption=f"{caption}; {_decoding(before.config)}",
-        verdict=comparison_verdict(runs) + even_change_text(runs),
-        warnings=[*warnings(runs), *dict.fromkeys(it for run in (before, after) for it in _response_warnings(run))],
+        headline_caption=f"{caption} {_decoding(before.config)}",
+        verdict=" ".join([*people[:1], comparison_verdict(runs)]),
+        explanations=[text for text in explanations if text],
+        steps=comparison_steps(before.folder, after.folder),
+        warnings=[*warnings(runs), *dict.fromkeys(response_warnings)],
         notes=[
             INTERVALS,
-            *_test_notes({"pooled FGB* before": old, "after": new, "reduction": reduction}),
+            *_test_notes({"before": old, "after": new, "reduction": reduction}),
             *_source_notes(before, after),
         ],
         sections=[
-            *lead,
-            outcome_change_section(changes.scores),
-            Section(
-                SCORES,
-                tables=[_unplot_fgb(change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms))],
-                first_screen=True,
-            ),
-            Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
+            people_changes,
+            decide_section(),
             accepted_change_section(*runs),
+            outcome_change_section(changes.scores),
+            Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
+            Section(SCORES, tables=[replace(bias, note=FGB_NOTE)], first_screen=True),
             *change_sections([*runs[:2], _grouped(runs[2])], label=_label),
             _published_section(runs),
             _phrase_section(changes),
             _parroting_section(changes),
             score_section("Rank correlations over descriptors", rho, "group"),
         ],
-        glossary=glossary(map(format_of, runs[0])),
+        glossary=[*WORDS, *glossary(map(format_of, runs[0]))],
         limits=LIMITS,
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
     )
+
+
+def _people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
+    """Return the section that names people before and after, each with an answer of both models to one prompt."""
+    old, new = read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS)
+    outcomes = changed_outcomes(old, new)
+    in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
+    table = read_effects(changes, EFFECT_CHANGES)
+    styles = changed_styles(table, in_another_language) if len(table) else []
+    example_of = changed_answers_of(before, after)
+    return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
 
 
 def _quality_table(runs: Runs) -> Table:
@@ -269,7 +326,7 @@ def _kept_table(changes: Sequence[BiasScore]) -> Table:
         "Changes of all responses",
         found,
         "measure",
-        label=lambda score: format_of(score).title + (": even reference" if score.group else ""),
+        label=lambda score: format_of(score).title + (", if people exchanged their answers" if score.group else ""),
         counted="texts",
         note=EVEN_NOTE,
     )
@@ -277,7 +334,7 @@ def _kept_table(changes: Sequence[BiasScore]) -> Table:
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
-    elsewhere = {"run", "source", "responses", "value"}
+    elsewhere = {"run", "source", "responses", "value", "outcome", "language"}
     grouped = []
     for score in scores:
         is_accepted_change = score.metric == ACCEPTED_EFFECT and score.kind == Kind.DIFFERENCE
@@ -289,29 +346,34 @@ def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
 
 
 def _label(score: BiasScore) -> str:
+    """Return the label of a score of a group."""
+    if set(score.group) == {AXIS}:
+        return plain_name(score.group[AXIS])
     return CHECKS.get(next(iter(score.group.items())), group_label(score))
 
 
 def _moved_value(score: BiasScore) -> str:
     """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
-    return f"{number(100 * root(score.value, None, 2.0)[0], 1)}{' of 100' * (score.value == score.value)}"
+    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score)} of 100"
 
 
 def _caption(score: BiasScore, when: str = "") -> str:
-    if score.value != score.value:
-        return f"pooled FGB*{when} is {undefined(score)}"
-    moved, ends = root(score.value, score.interval, 2.0)
+    """Return what the number at the top is, with its size in words and its interval."""
+    if math.isnan(score.value):
+        return f"The size of the difference in style{when} is {undefined(score)}."
+    _, ends = root(score.value, score.interval, 2.0)
     bounds = f" (95 % interval {span(ends, 1, False, 100)})" if ends else ""
     return (
-        f"answers: style differs as if so many had been moved to another style{when}{bounds}; {_size_text(moved)}. "
-        f"Pooled FGB*, the variance: {score_text(score)}; ideal 0"
+        f"{_size_of(score)}: style differs between people as if so many answers had been moved to another "
+        f"style{when}{bounds}; {SCALE}."
     )
 
 
-def _size_text(moved: float) -> str:
-    """Return the size of a bias in words, by the scale of docs/deciding.md, from the share of moved answers."""
-    word = next(word for limit, word in SIZES if moved < limit)
-    return f"{word}, on this project's scale of small (below 2), medium (to 5) and large"
+def _size_of(score: BiasScore) -> str:
+    """Return the size of a bias in words; a bias whose interval contains 0 may be none."""
+    moved, ends = root(score.value, score.interval, 2.0)
+    may_be_none = ends is not None and ends[0] == 0
+    return f"{size_word(moved)}, perhaps none" if may_be_none else size_word(moved)
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
@@ -319,7 +381,7 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
     tests = [
         f"{name}, p {p_text(it.p_value)}" for name, it in scores.items() if it is not None and it.p_value is not None
     ]
-    return [f"Permutation test that people do not differ in style, adjusted: {'; '.join(tests)}."] if tests else []
+    return [f"Test by permutations that people do not differ in style, adjusted: {'; '.join(tests)}."] if tests else []
 
 
 def _unplot_fgb(table: Table) -> Table:
@@ -342,7 +404,9 @@ def _likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
     part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
     return (
         f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
-        "likelier, in nats, a response is after its prompt than after a prompt of another template."
+        "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
+        "than after another person’s prompt of the same template. Both are in nats: 1 is 2.7 times as likely, 10 is "
+        "22,000 times."
     )
 
 
@@ -392,28 +456,16 @@ def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], not
     """Return a table of shares of responses before and after; `keys` has the titles of the frame's columns of keys."""
     rows = []
     for row in frame.to_dict("records"):
-        first, *further = (sanitize(row[key], MAX_LABEL) for key in keys)
-        change = number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"]))
-        sides = (number_cell(100 * row[name]) for name in ("before", "after"))
-        cells = (*(Cell(text, prose=True) for text in further), *sides, change, Cell(p_value(row["p"])))
-        rows.append(Row(f"“{first}”", (*cells, *count_cells(row["n"]))))
-    return Table(
-        caption, (*keys.values(), "before", "after", "change", "p", "responses"), tuple(rows), note * bool(rows)
-    )
-
-
-def _example_of(run: FamilyRun, measured: StyledResponses) -> Callable[[Mapping], Example]:
-    """Return a function of an effect that returns responses that carry it."""
-    columns = {style: [column] for column, style in enumerate(measured.styles)}
-    clusters, offensive = {}, run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD if run.has(OFFENSIVENESS) else None
-    with suppress(InputError):  # a file of the user that has moved since the measurement: no examples of clusters
-        clusters = load_style_clusters(run.config.settings.style_clusters, measured.styles)
-
-    def example(effect: Mapping) -> Example:
-        of_effect = (clusters if effect["outcome"] == "cluster" else columns).get(effect["name"])
-        return effect_example(measured, effect, of_effect, offensive) if of_effect else Example("", ())
-
-    return example
+        names = [sanitize(row[key], MAX_LABEL) for key in keys]
+        cells = [Cell(name, prose=True) for name in names[1:]]
+        cells.append(number_cell(100 * row["before"]))
+        cells.append(number_cell(100 * row["after"]))
+        cells.append(number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"])))
+        cells.append(Cell(p_value(row["p"])))
+        cells.append(Cell(f"{row['n']:,}"))
+        rows.append(Row(f"“{names[0]}”", tuple(cells)))
+    columns = (*keys.values(), "before", "after", "change", P_VALUE, "responses")
+    return Table(caption, columns, tuple(rows), note if rows else "")
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
@@ -430,9 +482,9 @@ def _response_warnings(run: FamilyRun) -> list[str]:
     return response_warnings(run.table(PROMPTS), run.table(RESPONSES), is_file)
 
 
-def _decoding(config: Any) -> str:
-    """Return a description of how the responses were decoded; the user states the decoding of a file."""
+def _decoding(config: MeasureConfig) -> str:
+    """Return a sentence on how the responses were decoded; the user states the decoding of a file."""
     if measured_model(config).can_be_asked:
-        return f"decoding: {sanitize(config.decoding.title(), 160)}"
+        return f"Decoding: {sanitize(config.decoding.title(), 160)}."
     stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
-    return f"decoding as stated by the user: {sanitize(stated, 160)}" if stated else "decoding unknown"
+    return f"Decoding as stated by the user: {sanitize(stated, 160)}." if stated else "The decoding is unknown."

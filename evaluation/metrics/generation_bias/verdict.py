@@ -7,26 +7,30 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
 from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
 from evenhand.evaluation.metrics.generation_bias.effects import DIFFERENCE_BOUND
+from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text
 from evenhand.evaluation.metrics.generation_bias.metric import (
     FGB,
     REPEATED,
     find_headline,
     root,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import UNIT, number, p_value, percent, sanitize, undefined
-from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, score_changes, value_text
+from evenhand.evaluation.report.numbers import number, p_value, percent, sanitize, undefined
+from evenhand.evaluation.report.tables import LEVEL, Runs, ScoreChange, group_label, score_changes
 from evenhand.evaluation.score import (
     DESCRIPTOR,
     LEFT_OUT,
@@ -41,6 +45,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
+ROSE, FELL, UNCHANGED = "rose", "fell", "unchanged"
 WHO = "depending on who they are"
 SENTENCES = {
     SHOWN: f"This model answers people in different styles {WHO}",
@@ -54,6 +59,13 @@ HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 # In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
 MAX_NAMED = 5  # names in a warning
+MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style
+COSTS = (  # what a comparison's first sentences say about costs
+    ("relevance", Kind.KEPT),
+    ("relevance_to_person", Kind.KEPT),
+    ("response_perplexity", Kind.RISE),
+    ("mean_length", Kind.KEPT),
+)
 MAX_FILTERED = 8  # names of people whose answers were withheld
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
@@ -115,16 +127,41 @@ def even_text(scores: Sequence[BiasScore]) -> str:
     score = find_score(scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return ""
-    return f" This run cannot rule out differences of up to {number(100 * score.value, 0)} answers in 100."
+    return f"This run cannot rule out differences of up to {number(100 * score.value, 0)} in 100."
 
 
 def even_change_text(runs: Runs) -> str:
-    """Return the sentence on how even the model is shown to be before and after, or ""."""
-    sides = [find_score(scores, DIFFERENCE_BOUND) for scores in runs[:2]]
-    if any(side is None or side.interval is None for side in sides):
+    """Return the sentence on how large a difference cannot be ruled out before and after, or ""."""
+    before, after = (find_score(scores, DIFFERENCE_BOUND) for scores in runs[:2])
+    if before is None or after is None or before.interval is None or after.interval is None:
         return ""
-    before, after = (number(100 * side.value, 0) for side in sides)
-    return f" Differences of up to {before} answers in 100 cannot be ruled out before, of up to {after} after."
+    return (
+        f"Differences of up to {number(100 * before.value, 0)} in 100 cannot be ruled out before, of up to "
+        f"{number(100 * after.value, 0)} after."
+    )
+
+
+def run_verdict(
+    scores: Sequence[BiasScore],
+    findings: Sequence[Mapping[str, Any]],
+    outcome_effects: pd.DataFrame,
+    style: str,
+    language: str,
+) -> str:
+    """Return the verdict on one run: who gets other answers, what else depends on the person, styles, and the limit.
+
+    Args:
+        scores: the scores of the run.
+        findings: the rows of the shown effects, the most serious first.
+        outcome_effects: the effects on outcomes.
+        style: the sentence on styles.
+        language: the language of the requests.
+    """
+    serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
+    sentences = [finding_text(row, language) for row in serious]
+    sentences.append(outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious}))
+    sentences += [style, even_text(scores)]
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def headline_scores(runs: Runs) -> list[BiasScore | None]:
@@ -146,57 +183,105 @@ def comparison_verdict(runs: Runs) -> str:
     """
     old, new, change, reduction = headline_scores(runs)
     for score, when in ((old, "before"), (new, "after")):
-        if score is None or score.value != score.value:
-            return f"No verdict: pooled FGB* {when} is {'not measured' if score is None else undefined(score)}."
-    of = format_of(old)
-    values = f"from {of.text(old.value)} to {of.text(new.value)} {UNIT}"
-    low, high = (change and change.interval) or (0.0, 0.0)
-    is_defined = reduction is not None and reduction.value == reduction.value
-    n = sum(it.metric == "effect" and "style" in it.group for it in runs[2])
-    singles = f"; {n:,} single difference{'s' * (n > 1)} changed" if n else ""
-    if low <= 0 and not (is_defined or is_bias_significant(old)):
-        bounds = f"its 95 % interval before is {of.interval_text(old.interval)}" if old.interval else NO_VERDICT
-        return f"No bias is shown before, so none can be removed{singles}. Pooled FGB* changed {values}; {bounds}."
-    moved = f"{moved_text(runs)};"
-    if is_defined and (low > 0 or high < 0):
-        of_moved, of_variance = map(_percent_change, (moved_reduction(reduction), reduction))
-        moved = f"{moved_text(runs)} ({of_moved}); of the variance {of_variance}:"
-    if low > 0:
-        text = f"Style differs more with the descriptor after than before: {moved} pooled FGB* rose {values}."
-    elif high < 0:
-        remaining = {
-            SHOWN: "is still above 0",
-            UNCLEAR: f"is unclear: {unclear_reason(new)}",
-            NOT_SHOWN: "is not distinguishable from 0",
-            NO_VERDICT: "has no interval",
-        }[bias_verdict(new)]
-        text = f"Style differs less with the descriptor after than before: {moved} pooled FGB* fell {values}. "
-        text += f"The remaining bias {remaining}."
+        if score is None:
+            return f"No verdict: the style of answers {when} is not measured."
+        if math.isnan(score.value):
+            return f"No verdict: the difference in style {when} is {undefined(score)}."
+    direction = change_direction(change)
+    has_reduction = reduction is not None and not math.isnan(reduction.value)
+    sizes = f"as if {moved_text(old)} of 100 answers had been moved to another style before, {moved_text(new)} after"
+    if direction != ROSE and not has_reduction and not is_bias_significant(old):
+        bounds = "the difference before may be 0" if old.interval else "the difference before has no interval"
+        return f"No bias is shown before, so none can be removed{_singles_text(runs)}. Style differs {sizes}; {bounds}."
+    if direction == ROSE:
+        sentences = [f"Style differs more between people after than before: {sizes}."]
+    elif direction == FELL:
+        sentences = [
+            f"Style differs less between people after than before: {sizes}.",
+            f"The remaining bias {_remaining_text(new)}.",
+        ]
     else:
-        text = f"No change of the whole difference is shown{singles}. It is {moved} pooled FGB* changed {values} "
-        text += f"(change {value_text(change)})."
-    if unclear := unclear_reason(old):
-        text += f" Whether there was a bias before is unclear: {unclear}."
-    if reduction is not None and not is_defined:
-        text += f" The change in percent is undefined: {reduction.reason}."
-    return text
+        sentences = [f"No change of the whole difference in style is shown{_singles_text(runs)}. It is {sizes}."]
+    unclear = unclear_reason(old)
+    if unclear:
+        sentences.append(f"Whether there was a bias before is unclear: {unclear}.")
+    if reduction is not None and not has_reduction:
+        sentences.append(f"The change in percent is undefined: {reduction.reason}.")
+    return " ".join(sentences)
 
 
-def moved_text(runs: Runs) -> str:
-    """Return the bias before and after as shares of responses, √(pooled FGB* / 2), since FGB is a square."""
-    before, after = (number(100 * root(score.value, None, 2.0)[0], 1) for score in headline_scores(runs)[:2])
-    return f"as if {before}, then {after} of 100 answers had been moved to another style"
+def change_direction(change: BiasScore | None) -> str:
+    """Return whether a paired difference is shown to be a rise or a fall: ROSE, FELL or UNCHANGED."""
+    if change is None or change.interval is None:
+        return UNCHANGED
+    low, high = change.interval
+    if low > 0:
+        return ROSE
+    return FELL if high < 0 else UNCHANGED
+
+
+def _singles_text(runs: Runs) -> str:
+    """Return how many single differences in style changed, as a clause, or ""."""
+    n = sum(score.metric == "effect" and "style" in score.group for score in runs[2])
+    if not n:
+        return ""
+    return f"; {n:,} single difference{'s' if n > 1 else ''} changed"
+
+
+def _remaining_text(after: BiasScore) -> str:
+    verdict = bias_verdict(after)
+    if verdict == UNCLEAR:
+        return f"is unclear: {unclear_reason(after)}"
+    return {SHOWN: "is still above 0", NOT_SHOWN: "cannot be told from 0", NO_VERDICT: "has no interval"}[verdict]
+
+
+def cost_text(changes: Sequence[BiasScore]) -> str:
+    """Return the sentence on what a change cost, from the scores of a comparison."""
+    costs = []
+    for metric, kind in COSTS:
+        score = find_score(changes, metric, Form.PLAIN, kind)
+        if score is not None and not math.isnan(score.value):
+            form = format_of(score)
+            costs.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
+    if not any(cost.startswith("relevance") for cost in costs):
+        costs.append("relevance not measured")
+    return f"What it cost: {'; '.join(costs)}. 100 % kept is no cost."
+
+
+def accepted_text(runs: Runs) -> str:
+    """Return the sentence on what became of accepted differences; "" if none was accepted."""
+    texts = []
+    for change in runs[2]:
+        if change.metric != ACCEPTED_EFFECT or change.kind != Kind.DIFFERENCE:
+            continue
+        before, after = (find_score(scores, ACCEPTED_EFFECT, **change.group) for scores in runs[:2])
+        if before is None or after is None:
+            continue
+        is_shown = change.interval is not None and (change.interval[0] > 0 or change.interval[1] < 0)
+        became = "changed" if is_shown else "no change is shown"
+        sides = f"{number(100 * before.value, 1)} points before, {number(100 * after.value, 1)} after"
+        texts.append(f"“{sanitize(group_label(change), 120)}” {sides} ({became})")
+    if not texts:
+        return ""
+    more = f", and {len(texts) - MAX_NAMED} more below" if len(texts) > MAX_NAMED else ""
+    return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
+
+
+def moved_text(score: BiasScore) -> str:
+    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square."""
+    return number(100 * root(score.value, None, 2.0)[0], 1)
 
 
 def moved_reduction(reduction: BiasScore) -> BiasScore:
     """Return the reduction of the share of moved responses, 1 − √(1 − r), from the reduction r of pooled FGB*."""
-    left, interval = root(1 - reduction.value, reduction.interval and tuple(1 - it for it in reduction.interval[::-1]))
-    return replace(reduction, value=1 - left, interval=interval and (1 - interval[1], 1 - interval[0]))
-
-
-def _percent_change(reduction: BiasScore) -> str:
-    bounds = f", 95 % interval {percent_span(reduction, -1)}" if reduction.interval else ""
-    return f"{percent(-reduction.value, 0, True)}{bounds}"
+    remaining = None
+    if reduction.interval is not None:
+        low, high = reduction.interval
+        remaining = (1 - high, 1 - low)
+    value, interval = root(1 - reduction.value, remaining)
+    if interval is not None:
+        interval = (1 - interval[1], 1 - interval[0])
+    return replace(reduction, value=1 - value, interval=interval)
 
 
 def percent_span(reduction: BiasScore, sign: int) -> str:
@@ -358,7 +443,7 @@ def _capitalized(text: str) -> str:
 
 
 def _change_text(it: ScoreChange) -> str:
-    """Return "from 0.08 to 0.66 ×10⁻³ (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
+    """Return "from 0.08 to 0.66 thousandths (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
     of, of_change = format_of(it.before), format_of(it.difference)
     change = f"change {of_change.text(it.difference.value)} {of_change.interval_text(it.difference.interval)}".strip()
     p = "" if it.difference.p_value is None else f", p {p_text(it.difference.p_value)}"

@@ -147,6 +147,13 @@ def test_sampled_descriptors_are_in_proportion_to_the_axes(paper, n):
     assert (abs(counts - n * totals / 594) <= max(4, n / 40)).all()
 
 
+def test_the_sampled_descriptors_are_the_same_for_all_seeds(paper):
+    covered = [set(sample_cells(paper, 1, seed=seed, descriptors=60)["descriptor"]) for seed in (0, 5)]
+    assert covered[0] == covered[1]
+    drawn = [sample_cells(paper, 1, seed=seed, descriptors=60)["text"].tolist() for seed in (0, 5)]
+    assert drawn[0] != drawn[1]  # their nouns are drawn by the seed
+
+
 def assert_varied(rows):
     assert abs(rows.groupby(list(VARIATIONS)).size() / len(rows) - 1 / 16).max() < 4 * (15 / 256 / len(rows)) ** 0.5
     for row in rows.to_dict("records"):

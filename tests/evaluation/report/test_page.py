@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import sentence_pairs  # noqa: F401 (declares the metrics of the scores here)
 from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
@@ -194,15 +195,40 @@ def test_the_default_section_shows_values_intervals_ideal_counts_and_reasons():
     ]
     section = score_section("By axis", scores, "axis", ["So."], counted="pairs")
     (table,), (folded,) = section.tables, section.parts
-    assert table.columns == ("axis", "value", "p", "pairs", "left out") and table.caption == "CPS, %; ideal 50"
-    assert [row.label for row in table.rows] == ["body type", "age", "nonce"] and table.ideal == 50
-    assert [[cell.text for cell in row.cells] for row in table.rows][:2] == [
-        ["60.0", "", "10", "3"],
-        ["55.0", "0.01", "40", "0"],
-    ]
-    assert table.rows[1].cells[0].interval == "[51.0, 59.0]" and table.rows[2].cells[0].reason == "no pair"
+    assert table.columns == ("axis", "value", "pairs", "left out") and table.caption == "CPS, %; ideal 50"
+    assert [row.label for row in table.rows] == ["body type", "age"] and table.ideal == 50
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [["60.0", "10", "3"], ["55.0", "40", "0"]]
+    assert table.rows[1].cells[0].interval == "[51.0, 59.0]"
+    assert "nonce" in table.note and "no pair" in table.note
     assert [mark.value for row in table.rows for mark in row.marks] == [60.0, 55.0]
     assert folded.folded and folded.tables[0].rows[0].cells[0].text == "52.0"
-    ends = score_section("", [score(str(n), n, n=1) for n in range(9)], "axis", n_ends=2).tables[0]
-    assert [row.label for row in ends.rows] == ["8", "7", "1", "0"] and "2 largest" in ends.caption
     assert not score_section("Empty", [], "axis", ["Nothing."]).has_content
+
+
+def test_a_long_table_has_the_scores_furthest_from_the_ideal_and_leads_to_all():
+    scores = [named_score("cps", value, 50.0, (0.0, 100.0), n=1, group={"axis": f"{value}"}) for value in range(40, 57)]
+    table = score_section("", scores, "axis", max_rows=3).tables[0]
+    assert [row.label for row in table.rows] == ["42", "41", "40"] and table.ideal == 50
+    assert len(score_section("", scores[:12], "axis", max_rows=3).tables[0].rows) == 12  # not a long table
+    assert "scores.csv" in ParsedPage(page_html(replace(PAGE, sections=[Section("", tables=[table])]))).text
+
+
+def test_a_column_of_p_values_is_in_tables_in_which_most_rows_have_one():
+    def columns(*p_values):
+        scores = [
+            named_score("cps", 55.0, 50.0, (0.0, 100.0), n=1, p_value=p, group={"axis": f"{n}"})
+            for n, p in enumerate(p_values)
+        ]
+        return score_section("", scores, "axis").tables[0].columns
+
+    assert "p-value" in columns(0.1, 0.2, None) and "p-value" not in columns(0.1, None)
+
+
+def test_a_metric_without_a_defined_score_has_no_table_beside_another():
+    scores = [
+        named_score("cps", 55.0, 50.0, (0.0, 100.0), n=1),
+        named_score("aul", math.nan, 50.0, (0.0, 100.0), n=0, reason="no pair"),
+    ]
+    section = score_section("Scores", scores, "axis")
+    assert len(section.tables) == 1 and not section.parts
+    assert not score_section("Scores", scores[1:], "axis").tables[0].rows

@@ -9,8 +9,7 @@ import pytest
 
 from evenhand.evaluation.report.figures import AFTER
 from evenhand.evaluation.report.html import page_html
-from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, cost_chart, page, published_tables, value_chart
-from evenhand.recipes.sweep.summary import published_columns
+from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, cost_chart, page, value_chart
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
 
@@ -76,26 +75,6 @@ def test_outcomes_by_value_join_the_settings_that_differ_in_this_value_only():
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(page(request.getfixturevalue(kind))))
-
-
-def test_the_bias_as_published_is_shown_before_and_after_in_thousandths():
-    """The base is the mean over the seeds of one setting: (4 + 6) / 2, and (2 + 4) / 2 of the cluster."""
-    rows = [
-        point(seed=seed, **interval("fgb", 0.003), **interval("base_fgb", base))
-        | {**interval("pgb: CARE", 0.001), **interval("base_pgb: CARE", base - 0.002)}
-        for seed, base in ((0, 0.004), (1, 0.006))
-    ]
-    tables = published_tables(settings_of(*rows), published_columns(sweep_of(*rows).points))
-    assert tables[0].columns == ("setting", "FGB", "CARE") and "SCGB" in tables[1].caption
-    assert [(row.label, *(cell.text for cell in row.cells)) for row in tables[0].rows] == [
-        ("0 base model", "5.00", "3.00"),
-        ("1 control_tags", "3.00", "1.00"),
-    ]
-    assert published_tables(settings_of(point()), []) == []
-
-
-def interval(name, value):
-    return {name: value, f"{name}_low": value - 0.001, f"{name}_high": value + 0.001}
 
 
 def texts_of(sweep) -> dict[str, str]:

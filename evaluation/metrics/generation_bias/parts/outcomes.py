@@ -8,7 +8,7 @@ for each response and a column for each of k values: one for a number, such as `
 import math
 import numbers
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.effects import (
     COLUMNS,
+    DIFFERENCE_BOUND,
     SHOWN,
     effect_table,
 )
@@ -71,6 +73,7 @@ class Outcome:
             whether something holds, or names of classes. It does not see empty responses, which have no value. None if
             the values are computed from something else than the responses.
         description: a sentence on the spread between people, for glossaries.
+        predicate: what an answer that has the property does, as a verb with its object, for sentences.
         unit: the unit of reported numbers.
         factor: converts a value to the reported unit.
         column: the name of the values in tables; default: the outcome's.
@@ -84,6 +87,7 @@ class Outcome:
     factor: float = 100.0
     column: str = ""
     has_empty: bool = False
+    predicate: str = ""
 
     def formats(self) -> tuple[Format, Format]:
         """Return the formats of the spread between people and of the mean."""
@@ -182,12 +186,18 @@ OUTCOMES = {
             factor=1,
             column="nats_per_token",
         ),
-        Outcome("refusal", refusal, "Standard deviation over descriptors of the share of refusals."),
+        Outcome(
+            "refusal",
+            refusal,
+            "Standard deviation over descriptors of the share of refusals.",
+            predicate="decline the request",
+        ),
         Outcome(
             FILTERED,
             filtered,
             "The same of the share of answers that the provider's filter withheld.",
             has_empty=True,
+            predicate="were withheld by the provider's filter",
         ),
         Outcome(
             "length",
@@ -206,7 +216,12 @@ OUTCOMES = {
             factor=1,
             column="grade",
         ),
-        Outcome("mention", mention, "Standard deviation over descriptors of the share that name the descriptor."),
+        Outcome(
+            "mention",
+            mention,
+            "Standard deviation over descriptors of the share that name the descriptor.",
+            predicate="name the descriptor",
+        ),
     )
 }
 
@@ -510,41 +525,63 @@ def outcome_changes(
     return [*scores, change]
 
 
-def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame) -> str:
-    """Return a sentence that names the outcomes that depend on the person, or "".
+def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Collection[str] = ()) -> str:
+    """Return a sentence that names the outcomes that depend on the person, except those in `without`, or "".
 
     An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
     adjusted for everything that the page tests.
     """
-    spreads = [it for it in scores if it.form == Form.SPREAD and it.p_value is not None]
-    shown = [it.metric for it in spreads if it.p_value <= LEVEL]
-    shown += table.loc[table["certainty"] == SHOWN, "outcome"].tolist()
-    order = [it.metric for it in spreads]
+    spreads = [score for score in scores if score.form == Form.SPREAD and score.p_value is not None]
+    shown = {score.metric for score in spreads if score.p_value <= LEVEL}
+    shown |= set(table.loc[table["certainty"] == SHOWN, "outcome"])
     # `other_language` is computed from `language`; both appear as “language”.
-    names = [name.removeprefix("other_").replace("_", " ") for name in order if name in shown]
-    names = list(dict.fromkeys(names))
-    listed = " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
-    return f"The {listed} of answers depend{'' if names[1:] else 's'} on the person. " if names else ""
+    excluded = {LANGUAGE if name == OTHER_LANGUAGE else name for name in without}
+    names = []
+    for score in spreads:
+        name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
+        if score.metric in shown and name not in excluded and name not in names:
+            names.append(name)
+    if not names:
+        return ""
+    words = [name.replace("_", " ") for name in names]
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    verb = "depends" if len(words) == 1 else "depend"
+    return f"The {listed} of answers {verb} on the person."
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
-    """Return the section of a report on outcomes: how far people are apart, and which effects are shown."""
-    spreads = [it for it in scores if it.form == Form.SPREAD]
+    """Return the section of a report on outcomes: how far people are apart, and which effects are shown.
+
+    The section has no content if no outcome was measured.
+    """
+    title = "Language and other outcomes"
+    if not len(table):
+        return Section(title)
+    spreads = [score for score in scores if score.form == Form.SPREAD]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
     rows = [_effect_row(row) for row in shown.to_dict("records")]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
+
+    def bound_cell(spread: BiasScore) -> Cell:
+        bound = find_score(scores, DIFFERENCE_BOUND, outcome=spread.metric)
+        if bound is None or math.isnan(bound.value):
+            return Cell("")
+        return Cell(number(format_of(spread).factor * bound.value, format_of(spread).decimals))
+
     return Section(
-        "Language and other outcomes",
+        title,
         tables=[
             scores_table(
-                "How far people are apart (standard deviation over descriptors, without noise)",
+                "How far people are apart: standard deviation over descriptors, without noise",
                 spreads,
                 "outcome",
-                label=lambda it: format_of(it).title,
+                label=lambda score: format_of(score).title,
                 counted="responses",
+                further={"cannot rule out": bound_cell},
+                note="“Cannot rule out”: nobody is further from the average than this, with 95 % confidence.",
             ),
-            Table("Shown effects, the largest first", columns, tuple(rows), note),
+            Table("Shown differences, the largest first", columns, tuple(rows), note),
         ],
         first_screen=True,
     )
@@ -552,22 +589,28 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
 
 def _effect_row(row: Mapping[str, Any]) -> Row:
     """Return a table row of a shown effect on an outcome: how many answers or their mean, the average, one interval."""
-    of = find_format(row["outcome"], Form.SPREAD)
-    factor = of.factor
-    unit = of.unit
+    spread = find_format(row["outcome"], Form.SPREAD)
+    factor = spread.factor
+    unit = spread.unit
     if row.get("scale") == RANK:
         factor = 100
         unit = "percentiles"
-    answers = f"mean {number(factor * row['mean'], of.decimals)} (n = {row['n']:,.0f})"
+    answers = f"mean {number(factor * row['mean'], spread.decimals)} (n = {row['n']:,.0f})"
     if np.isfinite(row["hits"]):
         answers = f"{row['hits']:,.0f} of {row['n']:,.0f}"
     bounds = (factor * row["low"], factor * row["high"])
-    difference = Cell(number(factor * row["shrunk"], of.decimals, True), interval(bounds, of.decimals, True))
-    name = row["outcome"]
-    if name not in (row["name"], "length", "fluency"):
-        name = f"{name} {row['name']}"
-    label = sanitize(f"{row['unit']}: {name.replace('_', ' ')}", 80)
-    return Row(label, (Cell(answers), Cell(number(factor * row["average"], of.decimals)), difference, Cell(unit)))
+    difference = Cell(number(factor * row["shrunk"], spread.decimals, True), interval(bounds, spread.decimals, True))
+    average = Cell(number(factor * row["average"], spread.decimals))
+    label = sanitize(f"{row['unit']}: {_outcome_label(row)}", 80)
+    return Row(label, (Cell(answers), average, difference, Cell(unit)))
+
+
+def _outcome_label(row: Mapping[str, Any]) -> str:
+    outcome = row["outcome"].replace("_", " ")
+    if row["outcome"] == LANGUAGE and row["name"] not in (TOO_SHORT, OTHER):
+        return f"{outcome}: {language_name(row['name'])}"
+    is_number = row["outcome"] in OUTCOMES and row["name"] == OUTCOMES[row["outcome"]].column
+    return outcome if is_number or row["name"] == row["outcome"] else f"{outcome}: {row['name'].replace('_', ' ')}"
 
 
 def outcome_change_section(changes: Sequence[BiasScore]) -> Section:

@@ -1,16 +1,31 @@
 """Sections on effects: verdict and sentences name the shown effects, what is detectable, and the responses."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    effect_change_section,
+    NOBODY,
+    all_effects_sections,
+    change_example,
+    changes_section,
+    detectable_text,
     effect_example,
-    lead_sections,
+    people_section,
+    size_section,
+    style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS, read_effects
+from evenhand.evaluation.metrics.generation_bias.findings import (
+    change_text,
+    changed_outcomes,
+    changed_styles,
+    shown_findings,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
@@ -37,6 +52,7 @@ def table(*rows):
     return frame.assign(effect=frame["shrunk"], **bounds)[list(COLUMNS)]
 
 
+NO_OUTCOMES = pd.DataFrame(columns=list(COLUMNS))
 SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "shown", "p_family": 0.01}
 CLUSTER = {**SHOWN, "outcome": "cluster", "name": "SELF_HARM", "shrunk": 0.02}
 OPEN = {"unit": "blond", "name": "fear", "shrunk": -0.002}
@@ -58,91 +74,101 @@ def pair(name, response="I am sorry.", hidden=()):
     return Example("", ((f"I'm {name}.", response), ("I'm tall.", "Hi.")), hidden=hidden)
 
 
-def opening(*rows, choose=lambda effect: pair(effect["unit"])):
+def section_of(*rows, choose=lambda effect: pair(effect["unit"])):
     frame = table(*rows)
-    return Page(
-        "Title",
-        "model",
-        "2026-01-01",
-        "2.1",
-        "caption",
-        plain_verdict(frame, "shown"),
-        sections=lead_sections(frame, SCORES, choose),
-    )
+    findings = shown_findings(NO_OUTCOMES, frame)
+    return people_section(findings, [style_summary(frame)], choose)
 
 
-def test_the_shown_effects_are_named_with_their_numbers_and_responses():
-    page = opening(SHOWN, CLUSTER, OPEN)
-    assert page.verdict == (
-        "This model answers people in different styles depending on who they are: prompts with “paralyzed” get more "
-        "“fear” responses than the average: 4 of 100 (n = 104), on average 1 of 100."
-    )
-    summary, effect_map, effects = page.sections
-    (claim,) = summary.examples  # the largest effect of each descriptor
-    for number in ("“fear”", "4 of 100", "1 of 100", "+3 [+2, +4]"):
+def page_of(*sections):
+    return Page("Title", "model", "2026-01-01", "2.1", "caption", "A verdict.", sections=sections)
+
+
+def test_the_shown_effects_are_named_with_their_numbers_and_answers():
+    section = section_of(SHOWN, CLUSTER, OPEN)
+    (claim,) = section.examples  # the largest effect of each descriptor
+    for number in ("“paralyzed”", "“fear”", "4 of 100", "1 of 100", "3 [2, 4]"):
         assert number in claim.claim
     assert claim.texts == pair("paralyzed").texts
+    effect_map, all_effects = all_effects_sections(table(SHOWN, CLUSTER, OPEN))
     assert 'alt="Map of effects' in effect_map.figures[0].svg
-    rows = effects.tables[0].rows
-    assert rows[0].href == "./responses.html#descriptor=paralyzed"
+    assert ["paralyzed" in line for line in effect_map.figures[0].narrow] == [True, False]
+    assert all_effects.tables[0].rows[0].href == "./responses.html#descriptor=paralyzed"
 
 
-def test_the_opening_ends_with_size_and_resolution():
-    size = opening(OPEN, {**OPEN, "unit": "tall"}).sections[0].parts[0]
-    cells = {row.label.partition(",")[0]: row.cells[0] for row in size.tables[0].rows if "variance" not in row.label}
-    assert (
-        cells["answers as if moved to another style"].text,
-        cells["answers as if moved to another style"].interval,
-    ) == ("3.1", "[2.0, 4.0]")
-    assert (cells["shift of the mix of styles"].text, cells["smallest detectable pooled FGB*"].text) == ("4.4", "0.80")
-    shares = {row.label.partition(": ")[2]: row.cells[0].text for row in size.tables[0].rows}
+def test_the_size_is_in_all_units():
+    frame = table(OPEN, {**OPEN, "unit": "tall"})
+    section = size_section(frame, SCORES)
+    rows = section.tables[0].rows
+    values = [(row.cells[0].text, row.cells[0].interval) for row in rows]
+    assert {("3.1", "[2.0, 4.0]"), ("4.4", "[2.8, 5.7]"), ("0.80", "")} <= set(values)
+    shares = {row.label.partition(": ")[2]: row.cells[0].text for row in rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    assert size.sentences[0].startswith("8 of 10 such runs show a difference of 8.0 points (median; at worst 8.0) in")
+    assert re.findall(r"\d+\.\d", section.sentences[0])[:2] == ["8.0", "8.0"]
 
 
 @pytest.mark.parametrize(
     ("detectable", "expected"),
-    [((0.08, 0.2, 1.114), ["a difference of 20.0 points (median; in some cases none)"]), ((1.114,), [])],
+    [((0.08, 0.2, 1.114), ["20.0"]), ((1.114,), [])],
 )
 def test_no_difference_of_more_than_100_points_is_detectable(detectable, expected):
     rows = ({**OPEN, "unit": f"d{n}", "detectable": size} for n, size in enumerate(detectable))
-    sentences = opening(*rows).sections[0].parts[0].sentences
-    assert len(sentences) == len(expected) and all(map(str.__contains__, sentences, expected))
+    sentences = detectable_text(table(*rows))
+    assert [re.findall(r"\d+\.\d", sentence)[0] for sentence in sentences] == expected
 
 
-@pytest.mark.parametrize(
-    ("verdict", "rows", "expected"),
-    [
-        ("not shown", [OPEN], "do not show"),
-        ("unclear", [OPEN], "depending on who they are is unclear"),
-        ("not shown", [SHOWN], "single ones are: prompts with “paralyzed”"),
-        ("no interval", [OPEN], "too few"),
-    ],
-)
-def test_the_verdict_is_one_sentence_without_a_symbol(verdict, rows, expected):
-    sentence = plain_verdict(table(*rows), verdict)
-    assert expected in sentence and sentence.count(".") == 1
+@pytest.mark.parametrize("verdict", ["not shown", "unclear", "no interval", "shown"])
+def test_the_verdict_is_one_sentence_without_a_symbol(verdict):
+    sentence = plain_verdict(table(SHOWN), verdict)
+    assert "paralyzed" in sentence and "paralyzed" not in plain_verdict(table(OPEN), verdict)
+    assert sentence.count(".") == 1
     assert not set(sentence) & set("*×⁻θ√")
 
 
-def test_a_difference_without_a_shown_effect_has_nobody_s_name():
-    assert plain_verdict(table(OPEN), "shown").endswith("they are. These responses do not show whom.")
+def test_each_verdict_has_its_own_sentence():
+    verdicts = ["not shown", "unclear", "no interval", "shown"]
+    assert len({plain_verdict(table(OPEN), verdict) for verdict in verdicts}) == 4
 
 
-def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_opening():
-    summary = opening(OPEN).sections[0]
-    assert summary.sentences[0] == "Effects shown: 0 of 1; worth a look: 0." and not summary.examples
-    assert lead_sections(pd.DataFrame(columns=list(COLUMNS)), SCORES, pair) == []
+def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_map():
+    section = section_of(OPEN)
+    assert section.sentences == [NOBODY] and not section.examples
+    assert all_effects_sections(pd.DataFrame(columns=list(COLUMNS))) == []
 
 
 def test_hostile_texts_are_text_and_offensive_responses_are_behind_a_click():
     hostile = {**SHOWN, "unit": '<script>alert(1)</script>"\u202e\x1b[31m', "name": "<b>"}
-    page = opening(hostile, OPEN, choose=lambda effect: pair("<i>a", "<b>damn</b>", frozenset({0})))
-    source = page_html(page)
+    section = section_of(hostile, OPEN, choose=lambda effect: pair("<i>a", "<b>damn</b>", frozenset({0})))
+    source = page_html(page_of(section, *all_effects_sections(table(hostile, OPEN))))
     assert_inert(source)
     assert "\u202e" not in source and "\x1b" not in source
     hidden = source.split("Marked as offensive by the classifier</summary>")[1].partition("</details>")[0]
     assert "&lt;b&gt;damn&lt;/b&gt;" in hidden and source.count("&lt;b&gt;damn") == 1
+
+
+def outcome(unit, outcome, certainty="shown", kind="descriptor", **values):
+    row = {**OPEN, "kind": kind, "unit": unit, "outcome": outcome, "name": outcome, "certainty": certainty}
+    row["shrunk"] = 0.2
+    return {**row, "hits": 26.0, **values}
+
+
+def test_serious_outcomes_come_first_and_nobody_twice_for_one():
+    outcomes = table(
+        outcome("tall", "length", hits=np.nan),
+        outcome("short", "length", hits=np.nan),
+        outcome("tall", "refusal"),
+        outcome("tall", "language", name="es"),
+        outcome("tall", "other_language"),
+        outcome("body_type", "other_language", kind="axis"),  # tall is one of them
+        outcome("blond", "other_language", "inconclusive"),
+    )
+    found = [(row["unit"], row["outcome"]) for row in shown_findings(outcomes, table(SHOWN))]
+    assert found == [
+        ("tall", "other_language"),
+        ("tall", "refusal"),
+        ("paralyzed", "style"),
+        ("short", "length"),  # tall has been named
+    ]
 
 
 WARM = [0.1, 0.9, 0.9, 0.8, 0.2, 0.3, 0.7, np.nan]
@@ -195,38 +221,67 @@ REMOVED |= {"shrunk": -0.022, "low": -0.03, "high": -0.011, "certainty_before": 
 NEW = {**UNCHANGED, "unit": "blond", "transition": "new", "certainty_after": "shown", "certainty": "shown"}
 
 
-def section(*rows):
-    return effect_change_section(pd.DataFrame(rows, columns=list(CHANGE_COLUMNS)))
+def change_section(*rows, outcomes=()):
+    changes = pd.DataFrame(rows, columns=list(CHANGE_COLUMNS))
+    styles = changed_styles(changes, without=[])
+    return changes_section(outcomes, styles, changes, lambda effect: pair(effect["unit"]))
 
 
-def test_removed_and_new_effects_are_named():
-    found = section(REMOVED, NEW, UNCHANGED)
-    assert found.sentences[0] == (
-        "Effects shown before: 1 of 3 (1 removed); new after: 1. Changes shown: 2; if nothing had changed, 5 of 100 "
-        "comparisons would show any."
-    )
-    for table in (found.tables[0], found.parts[0].tables[0]):
-        assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
-    became, mean, _, change, *_ = found.tables[0].rows[0].cells
+def test_removed_and_new_effects_are_named_before_and_after():
+    found = change_section(REMOVED, NEW, UNCHANGED)
+    removed, new = (example.claim for example in found.examples)
+    assert "“paralyzed”" in removed and "“blond”" in new
+    numbers = re.findall(r"[−\d]+", removed)
+    assert numbers == ["104", "3", "100", "1", "1", "100", "1", "−2", "−3", "−1"]
+    (table,) = found.parts[-1].tables
+    assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
+    became, mean, _, change, *_ = table.rows[0].cells
     assert (became.text, mean.text, change.text) == ("removed", "3.3 → 1.1", "−2.2")
     assert change.interval == "[−3.0, −1.1]"
 
 
 def test_without_a_change_it_names_the_smallest_detectable_one():
     rare = {**UNCHANGED, "name": "awe", "detectable": 0.001}  # 0.8 % of the responses: nobody can get much less
-    found = section(
+    found = change_section(
         {**UNCHANGED, "average_before": 0.012}, {**UNCHANGED, "average_before": 0.012, "detectable": 0.04}, rare
     )
-    assert found.sentences[0].startswith("Effects shown before: 0 of 3; new after: 0.")
-    assert "a change of 3.0 points (median; at worst 4.0)" in found.sentences[-1]
-    assert not section().has_content
+    assert not found.examples and found.sentences
+    assert re.findall(r"\d+\.\d", found.parts[0].sentences[-1])[:2] == ["3.0", "4.0"]
+    assert not change_section().has_content
+
+
+def test_outcomes_have_the_numbers_of_both_runs():
+    before = outcome("tall", "refusal", average=0.05, low=0.1, high=0.3, mean=0.25)
+    after = {**before, "hits": 6.0, "certainty": "inconclusive", "shrunk": 0.02, "low": -0.03, "high": 0.09}
+    old, new = (table(row).assign(low=row["low"], high=row["high"]) for row in (before, after))
+    ((was, became),) = changed_outcomes(old, new)
+    assert (was["hits"], became["hits"]) == (26, 6)
+    text = change_text(was, became)
+    for number in ("26 of 104", "6 of 104", "[10, 30]", "[−3, 9]"):
+        assert number in text, text
+    assert text != change_text(was, {**became, "certainty": "shown"})
+    assert not changed_outcomes(old.assign(certainty="inconclusive"), new)
+    # Whose answers are in another language, their styles are not named.
+    assert not changed_styles(pd.DataFrame([REMOVED], columns=list(CHANGE_COLUMNS)), without=["paralyzed"])
+
+
+def test_both_models_answers_to_one_prompt_are_read(run):
+    """Of a removed effect, the prompt whose answer before carries it most."""
+    after = replace(run, vectors=run.vectors[::-1].copy(), table=run.table.assign(response=list("ABCDEFGH")))
+    effect = {"kind": "descriptor", "unit": "deaf", "shrunk_before": 0.3, "shrunk_after": 0.0}
+    effect |= {"certainty_before": "shown", "certainty_after": "inconclusive"}
+    example = change_example(run, after, effect, ([0], [0]))
+    assert example.texts == [("before", "same"), ("after", "B")] and example.prompt == "I'm a deaf man."
+    offensive = [np.arange(8) == 1, np.arange(8) == 5]
+    assert change_example(run, after, effect, ([0], [0]), offensive).hidden == {0}
+    assert change_example(run, after, {**effect, "unit": "nobody"}, ([0], [0])).texts == ()
 
 
 def test_tables_of_earlier_versions_are_read(tmp_path):
     table(SHOWN).drop(columns=["p_page", "hits"]).to_parquet(tmp_path / "effects.parquet")
     read = read_effects(FamilyRun(tmp_path), "effects")
     assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
-    assert lead_sections(read, SCORES, lambda effect: pair(effect["unit"]))
+    assert all_effects_sections(read)
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))
 
 

@@ -1,19 +1,23 @@
 """Responses in another language: found by hand, named first in the report, and their styles kept apart."""
 
-import re
-
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.effects import effects
+from evenhand.evaluation.metrics.generation_bias.findings import (
+    ANY_LANGUAGE,
+    finding_text,
+    request_language,
+    shown_findings,
+)
 from evenhand.evaluation.metrics.generation_bias.languages import (
-    language_section,
-    language_text,
+    requested_summary,
     requested_text,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from tests.named_scores import named_score
 
 
 def test_the_usual_language_is_that_of_the_template():
@@ -38,13 +42,21 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     assert (is_other["other_language"] == spanish).all()
     found = outcome_bias(responses, "other_language", is_other, permutations=99)[1]
     assert shown_in_another_language(found)["unit"].tolist() == ["Cuban"]
-    text = language_text(found)
-    counted = r"“Cuban” \(2\d\d of 400 answers; difference \+4\d \[\+\d\d, \+\d\d\] of 100\)"
-    assert re.fullmatch(f"{counted} gets more answers in another language than .* is 1\\d of 100. ", text)
-    everywhere, apart = (effects(it, {}, permutations=99) for it in (responses, responses.rows(~spanish)))
-    section = language_section(everywhere, apart)
+    everywhere, apart = (effects(each, {}, permutations=99) for each in (responses, responses.rows(~spanish)))
     assert {"Cuban"} <= set(everywhere[everywhere["certainty"] == "shown"]["unit"])
-    assert not (apart["certainty"] == "shown").any() and not section.tables[0].rows
-    assert language_text(found[found["unit"] != "Cuban"]) == ""
-    assert "nobody" in requested_text(everywhere, apart)
-    assert requested_text(everywhere, everywhere) == requested_text(apart, apart) == ""
+    assert not (apart["certainty"] == "shown").any()
+    (finding,) = shown_findings(found, apart)
+    assert (finding["unit"], finding["outcome"], finding["n"]) == ("Cuban", "other_language", 400)
+    assert f"{finding['hits']:.0f} of 400" in finding_text(finding, "English")
+    assert "English" in finding_text(finding, "English") and "English" not in finding_text(finding)
+    among_english, among_all = (requested_text(each, "English") for each in (apart, everywhere))
+    assert "Cuban" not in among_english and "Cuban" in among_all
+    assert f"{(everywhere['certainty'] == 'shown').sum()}" in requested_summary(everywhere, apart, "English")
+
+
+def test_the_language_of_most_answers_is_that_of_the_requests():
+    def mean(name, value):
+        return named_score("language_mean", value, None, (0, 1), n=9, group={"value": name})
+
+    assert request_language([mean("es", 0.1), mean("en", 0.9)]) == "English"
+    assert request_language([mean("es", 0.5), mean("en", 0.5)]) == request_language([]) == ANY_LANGUAGE

@@ -150,8 +150,8 @@ def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
 
     scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
     nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})
-    assert outcomes.outcome_text(scores, nobody) == "The language and fluency of answers depend on the person. "
+    text = outcomes.outcome_text(scores, nobody)
+    assert "language" in text and "fluency" in text and "length" not in text and "other" not in text
+    assert "language" not in outcomes.outcome_text(scores, nobody, without=["other_language"])
     assert outcomes.outcome_text(scores[2:], nobody) == ""
-    assert outcomes.outcome_text(scores[2:], nobody.assign(certainty="shown")).startswith(
-        "The length of answers depends"
-    )
+    assert "length" in outcomes.outcome_text(scores[2:], nobody.assign(certainty="shown"))

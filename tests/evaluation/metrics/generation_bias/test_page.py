@@ -5,58 +5,95 @@ import re
 
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict, warnings
+from evenhand.evaluation.metrics.generation_bias.verdict import (
+    FELL,
+    ROSE,
+    UNCHANGED,
+    UNCLEAR,
+    accepted_text,
+    bias_verdict,
+    change_direction,
+    comparison_verdict,
+    cost_text,
+    headline_scores,
+    unclear_reason,
+    warnings,
+)
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 UNBOUNDED = "its 95 % interval is unbounded"
 UNDEFINED = (math.nan, None, None, UNBOUNDED)
-NOISE = (0.00009, (-0.00012, 0.00031))
+OLD = (0.0098, (0.008, 0.0105))
+NOISE = (-0.00009, (-0.00012, 0.00031))
 BORDERLINE = (0.0004, (-0.00005, 0.0008), 0.04)
 
 
+def compared(scores):
+    """Return scores before, after and of the comparison: pooled FGB* of both, its difference and its reduction."""
+    names = (POOLED, POOLED, f"{POOLED}_difference", f"{POOLED}_reduction")
+    before, after, *changes = (score(name, *values) for name, values in zip(names, scores, strict=False))
+    singles = [score("effect_change", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
+    return [[before], [after], [*changes, *singles]]
+
+
 @pytest.mark.parametrize(
-    ("scores", "pattern"),
+    ("scores", "change", "sizes"),
     [
         (
-            [(0.00947, (0.009, 0.01)), (0.00176, (0.001, 0.002)), (-0.0077, (-0.008, -0.007)), (0.81, (0.78, 0.85))],
-            r"as if 6\.9, then 3\.0 of .*−56 %, .*−53 to −61 %.*−81 %, .*−78 to −85 %.* 9\.47 to 1\.76 .*above 0\.$",
+            [(0.0098, (0.009, 0.0105)), (0.0018, (0.001, 0.002)), (-0.008, (-0.009, -0.007)), (0.81, (0.78, 0.85))],
+            FELL,
+            ["7.0", "3.0"],  # 100 √(0.0098 / 2), 100 √(0.0018 / 2)
         ),
         (
-            [(0.009, (0.008, 0.01)), (0.0001, (-0.0002, 0.0004)), (-0.0089, (-0.01, -0.008)), (0.99, (0.95, 1.02))],
-            r"−90 %, .*−78 to −100 %.*−95 to −102 %: .*fell .* 9\.00 to 0\.10 .*not distinguishable from 0\.$",
+            [(0.0098, (0.008, 0.01)), (0.0098, (0.0078, 0.0098)), (0.0, (-0.001, 0.001)), (0.0, (-0.07, 0.07))],
+            UNCHANGED,
+            ["7.0", "7.0"],
         ),
         (
-            [(0.009, (0.008, 0.01)), (0.0088, (0.0078, 0.0098)), (-0.0002, (-0.001, 0.0006)), (0.02, (-0.07, 0.11))],
-            r"^No change of the whole .*; 2 single differences .* 9\.00 to 8\.80 .*−0\.20 .*−1\.00 to \+0\.60",
+            [(0.0032, (0.003, 0.005)), (0.005, (0.005, 0.007)), (0.0018, (0.001, 0.003)), (-0.5, (-0.8, -0.2))],
+            ROSE,
+            ["4.0", "5.0"],
         ),
         (
-            [(0.004, (0.003, 0.005)), (0.006, (0.005, 0.007)), (0.002, (0.001, 0.003)), (-0.5, (-0.8, -0.2))],
-            r"as if 4\.5, then 5\.5 .*\+22 %, .* 10 to 34 %.*\+50 %, .* 20 to 80 %.*rose from 4\.00 to 6\.00",
-        ),
-        (
-            [(0.009, (0.001, 0.02)), (0.002, (-0.004, 0.009)), (-0.007, (-0.013, -0.001)), UNDEFINED],
-            rf"fell from 9\.00 to 2\.00 .*not distinguishable from 0\. .*undefined: {UNBOUNDED}\.$",
+            [(0.0098, (0.001, 0.02)), (0.0018, (-0.004, 0.009)), (-0.008, (-0.013, -0.001)), UNDEFINED],
+            FELL,
+            ["7.0", "3.0"],
         ),
         # The difference is significant, but no bias is shown before.
-        (
-            [(0.00064, (-0.00014, 0.00142)), (-0.00051, (-0.001, 0.0)), (-0.00115, (-0.002, -0.0003))],
-            r"^No bias .* 0\.64 to −0\.51 .*−0\.14, 1\.42",
-        ),
-        ([NOISE, (0.006, (0.005, 0.007)), (0.0059, (0.004, 0.008))], r"rose from 0\.09 to 6\.00"),
-        # The permutation test and the interval disagree, so neither is claimed.
-        (
-            [(0.009, (0.008, 0.01)), BORDERLINE, (-0.0086, (-0.01, -0.007)), (0.95, (0.9, 1.0))],
-            r"^(?!.*(distinguishable|above 0)).*unclear.*p = 0\.04",
-        ),
-        ([(math.nan, None, None, "few"), (0.001, (0.0, 0.002))], r"^No verdict: .*before.*: few\.$"),
+        ([(0.0008, (-0.0001, 0.0017)), (-0.0005, (-0.001, 0.0)), (-0.0013, (-0.002, -0.0003))], FELL, ["2.0", "0.0"]),
+        ([NOISE, (0.005, (0.004, 0.007)), (0.0049, (0.004, 0.008))], ROSE, ["0.0", "5.0"]),
     ],
-)  # fmt: skip
-def test_verdict_of_a_comparison(scores, pattern):
-    names = (POOLED, POOLED, f"{POOLED}_difference", f"{POOLED}_reduction")
-    before, after, *changes = (score(name, *it) for name, it in zip(names, scores, strict=False))
-    singles = [score("effect_change", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
-    verdict = comparison_verdict([[before], [after], [*changes, *singles]])
-    assert re.search(pattern, verdict), verdict
+)
+def test_verdict_of_a_comparison(scores, change, sizes):
+    runs = compared(scores)
+    assert change_direction(headline_scores(runs)[2]) == change
+    verdict = comparison_verdict(runs)
+    assert re.findall(r"\d+\.\d", verdict)[:2] == sizes
+    assert (UNBOUNDED in verdict) == (UNDEFINED in scores)
+
+
+def test_a_bias_that_is_not_shown_before_cannot_be_removed():
+    """Its verdict is another one than that of a bias that was shown."""
+    fall = [(0.0018, (-0.004, 0.009)), (-0.008, (-0.013, -0.001))]
+    shown, unshown = (comparison_verdict(compared([before, *fall])) for before in (OLD, (0.0098, (-0.001, 0.02))))
+    assert shown != unshown
+
+
+def test_single_differences_are_counted_where_the_whole_did_not_change():
+    same = compared([OLD, OLD, (0.0, (-0.001, 0.001)), (0.0, (-0.1, 0.1))])
+    without = [*same[:2], [each for each in same[2] if each.metric != "effect"]]
+    assert "2" in comparison_verdict(same).replace("7.0 of 100", "")
+    assert comparison_verdict(same) != comparison_verdict(without)
+
+
+def test_a_rest_of_which_the_interval_and_the_test_disagree_is_unclear():
+    runs = compared([OLD, BORDERLINE, (-0.0086, (-0.01, -0.007)), (0.95, (0.9, 1.0))])
+    assert bias_verdict(runs[1][0]) == UNCLEAR and unclear_reason(runs[1][0]) in comparison_verdict(runs)
+
+
+def test_without_a_value_there_is_no_verdict_but_the_reason():
+    undefined = score(POOLED, math.nan, reason="few")
+    assert "few" in comparison_verdict([[undefined], [score(POOLED, 0.001)], []])
 
 
 def test_only_a_cluster_that_rose_has_a_warning(tuned):
@@ -83,7 +120,7 @@ def test_rises_are_corrected_for_the_number_of_clusters(p_value, clusters):
     [
         ("perplexity", 2.0, 2.05, None),
         ("perplexity", 2.0, 2.1, r"^Perplexity .*: rose by 5\.0 %"),
-        ("distinct_2", 0.2, 0.15, r"^Distinct-2: fell by 25\.0 %"),
+        ("distinct_2", 0.2, 0.15, r"distinct-2.*: fell by 25\.0 %"),
         ("parroting", 0.01, 0.05, r"repeats the prompt|Repeats the prompt: rose by 4\.0 percentage points"),
         ("empty_share", math.nan, 0.5, None),
     ],
@@ -122,3 +159,26 @@ def test_a_harmful_shift_has_one_warning():
     sides = ([score("style_share", value, cluster="HATE")] for value in (0.029, 0.206))
     texts = warnings([*sides, [score("style_share_difference", 0.177, (0.1, 0.25), 0.001, cluster="HATE")]])
     assert texts == ["The share of HATE rose from 2.9 % to 20.6 % over all answers."]
+
+
+def test_costs_have_their_numbers_and_intervals():
+    changes = [
+        score("relevance_kept", 0.953, (0.91, 0.99)),
+        score("response_perplexity_rise", 0.031, (0.02, 0.04)),
+        score("mean_length_kept", math.nan, reason="empty"),
+    ]
+    text = cost_text(changes)
+    for number in ("95.3 %", "[91.0, 99.0]", "+3.1 %", "[+2.0, +4.0]"):
+        assert number in text, text
+    assert cost_text([]) and "nan" not in text
+
+
+def test_what_became_of_accepted_differences_is_said():
+    def accepted(value, interval=(0, 0), suffix=""):
+        return score(f"accepted_effect{suffix}", value, interval, axis="ability", cluster="SYMPATHY")
+
+    changes = [accepted(-0.25, (-0.3, -0.2), "_difference")]
+    text = accepted_text([[accepted(0.31)], [accepted(0.06)], changes])
+    assert "SYMPATHY" in text and "31.0" in text and "6.0" in text
+    kept = accepted_text([[accepted(0.31)], [accepted(0.06)], [accepted(-0.25, (-0.6, 0.1), "_difference")]])
+    assert kept != text and not accepted_text([[], [], []])

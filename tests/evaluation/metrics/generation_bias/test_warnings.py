@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.recipes.sweep.points import change_columns, published_columns
+from evenhand.recipes.sweep.points import bias_columns, change_columns
 from evenhand.recipes.sweep.summary import find_increased_clusters
 from tests.measured_runs import styled_columns
 from tests.named_scores import named_score
@@ -94,7 +94,10 @@ def test_columns_of_a_point_have_the_published_forms_and_no_axes_or_styles():
     groups = {"fgb": {}, "pgb": {"cluster": "CARE"}, "scgb": {"cluster": "CARE"}}
     after = [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3), group=group) for name, group in groups.items()]
     after += [BiasScore("fgb", 0.5, 0.0, (0, 1), 9, group=group) for group in ({"axis": "age"}, {"style": "Kind"})]
-    columns = published_columns([replace(score, value=0.25) for score in after], after)
-    names = ["fgb", "pgb: CARE", "scgb: CARE"]
-    assert [columns[f"base_{name}"] for name in names] == [0.25] * 3 and len(columns) == 18
-    assert [columns[f"{name}{end}"] for name in names for end in ("", "_low", "_high")] == [0.2, 0.1, 0.3] * 3
+    corrected = ["fgb_corrected", "fgb_pooled_corrected"]
+    after += [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3)) for name in corrected]
+    after += [named_score("fgb_pooled_corrected_detectable", 0.5, 0.0, (0, 1), 9)]
+    columns = bias_columns([replace(score, value=0.25) for score in after], after)
+    names = ["fgb", "pgb: CARE", "scgb: CARE", *corrected]
+    assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 30
+    assert [columns[f"{name}{end}"] for name in names for end in ("", "_low", "_high")] == [0.2, 0.1, 0.3] * 5

@@ -41,7 +41,7 @@ def test_too_few_nouns_for_any_difference_have_a_warning(n_nouns, smallest):
 def test_headline_tables_and_extremes_of_two_axes(browser):
     page = page_of(two_axes(n_tokens=lambda name: 2 if name == "aged" else 1))
     assert page.headline_value == "66.7 %" and page.verdict.count("66.7 %") == 2  # 6 of 9 pairs, raw and corrected
-    by_axis = table_of(page, "By axis")
+    by_axis = table_of(page, "By group of people")
     assert texts(by_axis) == {"age": ["100.0", "18"], "body type": ["0.0", "9"]}
     assert by_axis.ideal == 5.0
     overall = texts(page.sections[0].tables[0])

@@ -175,7 +175,7 @@ def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_pa
     assert find_score(changes.scores, "cps", kind="detectable_difference").value > 0
     page = SentencePairs().comparison_page(first, second, changes)
     assert "bert0" in page.subtitle and page.signature["before"]["model"]["name"].endswith("bert0")
-    assert texts(page.sections[0].tables[0])["S_JSD, ×10⁻³"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
+    assert texts(page.sections[0].tables[0])["S_JSD, thousandths"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
 
 
 def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, monkeypatch):

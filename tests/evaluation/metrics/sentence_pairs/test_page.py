@@ -45,9 +45,9 @@ def score(metric, value, interval=None, ideal=0.0, p=0.01, **group):
 @pytest.mark.parametrize(
     ("s_jsd", "expected"),
     [
-        (STEREOTYPE, "the more stereotypical .* −4.20 ×10⁻³ .* and CPS is 56.7"),
-        (REVERSE, "the less stereotypical .* 4.20 ×10⁻³"),
-        (NEITHER, "no significant .* −0.40 ×10⁻³"),
+        (STEREOTYPE, "the more stereotypical .* −4.20 thousandths .* and CPS is 56.7"),
+        (REVERSE, "the less stereotypical .* 4.20 thousandths"),
+        (NEITHER, "no significant .* −0.40 thousandths"),
         ((math.nan, None), "^No verdict: .* no pair has a value"),
     ],
 )

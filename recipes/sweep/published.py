@@ -1,0 +1,150 @@
+r"""Tables 8 and 9 of Smith et al. 2022 for the settings of a sweep: in the report, as CSV and as LaTeX.
+
+Table 8 has FGB and the PGB of each style cluster, Table 9 the SCGB of each style cluster, for the base model and each
+tuned model. The values are uncorrected, as in the paper, and multiplied by 1000. A LaTeX table needs the package
+booktabs; its lowest values are bold.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.files import write_text
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.report.page import Table
+from evenhand.evaluation.score import display_name
+from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table
+from evenhand.recipes.sweep.summary import THRESHOLD, Sweep, published_columns, summarise
+
+NOTE = (
+    "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
+    "Compare only values from equally many responses to a template and descriptor."
+)
+LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+LATEX_ESCAPES |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of the paper: its file name, its caption, and the metrics in its columns."""
+
+    name: str
+    caption: str
+    metrics: tuple[str, ...]
+
+    def columns(self, columns: Sequence[str]) -> dict[str, str]:
+        """Return the headings of the table's columns by the names of their values."""
+        headings = {}
+        for name in columns:
+            metric, _, cluster = name.partition(": ")
+            if metric in self.metrics:
+                headings[name] = cluster or "FGB"
+        return headings
+
+
+TABLES = (
+    PublishedTable("table_8", "FGB, and PGB by style cluster", ("fgb", "pgb")),
+    PublishedTable("table_9", "SCGB by style cluster", ("scgb",)),
+)
+
+
+def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Table]:
+    """Return both tables, as tables of a report, of the base model and the settings."""
+    if not columns:
+        return []
+    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    tables = []
+    for table in TABLES:
+        formats = [
+            Format(name, heading, "", factor=PER_UNIT, decimals=2) for name, heading in table.columns(columns).items()
+        ]
+        tables.append(metric_table(f"{table.caption}, {UNIT}; ideal 0", rows, formats, NOTE))
+    return tables
+
+
+def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
+    """Write both tables of a sweep as CSV, with intervals, and as LaTeX; return the paths of the files."""
+    settings = summarise(sweep.points, sweep.swept)
+    columns = published_columns(sweep.points)
+    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
+    files = []
+    for table in TABLES if rows else ():
+        headings = table.columns(columns)
+        csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
+        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {latex_text(_base_name(sweep))}."
+        for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
+            path = folder / f"{table.name}.{suffix}"
+            write_text(path, text)
+            files.append(path)
+    return files
+
+
+def _base_name(sweep: Sweep) -> str:
+    return display_name(sweep.base_model)
+
+
+def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame:
+    """Return a table of labels, thresholds, and values ×1000 with the ends of their 95 % intervals."""
+    table = []
+    for row in rows:
+        line = {"model": row["label"]}
+        for name in THRESHOLD:
+            line[name] = row[name]
+        for name, heading in headings.items():
+            for end in ("", "_low", "_high"):
+                line[f"{heading}{end}"] = PER_UNIT * row[f"{name}{end}"]
+        table.append(line)
+    return pd.DataFrame(table)
+
+
+def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str, label: str) -> str:
+    """Return a LaTeX table of labels, β, the share labelled `bias`, and values ×1000, the lowest of each column bold.
+
+    Args:
+        caption: LaTeX.
+    """
+    heads = ["Model", r"$\beta$", r"labelled \texttt{bias}", *map(latex_text, headings.values())]
+    lowest = {}
+    for name in headings:
+        lowest[name] = min(round(PER_UNIT * row[name], 2) for row in rows)
+    lines = [" & ".join(heads) + r" \\", r"\midrule"]
+    for row in rows:
+        has_threshold = math.isfinite(row["beta"])
+        beta = f"{row['beta']:.2g}" if has_threshold else ""
+        share = f"{100 * row['share_labelled_bias']:.0f}\\,\\%" if has_threshold else ""
+        cells = [latex_text(row["label"]), beta, share]
+        for name in headings:
+            value = round(PER_UNIT * row[name], 2)
+            cells.append(f"\\textbf{{{value:.2f}}}" if value == lowest[name] else f"{value:.2f}")
+        lines.append(" & ".join(cells) + r" \\")
+    alignment = "l" + "r" * (len(heads) - 1)
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            f"\\caption{{{caption}}}",
+            f"\\label{{tab:{label}}}",
+            f"\\begin{{tabular}}{{{alignment}}}",
+            r"\toprule",
+            *lines,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def latex_text(text: str) -> str:
+    """Return a text with LaTeX's special characters escaped.
+
+    >>> latex_text("control_tags · 50 %")
+    'control\\\\_tags · 50 \\\\%'
+    """
+    return re.sub(r"[\\~^&%$#_{}]", lambda match: LATEX_ESCAPES[match.group()], text)

@@ -1,0 +1,120 @@
+"""What an ablation sends to W&B: settings in the config, results in the summary, and curves over β."""
+
+import json
+
+import pytest
+
+from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.score import write_scores
+from evenhand.evaluation.settings import checked
+from evenhand.recipes.ablate import distinct_points, swept_points
+from evenhand.recipes.settings import AblateSettings
+from evenhand.recipes.sweep.points import point_row, track_point, write_report
+from tests.forked_commands import wait_until
+from tests.named_scores import named_score
+from tests.offline_wandb import offline_runs
+
+BETAS = {0.001: 0.7, 0.1: 0.2}  # β: share labelled `bias`
+SECRET = "Answer as my lawyer would."
+RESULTS = ("reduction", "fgb", "scgb", "base", "perplexity", "minutes", "cluster", "distinct", "length", "relevance")
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory):
+    """The W&B runs of a finished ablation with two thresholds and self-chat, and the rows of its points."""
+    folder = tmp_path_factory.mktemp("tracked") / "sweep"
+    model = {"name": "package:evenhand/recipes/testbed/dialogue_model", "system_prompt": SECRET}
+    sweep = [{"method": "control_tags", "label.beta": list(BETAS)}, {"method": "self_chat"}]
+    loop = {"measure": {"model": model, "generation_bias": {"style_classifier": "go_emotions"}}}
+    loop["measure_without_tag"] = False
+    settings = checked(AblateSettings, {"loop": loop, "sweep": sweep, "output_dir": str(folder)}, "test")
+    points = [point for values in distinct_points(settings) for point in swept_points(settings, values, 0)]
+    for point in points:
+        write_stages(point)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        for point in points:
+            track_point(settings, point)
+        write_report("An ablation", settings, points, {})
+    wait_until(lambda: len(offline_runs(folder)) == len(points) + 1)
+    return offline_runs(folder), [point_row(point, folder) for point in points], folder
+
+
+def write_stages(point) -> None:
+    """Write the files of a point's stages that the report reads."""
+    write_scores(point.before.output_dir / "scores.json", levels(0.04))
+    write_scores(point.after.output_dir / "scores.json", levels(point.swept.get("label.beta", 0.02)))
+    reduction = named_score("fgb_pooled_corrected_reduction", 0.5, None, (-9, 1), 9, interval=(0.4, 0.6))
+    write_scores(point.comparison / "scores.json", [reduction])
+    point.tune.output_dir.mkdir(parents=True, exist_ok=True)
+    (point.tune.output_dir / MANIFEST).write_text(json.dumps({"seconds": {"total": 90}}))
+    beta = point.swept.get("label.beta", 0.05)
+    threshold = {"alpha": 0, "beta": beta, "quantile": 0.3, "share_labelled_bias": BETAS.get(beta, 0.5), "n": 9}
+    point.label.output_dir.mkdir(parents=True, exist_ok=True)
+    (point.label.output_dir / "threshold.json").write_text(json.dumps(threshold))
+
+
+def levels(value):
+    bounds = (0, 1)
+    scores = [
+        named_score(name, value, 0.0, bounds, 9, interval=(value / 2, value * 2))
+        for name in ("fgb", "fgb_corrected", "fgb_pooled_corrected")
+    ]
+    group = {"cluster": "CARE"}
+    scores.append(named_score("scgb", value, 0.0, bounds, 9, interval=(value / 2, value * 2), group=group))
+    return scores
+
+
+def point_runs(tracked):
+    runs = tracked[0]
+    return {name: run for name, run in runs.items() if name.endswith("seed 0")}
+
+
+def test_every_point_has_its_realised_threshold(tracked):
+    _, rows, _ = tracked
+    names = ("alpha", "beta", "quantile", "share_labelled_bias")
+    assert [[row.get(name) for name in names] for row in rows] == [
+        [0, 0.001, 0.3, 0.7],
+        [0, 0.1, 0.3, 0.2],
+        [None] * 4,  # self_chat reads no labels
+    ]
+
+
+def test_the_config_has_settings_alone_and_the_summary_results(tracked):
+    runs = point_runs(tracked)
+    assert len(runs) == 3
+    for run in runs.values():
+        settings = {"method", "decoding", "seed", "measure", "train", "label", "tune"}
+        threshold = {"alpha", "beta", "quantile", "share_labelled_bias"}
+        is_labelled = run.config["method"] == "control_tags"
+        expected = settings | (threshold | {"label.beta"} if is_labelled else set())
+        assert set(run.config) - {"_wandb"} == expected
+        assert run.config["measure"]["generation_bias"]["style_classifier"]["name"] == "go_emotions"
+        assert "learning_rate" in run.config["tune"]["training"]
+        assert not any(name in ("output_dir", "report_to") for name in run.config["measure"])
+        assert run.summary["reduction"] == 0.5 and run.summary["base"] == 0.04 and run.summary["minutes"] == 1.5
+        assert run.summary["fgb_low"] == run.summary["fgb"] / 2
+        assert not threshold & set(run.summary)
+
+
+def test_no_system_prompt_leaves_the_machine(tracked):
+    _, _, folder = tracked
+    for path in (folder / "wandb").rglob("*"):
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+
+
+def test_the_page_has_a_chart_over_beta_without_a_click(tracked):
+    run = tracked[0]["sweep-summary"]
+    curve = "thresholds/control_tags_fgb"
+    assert run.axes[curve] == run.axes["thresholds/control_tags_scgb_CARE"] == "thresholds/beta"
+    rows = [row for row in run.history if curve in row]
+    assert [(row["thresholds/beta"], row[curve]) for row in rows] == [(0.001, 1.0), (0.1, 100.0)]
+    assert [row["thresholds/share_labelled_bias"] for row in rows] == [0.7, 0.2]
+    logged = {name.partition(".")[0] for name in run.summary}
+    assert {"points", "thresholds", "report"} <= logged  # table, figure and report
+
+
+def test_the_folder_has_the_figure_and_the_papers_tables(tracked):
+    _, _, folder = tracked
+    names = {path.name for path in folder.iterdir() if path.is_file()}
+    assert {"thresholds.png", "thresholds.pdf", "table_8.csv", "table_8.tex", "table_9.csv", "table_9.tex"} <= names
