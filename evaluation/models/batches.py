@@ -216,7 +216,9 @@ def max_input_length(model: PreTrainedModel) -> float:
     size of the position embeddings.
     """
     for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+        if not isinstance(module, torch.nn.Embedding) or module.padding_idx is None:
+            continue
+        if name.endswith("position_embeddings"):
             return module.num_embeddings - module.padding_idx - 1
     return max_positions(model.config)
 

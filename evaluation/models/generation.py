@@ -299,7 +299,7 @@ class RowNoise:
 class RefuseNaN(LogitsProcessor):
     """Raises an InputError if a model's scores are NaN, because decoding would return arbitrary tokens."""
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if scores.amax(1).isnan().any():
             raise InputError("model", f"its probabilities are NaN; {BROKEN_WEIGHTS}")
         return scores
@@ -312,7 +312,7 @@ class ResponseNGramBlock(LogitsProcessor):
         self.block = NoRepeatNGramLogitsProcessor(size)
         self.start = start
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return self.block(input_ids[:, self.start :], scores)
 
 
@@ -327,7 +327,7 @@ class SampleRows(LogitsProcessor):
         self.random = random
         self.one_hot = self.tokens = torch.empty(0)
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.one_hot.shape == scores.shape:
             self.one_hot.scatter_(1, self.tokens, 0.0)
         else:

@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.evaluation.data.chats import FILTER, FILTERED, Answer, answer_in
 from evenhand.evaluation.data.reasoning import strip_reasoning
@@ -27,6 +27,10 @@ from evenhand.evaluation.models.request_parameters import (
     turn_off_thinking,
 )
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
+
+if TYPE_CHECKING:  # takes a second
+    from httpx import Response
+    from openai import AsyncOpenAI
 
 log = logging.getLogger("evenhand")
 
@@ -190,26 +194,11 @@ def fetch_answers(
     """
     if not requests:
         return
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
-
     rows = iter(range(len(requests)))
     tasks: dict[asyncio.Task[Parsed], int] = {}
     statuses: set[int] = set()
-
-    async def note_status(response: Any) -> None:  # also of responses after which the client retries
-        statuses.add(response.status_code)
-
     with asyncio.Runner() as runner:
-        # No redirects, so that prompts and key stay with this server. The client requires a key.
-        http_client = DefaultAsyncHttpxClient(
-            follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
-        )
-        client = AsyncOpenAI(
-            base_url=model.server,
-            api_key=_api_key() or "none",
-            timeout=TIMEOUT_SECONDS,
-            http_client=http_client,
-        )
+        client = _open_client(model, statuses)
 
         async def send(row: int) -> Parsed:
             try:
@@ -246,6 +235,21 @@ def fetch_answers(
             runner.run(stop())
 
 
+def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
+    """Return a client of the server, which adds to `statuses` the HTTP status of each answer, also before a retry."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
+
+    async def note_status(response: "Response") -> None:
+        statuses.add(response.status_code)
+
+    # No redirects, so that prompts and key stay with this server. The client requires a key.
+    http_client = DefaultAsyncHttpxClient(
+        follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
+    )
+    key = _api_key() or "none"
+    return AsyncOpenAI(base_url=model.server, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
+
+
 def check_client() -> None:
     """Raise an InputError if the client is not installed, or the API key has invalid characters."""
     require_extra("server", "openai", field="model.server")
@@ -265,7 +269,12 @@ def _api_key() -> str:
 
 
 async def _send(
-    client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int, statuses: set[int]
+    client: "AsyncOpenAI",
+    model: ModelSettings,
+    body: Body,
+    parse: Callable[[Any, Body], Parsed],
+    n: int,
+    statuses: set[int],
 ) -> Parsed:
     """Return the parsed answer to a request, which is retried up to n times.
 
