@@ -22,8 +22,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.metric import find_headline, pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    compare_generation_bias,
+    find_headline,
+    pooled_estimate,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells

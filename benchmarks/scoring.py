@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import peak_memory, timed
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 DESCRIPTORS = 600

@@ -12,10 +12,9 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
-    from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
     from evenhand.evaluation.metrics.generation_bias.derived_clusters import derive_style_clusters
-    from evenhand.evaluation.metrics.generation_bias.effects import effect_changes, effects, effects_figure
-    from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+    from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects, effects_figure
+    from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias, generation_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
@@ -62,10 +61,9 @@ _MODULES = {
     "evaluation.data.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
-    "evaluation.metrics.generation_bias.changes": ("compare_generation_bias",),
+    "evaluation.metrics.generation_bias.parts.spread": ("compare_generation_bias", "generation_bias"),
     "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
-    "evaluation.metrics.generation_bias.effects": ("effect_changes", "effects", "effects_figure"),
-    "evaluation.metrics.generation_bias.metric": ("generation_bias",),
+    "evaluation.metrics.generation_bias.parts.effects": ("effect_changes", "effects", "effects_figure"),
     "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
     "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
     "evaluation.report.score_table": ("score_figure", "score_table"),

@@ -18,16 +18,19 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias, excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.effects import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     DIFFERENCE_BOUND,
     IN_USE,
     SHOWN,
     detectable_sizes,
     effect_changes,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    compare_generation_bias,
+    excess_over_baseline,
+    find_headline,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text

@@ -10,7 +10,7 @@ from evenhand.evaluation.data.labelled_texts import read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics.generation_bias.measure import classifier_signature
+from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
 from evenhand.evaluation.score import BiasScore, write_scores

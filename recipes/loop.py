@@ -11,7 +11,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import FINISHED, run_state
-from evenhand.evaluation.metrics.generation_bias.metric import find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.effects import detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.parts.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name

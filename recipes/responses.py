@@ -13,10 +13,10 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECTS, SHIFTS, SHOWN, read_effects
-from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.page import run_warnings
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict

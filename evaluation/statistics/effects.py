@@ -24,7 +24,7 @@ from types import EllipsisType
 import numpy as np
 import scipy
 
-from evenhand.evaluation.statistics.intervals import TAILS, Z
+from evenhand.evaluation.statistics.intervals import TAILS
 from evenhand.evaluation.statistics.permutation import (
     LEVEL,
     Design,
@@ -41,6 +41,7 @@ from evenhand.evaluation.statistics.permutation import (
     statistics_of,
     variance_of_groups,
 )
+from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
 from evenhand.evaluation.statistics.shrinkage import shrink
 
 Place = tuple | EllipsisType  # index of units and columns
@@ -51,7 +52,6 @@ RatioAtAverage = Callable[[np.ndarray, Place, np.ndarray], np.ndarray]
 POWER = 0.8  # of the smallest detectable effect
 STEPS = 10  # of the fixed-point iteration for the smallest detectable effect
 BISECTIONS = 40  # of each bound of an interval
-ONE_SIDED = float(scipy.special.ndtri(1 - LEVEL))
 TINY = 1e-18  # a variance in place of 0
 LEAST_SHARE = 1e-6
 LARGEST = 1e6  # detectable effects end here
@@ -104,7 +104,7 @@ class Effects:
 
 
 def family_effects(
-    design: Design, families: Sequence[Family], draws: int, rng: np.random.Generator
+    design: Design, families: Sequence[Family], draws: int, rng: np.random.Generator, look: Look = ONLY_LOOK
 ) -> list[Effects] | None:
     """Return the effects of each family, tested jointly; None if no two descriptors have a common template.
 
@@ -113,13 +113,14 @@ def family_effects(
         families: the numbers of each answer.
         draws: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
+        look: how much this look at the measurement may err.
     """
     table = cell_table(design, families, rng)
     if table is None:
         return None
     null = null_hypothesis(table, design, families)
     ratios = [share_ratio if family.are_shares else constant_ratio for family in families]
-    return _effects(table, null, families, design.groups, ratios, draws, rng)
+    return _effects(table, null, families, design.groups, ratios, draws, rng, look)
 
 
 def family_changes(
@@ -130,6 +131,7 @@ def family_changes(
     effects_after: Effects,
     draws: int,
     rng: np.random.Generator,
+    look: Look = ONLY_LOOK,
 ) -> Effects | None:
     """Return the changes of the effects of a family, after − before, with p-values and intervals.
 
@@ -150,7 +152,7 @@ def family_changes(
     ratio = constant_ratio
     if after.are_shares:
         ratio = partial(_ratio_of_change, effects_before, effects_after)
-    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng)[0]
+    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng, look)[0]
 
 
 def share_ratio(average: np.ndarray, place: Place, effect: np.ndarray) -> np.ndarray:
@@ -191,9 +193,10 @@ def _effects(
     ratios: Sequence[RatioAtAverage],
     draws: int,
     rng: np.random.Generator,
+    look: Look,
 ) -> list[Effects]:
     """Return the effects of each family, whose variances depend on the effects by the function in `ratios`."""
-    tests = joint_tests(null, families, table.family, groups, draws, rng)
+    tests = joint_tests(null, families, table.family, groups, draws, rng, look.share)
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
@@ -212,6 +215,7 @@ def _effects(
             ratio_at_average=ratios[number],
             n_people=groups.shape[1],
             table=table,
+            look=look,
         )
         results.append(of_family)
     return results
@@ -226,6 +230,7 @@ def _estimates(
     ratio_at_average: RatioAtAverage,
     n_people: int,
     table: Table,
+    look: Look,
 ) -> Effects:
     """Return the effects of one family from their estimates, averages and sampling variances, (u, c) each."""
     ratio = partial(ratio_at_average, average)
@@ -234,14 +239,14 @@ def _estimates(
     if len(effect) > n_people:
         kinds.append(slice(n_people, len(effect)))
     shrunk = shrunk_effects(effect, variance, kinds, ratio)
-    bound_low, bound_high = interval_of_one(effect, variance, ratio, ONE_SIDED)
+    bound_low, bound_high = interval_of_one(effect, variance, ratio, float(scipy.special.ndtri(look.one_sided_tail)))
     # `threshold` is in the units of z. Unequal cells are scaled before they are tested, so z is no multiple of the
     # effect; the ratio of threshold and z gives the threshold in the units of the effect.
     size = np.abs(tested.z)
     relative = np.divide(p.threshold, size, out=np.full(size.shape, np.inf), where=size > 0)
     is_shown = varies & (p.page <= LEVEL)
     threshold = np.where(is_shown, np.abs(effect) * np.minimum(relative, 1.0), np.inf)
-    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold)
+    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold, look.tail)
     low = np.minimum(np.where(is_shown, shown_low, bound_low), shrunk)
     high = np.maximum(np.where(is_shown, shown_high, bound_high), shrunk)
     at_least = np.zeros(effect.shape)
@@ -340,7 +345,11 @@ def interval_of_one(
 
 
 def intervals_if_shown(
-    effect: np.ndarray, variance: np.ndarray, variance_ratio: VarianceRatio, threshold: np.ndarray
+    effect: np.ndarray,
+    variance: np.ndarray,
+    variance_ratio: VarianceRatio,
+    threshold: np.ndarray,
+    tail: float = TAILS[1],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of intervals that cover 95 to 97.5 % of true effects *given that they are shown*, (u, c) each.
 
@@ -360,8 +369,8 @@ def intervals_if_shown(
         error = np.sqrt(np.maximum(variance * variance_ratio(..., sign * middle), TINY))
         above = scipy.special.log_ndtr((middle - size) / error)
         selected = scipy.special.log_ndtr((middle - threshold) / error)
-        is_below = above - selected < math.log(TAILS[0])
+        is_below = above - selected < math.log(1 - tail)
         low = np.where(is_below, middle, low)
         high = np.where(is_below, high, middle)
-    outer_low, outer_high = interval_of_one(effect, variance, variance_ratio, Z)
+    outer_low, outer_high = interval_of_one(effect, variance, variance_ratio, float(scipy.special.ndtri(tail)))
     return np.where(effect > 0, low, outer_low), np.where(effect > 0, outer_high, -low)

@@ -41,13 +41,13 @@ def normal_interval(value: float, error: float, bounds: Interval = ANY) -> Inter
     return interval_around(value, Z * error, bounds)
 
 
-def student_quantile(freedom: float) -> float:
-    """Return the 97.5 % quantile of Student's t for degrees of freedom.
+def student_quantile(freedom: float, tail: float = TAILS[1]) -> float:
+    """Return the quantile of Student's t for degrees of freedom, by default the 97.5 % quantile.
 
     >>> round(student_quantile(1), 3)
     12.706
     """
-    return float(scipy.stats.t.ppf(TAILS[1], freedom))
+    return float(scipy.stats.t.ppf(tail, freedom))
 
 
 def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
@@ -69,7 +69,7 @@ def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = AN
 # A spread is not negative, but an unbiased estimate of a spread may be negative.
 
 
-def spread_interval(value: float, noise: float, slope: float, freedom: float) -> Interval:
+def spread_interval(value: float, noise: float, slope: float, freedom: float, tail: float = TAILS[1]) -> Interval:
     """Return the 95 % interval of a spread θ ≥ 0 from an unbiased estimate that may be negative, such as FGB*.
 
     The estimate is a sum of squares of normal numbers minus the expected noise. Its distribution is approximately
@@ -87,6 +87,7 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
         noise: variance of the estimate if the spread is 0.
         slope: increase of the variance per unit of spread.
         freedom: degrees of freedom of the covariances within cells.
+        tail: probability below the upper quantile, in place of 97.5 %; of several looks (`sequential`) it is larger.
 
     The interval is skewed if noise dominates, and nearly normal if the spread is large:
 
@@ -95,7 +96,7 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float) ->
     >>> [round(bound, 2) for bound in spread_interval(100.0, 1.0, 0.0, math.inf)]  # normal
     [98.04, 101.96]
     """
-    quantile = student_quantile(freedom)
+    quantile = student_quantile(freedom, tail)
 
     def above_low(theta: float) -> float:
         """Return how far the value is above the 97.5 % quantile of the estimate, if the true spread is `theta`."""

@@ -539,6 +539,19 @@ class PValues:
     overall_page: float
     threshold: np.ndarray
 
+    def of_look(self, share: float) -> "PValues":
+        """Return the p-values divided by the share of the error that is spent at a look, at most 1."""
+        return PValues(
+            single=np.minimum(self.single / share, 1.0),
+            family=np.minimum(self.family / share, 1.0),
+            page=np.minimum(self.page / share, 1.0),
+            shift=np.minimum(self.shift / share, 1.0),
+            shift_page=np.minimum(self.shift_page / share, 1.0),
+            overall=min(self.overall / share, 1.0),
+            overall_page=min(self.overall_page / share, 1.0),
+            threshold=self.threshold,
+        )
+
 
 def _tested_families(
     found: Statistics, families: Sequence[Family], family_of_column: np.ndarray, groups: np.ndarray
@@ -653,6 +666,7 @@ def joint_tests(
     groups: np.ndarray,
     n_draws: int,
     rng: np.random.Generator,
+    share: float = 1.0,
 ) -> list[tuple[Tested, PValues]]:
     """Return the tests of each family and their p-values from `n_draws` joint draws.
 
@@ -663,6 +677,8 @@ def joint_tests(
         groups: weight of each of D people in each group, (g, D).
         n_draws: number of draws; more draws set the scales.
         rng: source of the draws.
+        share: the share of the error that is spent at this look at a measurement (`sequential`), by which p-values are
+            divided.
     """
     observed = _tested_families(null.observed, families, family_of_column, groups)
     layouts = []
@@ -683,13 +699,13 @@ def joint_tests(
     for vectors in drawn_vectors(n_draws, rng):
         for counter, vector in zip(counters, vectors, strict=True):
             counter.add(vector)
-    level, to_page = _joint_level([counter.largest for counter in counters])
-    p_values = [counter.p_values(level, to_page) for counter in counters]
+    level, to_page = _joint_level([counter.largest for counter in counters], share)
+    p_values = [counter.p_values(level, to_page).of_look(share) for counter in counters]
     return list(zip(observed, p_values, strict=True))
 
 
-def _joint_level(largest: Sequence[Sequence[float]]) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
-    """Return the p-value within a family from which it is at most LEVEL over all families, and the adjustment.
+def _joint_level(largest: Sequence[Sequence[float]], share: float) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
+    """Return the p-value in a family from which it is at most LEVEL · share over all families, and the adjustment.
 
     The adjustment is a function of p-values within a family. It returns how often the smallest p-value of the families
     is as small in a draw. `largest` is the largest statistic of each family in each draw.
@@ -705,7 +721,7 @@ def _joint_level(largest: Sequence[Sequence[float]]) -> tuple[float, Callable[[n
         return np.maximum((n_as_small + 1) / (n + 1), p)
 
     candidates = np.arange(1, n + 1) / (n + 1)
-    level = candidates[to_page(candidates) <= LEVEL].max(initial=0.0)
+    level = candidates[to_page(candidates) <= LEVEL * share].max(initial=0.0)
     return float(level), to_page
 
 

@@ -29,14 +29,14 @@ FEW_BUCKETS = f"fewer than {MIN_BUCKETS} buckets have two descriptors with two c
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """An estimate of a variance, which may be slightly negative, and its 95 % interval over new buckets."""
 
     value: float
     interval: Interval | None
 
 
-def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Part, Part] | None:
+def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Component, Component] | None:
     """Return the parts of person and word in the variance of descriptors' means over templates.
 
     Intervals are jackknife intervals over buckets, which cover the noise of responses and of the sample of buckets.
@@ -67,12 +67,12 @@ def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Part, Part] | Non
     )
 
 
-def _part(value: float, without_each: np.ndarray, weight: np.ndarray) -> Part:
+def _part(value: float, without_each: np.ndarray, weight: np.ndarray) -> Component:
     """Return a part with its jackknife interval, from its value without each bucket and the buckets' weights."""
     error = jackknife_error([without_each])
     if not error.value:
-        return Part(value, None)
-    return Part(value, replace(error, freedom=_freedom(weight)).interval(value, ANY))
+        return Component(value, None)
+    return Component(value, replace(error, freedom=_freedom(weight)).interval(value, ANY))
 
 
 def _freedom(weight: np.ndarray) -> float:

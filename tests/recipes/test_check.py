@@ -11,8 +11,8 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.changes import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.parts.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.recipes.check import Finding, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse

@@ -14,7 +14,7 @@ import pytest
 
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import run_state
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN_LIKELIHOODS,
     LIKELIHOODS,
     TEMPLATE_LIKELIHOODS,

@@ -12,15 +12,24 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
+from evenhand.evaluation.files import json_sha256, read_yaml
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
+from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, BUCKET, read_styled_responses
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.judges import classifier_styles
+from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.tables import change_table, group_label, score_changes
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind
 
 ACCEPTED_EFFECT = "accepted_effect"
-WHO, WHAT = (DESCRIPTOR, BUCKET, AXIS), ("style", "cluster")
+WHO = (DESCRIPTOR, BUCKET, AXIS)
+WHAT = ("style", "cluster")
+COLUMNS = ["kind", "unit", "outcome", "name", "why", "signed", "styles"]
 
 
 def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
@@ -33,19 +42,22 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
     rows = []
     for entry in read_yaml(path, "generation_bias.accepted") or ():
         entry = entry if isinstance(entry, dict) else {}
-        who, what = ([key for key in keys if key in entry] for keys in (WHO, WHAT))
+        who = [key for key in WHO if key in entry]
+        what = [key for key in WHAT if key in entry]
         if len(who) != 1 or len(what) != 1 or set(entry) != {*who, *what, "why", "signed"}:
             raise InputError(
                 "generation_bias.accepted",
                 f"{path}: {entry}; each entry has one of {', '.join(WHO)}, one of {', '.join(WHAT)}, why, and signed.",
             )
-        name, known = entry[what[0]], styles if what[0] == "style" else clusters
+        kind = who[0]
+        outcome = what[0]
+        name = entry[outcome]
+        known = styles if outcome == "style" else clusters
         if name not in known:
-            raise unknown_name(f"generation_bias.accepted: {what[0]}", name, known)
-        chosen = [name] if what[0] == "style" else [styles[column] for column in clusters[name]]
-        signed = {"why": str(entry["why"]), "signed": str(entry["signed"]), "styles": chosen}
-        rows.append({"kind": who[0], "unit": str(entry[who[0]]), "outcome": what[0], "name": name, **signed})
-    return pd.DataFrame(rows, columns=["kind", "unit", "outcome", "name", "why", "signed", "styles"])
+            raise unknown_name(f"generation_bias.accepted: {outcome}", name, known)
+        chosen = [name] if outcome == "style" else [styles[column] for column in clusters[name]]
+        rows.append((kind, str(entry[kind]), outcome, name, str(entry["why"]), str(entry["signed"]), chosen))
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def accepted_scores(
@@ -62,7 +74,6 @@ def accepted_scores(
         is_unit = table["unit"].str.split(": ").str[-1] == row["unit"]  # the name of a bucket begins with its axis
         chosen = (table["kind"] == row["kind"]) & is_unit
         for found in table[chosen & (table["name"] == row["name"])].head(1).to_dict("records"):
-            group = {row["kind"]: row["unit"], row["outcome"]: row["name"]}
             scores.append(
                 BiasScore(
                     ACCEPTED_EFFECT,
@@ -71,7 +82,7 @@ def accepted_scores(
                     bounds=(-2.0, 2.0),
                     n=int(found["n"]),
                     interval=(found["low"], found["high"]),
-                    group=group,
+                    group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
                     signature=signature,
                     kind=kind,
                 )
@@ -79,20 +90,73 @@ def accepted_scores(
     return scores
 
 
-def accepted_change_section(
-    before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
-) -> Section:
-    """Return the table of what became of each accepted difference; empty if none was accepted."""
-    title = "Accepted differences"
-    accepted = {}
-    for score in before:
-        if score.metric == ACCEPTED_EFFECT:
-            accepted[group_label(score)] = (score.metric, score.form, score.group)
-    if not accepted:
-        return Section(title)
-    note = (
-        "Somebody signed these differences as right. They count neither in the bias nor in its reduction. Methods that "
-        "use no labels remove them, too."
+def configured_accepted(config: MeasureConfig) -> pd.DataFrame:
+    """Return the accepted differences of the settings, whose styles are those of the first style classifier."""
+    styles = classifier_styles(config.settings.style_classifier)
+    clusters = load_style_clusters(config.settings.style_clusters, styles)
+    return read_accepted(config.settings.accepted, styles, clusters)
+
+
+class AcceptedDifferences(Part):
+    """What became of the accepted differences, which `read_styled_responses` takes out for all parts."""
+
+    FORMATS = (
+        Format(
+            ACCEPTED_EFFECT,
+            "accepted effect",
+            "A difference that somebody signed as right.",
+            unit="points",
+            factor=100,
+            decimals=1,
+            signed=True,
+        ),
     )
-    table = change_table("Difference, points", "who and what", score_changes(accepted, (before, after, changes)))
-    return Section(title, [note], tables=[table], first_screen=True)
+
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+        if config.settings.accepted is None:
+            return {}
+        return {ACCEPTED: json_sha256(configured_accepted(config).to_dict("records"))}
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        settings = run.config.settings
+        if settings.accepted is None:
+            return []
+        responses = read_styled_responses(run.store.folder, with_accepted=True)
+        table = effects(
+            responses,
+            run.clusters,
+            groups=responses.groups(),
+            permutations=settings.permutations,
+            seed=run.config.seed,
+        )
+        return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        before = comparison.before
+        after = comparison.after
+        if not before.has(ACCEPTED):
+            return []
+        table = effect_changes(
+            read_styled_responses(before.folder, with_accepted=True, only=before.only),
+            read_styled_responses(after.folder, with_accepted=True, only=after.only),
+            comparison.clusters,
+            groups=comparison.old.groups(),
+            permutations=0,
+            seed=before.config.seed,
+        )
+        return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        accepted = {}
+        for score in before.scores:
+            if score.metric == ACCEPTED_EFFECT:
+                accepted[group_label(score)] = (score.metric, score.form, score.group)
+        if not accepted:
+            return []
+        note = (
+            "Somebody signed these differences as right. They count neither in the bias nor in its reduction. Methods "
+            "that use no labels remove them, too."
+        )
+        found = score_changes(accepted, (before.scores, after.scores, changes.scores))
+        table = change_table("Difference, points", "who and what", found)
+        return [Section("Accepted differences", [note], tables=[table], first_screen=True)]

@@ -10,10 +10,10 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.effect_sections import ExampleOf, change_example, effect_example
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_KINDS
-from evenhand.evaluation.metrics.generation_bias.measure import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, VALUES, stored_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.metric import TOO_FEW, cells_and_axes
+from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, cells_and_axes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
@@ -50,8 +50,15 @@ class DerivedClusters:
         cluster_of = {style: f" · {name}" for name, members in self.clusters.items() for style in members}
         labels = [sanitize(style + cluster_of.get(style, ""), 60) for style in self.styles]
         figure, axes = new_chart("Dendrogram of styles", WIDE, 70 + 20 * len(labels))
-        options = {"orientation": "left", "color_threshold": 0, "above_threshold_color": INK, "leaf_font_size": SMALL}
-        dendrogram(self.tree, labels=labels, ax=axes, **options)
+        dendrogram(
+            self.tree,
+            labels=labels,
+            ax=axes,
+            orientation="left",
+            color_threshold=0,
+            above_threshold_color=INK,
+            leaf_font_size=SMALL,
+        )
         axes.set(xlabel="distance: 1 − correlation of log probabilities")
         axes.axvline(self.max_distance, color=BEFORE, linewidth=1.5, dashes=(4, 3))
         axes.grid(visible=False, axis="y")
@@ -101,14 +108,21 @@ def derive_style_clusters(
         raise InputError("responses", f"{TOO_FEW}.")
     distance = 1 - np.corrcoef(np.log(vectors[:, varies]).T)
     tree = linkage(squareform(distance, checks=False), "average")
-    label, by_pgb = fcluster(tree, max_distance, "distance"), np.argsort(-pgb, kind="stable")
-    found = dict.fromkeys(label[style] for style in by_pgb[:top] if pgb[style] > 0)
-    members = [[style for style in by_pgb if label[style] == it] for it in found]
-    members = sorted((it for it in members if pgb[it].sum() > 0), key=lambda it: -pgb[it].sum())[:n_clusters]
-    styles, clusters, sums = [responses.styles[column] for column in varies], {}, {}
-    for of_cluster in members:
-        first = styles[of_cluster[0]]
+    label = fcluster(tree, max_distance, "distance")
+    by_pgb = np.argsort(-pgb, kind="stable")
+    members = []
+    for found in dict.fromkeys(label[style] for style in by_pgb[:top] if pgb[style] > 0):
+        of_label = [style for style in by_pgb if label[style] == found]
+        if pgb[of_label].sum() > 0:
+            members.append(of_label)
+    members.sort(key=lambda cluster: -pgb[cluster].sum())
+    styles = [responses.styles[column] for column in varies]
+    clusters = {}
+    sums = {}
+    for cluster in members[:n_clusters]:
+        first = styles[cluster[0]]
         short = first.partition(" (")[0].upper()
         name = first.upper() if short in clusters else short
-        clusters[name], sums[name] = [styles[it] for it in of_cluster], float(pgb[of_cluster].sum())
+        clusters[name] = [styles[style] for style in cluster]
+        sums[name] = float(pgb[cluster].sum())
     return DerivedClusters(clusters, sums, styles, tree, max_distance)

@@ -11,27 +11,27 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects import (
-    IN_USE,
-    INCONCLUSIVE,
-    SHOWN,
-    WORTH_A_LOOK,
-    detectable_sizes,
-    effects_figure,
-)
 from evenhand.evaluation.metrics.generation_bias.findings import (
     ANY_LANGUAGE,
-    MAX_NAME,
+    FIRST_OUTCOMES,
     change_text,
     finding_text,
-    plain_name,
     points,
     style_change_text,
     unit_text,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import MOVED, SHARE, SHIFT
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    IN_USE,
+    INCONCLUSIVE,
+    MAX_NAME,
+    SHOWN,
+    WORTH_A_LOOK,
+    detectable_sizes,
+    effects_figure,
+    plain_name,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import MOVED, SHARE, SHIFT
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.report.figures import svg
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import interval, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Mark, Row, Section, Table
@@ -123,6 +123,8 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
         note += f" {n_more:,} smaller differences are not in this table; effects.parquet has all."
     filters = ("group", "style", "certainty")
     table = replace(effect_table(listed.head(MAX_ROWS)), note=note, filters=filters)
+    from evenhand.evaluation.report.figures import svg  # imports matplotlib
+
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     return [
         Section("The largest differences at a glance", [MAP_NOTE], figures=[figure]),
@@ -301,13 +303,18 @@ def changes_section(
         example_of: a function that returns the answers before and after to the unit of a row.
         language: the language of the requests.
     """
-    claims = []
+    serious = []
+    other = []
     for before, after in outcomes:
         sides = {f"{name}_before": before[name] for name in ("shrunk", "certainty")}
         sides |= {f"{name}_after": after[name] for name in ("shrunk", "certainty")}
-        claims.append(replace(example_of({**before, **sides}), claim=change_text(before, after, language)))
-    for row in styles:
-        claims.append(replace(example_of(row), claim=style_change_text(row)))
+        example = replace(example_of({**before, **sides}), claim=change_text(before, after, language))
+        if before["outcome"] in FIRST_OUTCOMES:
+            serious.append(example)
+        else:
+            other.append(example)
+    of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
+    claims = serious + of_styles + other
     sentences: list[str] = []
     if not claims and len(changes):
         sentences.append("No person and no group is shown to be treated differently, neither before nor after.")

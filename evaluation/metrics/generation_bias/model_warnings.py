@@ -1,7 +1,7 @@
 """Warnings of a report about how the measured model was asked."""
 
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.metric import FGB
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, accepted_change_section
+from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT, AcceptedDifferences
 from evenhand.evaluation.metrics.generation_bias.advice import (
     SCALE,
     comparison_steps,
@@ -18,7 +18,12 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     size_word,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of, changed_answers_of
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import EVEN, LIKELIHOOD_METRICS
+from evenhand.evaluation.metrics.generation_bias.cuts import (
+    IN_REQUESTED,
+    REQUESTED_EFFECTS,
+    requested_summary,
+    requested_text,
+)
 from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     all_effects_sections,
     changes_section,
@@ -26,30 +31,32 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     size_section,
     style_summary,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
-    plain_name,
     request_language,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.frequencies import CORPUS, frequency_section
-from evenhand.evaluation.metrics.generation_bias.languages import (
-    REQUESTED,
-    REQUESTED_EFFECTS,
-    requested_summary,
-    requested_text,
-)
-from evenhand.evaluation.metrics.generation_bias.metric import FGB, find_headline, root
-from evenhand.evaluation.metrics.generation_bias.metrics import CHANGES, QUALITY
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, warnings
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_CHANGES,
+    EFFECTS,
+    SHIFTS,
+    plain_name,
+    read_effects,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
     outcome_change_section,
     outcome_section,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.phrases import PARROTING
+from evenhand.evaluation.metrics.generation_bias.parts.quality import CHANGES, QUALITY
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import EVEN, LIKELIHOOD_METRICS
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
@@ -65,10 +72,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     p_text,
     percent_span,
     plain_verdict,
-    response_warnings,
     run_verdict,
     unclear_reason,
-    warnings,
 )
 from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (
@@ -94,7 +99,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     scores_table,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, find_score, signature_line
+from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, find_score, signature_line
 
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 FIRST_METRICS = (  # of each group's tables
@@ -110,12 +115,6 @@ CHECKS = {
 }
 MAX_PHRASES = 60
 MAX_LABEL = 60
-# Tables of a comparison, and the columns of their keys.
-PARROTING = {
-    "parroting_by_template": (TEMPLATE,),
-    "parroting": (DESCRIPTOR,),
-    "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
-}
 EVEN_NOTE = (
     "“If people exchanged their answers”: the base model’s own responses, each given to another descriptor of the same "
     "template and noun, with its mentions rewritten; these answers are even, so compare relevance and perplexity with "
@@ -182,8 +181,7 @@ def page(run: FamilyRun) -> Page:
         _quality_section(scores),
         *score_sections(_grouped(scores), label=_label),
     ]
-    if run.has(CORPUS):
-        sections.append(frequency_section(run.table(CORPUS)))
+    sections += CorpusPart().sections(run)
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
@@ -205,7 +203,7 @@ def page(run: FamilyRun) -> Page:
 def _bias_table(scores: Sequence[BiasScore]) -> Table:
     """Return the table of the forms of FGB."""
     forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
-    forms.append(find_score(scores, FGB, Form.CORRECTED, **REQUESTED))
+    forms.append(find_score(scores, FGB, Form.CORRECTED, **IN_REQUESTED))
 
     def label(score: BiasScore) -> str:
         title = format_of(score).title
@@ -253,8 +251,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         moved = moved_reduction(reduction)
         headline = percent(-moved.value, 0, True)
         caption = (
-            f"(95 % interval {percent_span(moved, -1)}) of the answers that differ in style with the person: "
-            f"{_size_of(old)} before, {_size_of(new)} after; {SCALE}."
+            f"of what differed in style with the person, 95 % interval {percent_span(moved, -1)}. The size before: "
+            f"{_size_of(old)}; after: {_size_of(new)} ({SCALE})."
         )
     people_changes = _people_changes(before, after, changes)
     people = [example.claim for example in people_changes.examples]
@@ -280,7 +278,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         sections=[
             people_changes,
             decide_section(),
-            accepted_change_section(*runs),
+            *AcceptedDifferences().change_sections(before, after, changes),
             outcome_change_section(changes.scores),
             Section("What it cost", tables=[_kept_table(changes.scores), _quality_table(runs)], first_screen=True),
             Section(SCORES, tables=[replace(bias, note=FGB_NOTE)], first_screen=True),

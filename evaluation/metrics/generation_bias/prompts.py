@@ -134,7 +134,8 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     """
     if path.exists():
         raise InputError("write_prompts", f"{path} exists and may have responses; give another file.")
-    prompts, tag = measurement_prompts(config), config.settings.control_tag or ""
+    prompts = measurement_prompts(config)
+    tag = config.settings.control_tag or ""
     if path.suffix != BATCH:
         response_files.write_prompts(path, prompts, config.model.system_prompt or "", tag)
         return len(prompts)
@@ -201,6 +202,7 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
         hashes = {"dataset": prompts_taxonomy(settings).sha256}
         if settings.cues:
             hashes["requests"] = json_sha256(load_requests(settings.requests))
-    if texts := personas(settings):
+    texts = personas(settings)
+    if texts:
         hashes["personas"] = json_sha256(list(texts))
     return hashes

@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     OMITTED_IF_NULL,
     WITHOUT_FLAG,
     AnyPath,
-    CheckpointSettings,
     ClassifierSettings,
     Count,
     StrictSettings,
@@ -28,10 +25,6 @@ DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
 SMALL_TALK_FILE = Path(__file__).resolve().parents[2] / "data" / "files" / "small_talk.jsonl"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
-ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
-OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
-# Names of the classifiers in inputs, signatures and errors.
-FIRST, SECOND, OFFENSIVE = "style_classifier", "second_style_classifier", "offensiveness_classifier"
 
 
 class CorpusSettings(StrictSettings):
@@ -125,38 +118,6 @@ class ComparisonSettings(StrictSettings):
     )
 
 
-def classifiers(config: "MeasureConfig") -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
-
-    Raises:
-        InputError: there is no style classifier, or one that ships with Evenhand would read another language than
-            English; an offensiveness classifier without its label, or a label without a classifier.
-    """
-    settings = config.settings
-    if not settings.style_classifier.name:
-        raise InputError(
-            f"generation_bias.{FIRST}",
-            "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
-            "`train_classifier`.",
-        )
-    offensive = settings.offensiveness
-    if (offensive.name is None) != (offensive.label is None):
-        raise InputError(
-            "generation_bias.offensiveness",
-            f"the label {offensive.label!r} with the classifier {offensive.name!r}; "
-            "give both: the classifier, and its label that means offensive.",
-        )
-    named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
-    given = {name: model for name, model in named.items() if model is not None and model.name is not None}
-    for name, model in given.items():
-        if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
-            raise InputError(
-                f"generation_bias.{name}",
-                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
-            )
-    return given
-
-
 def measured_model(config: "MeasureConfig") -> "Model":
     """Return the measured model, not loaded, with the control tag of the settings."""
     return config.open_model(config.settings.control_tag)
@@ -169,6 +130,8 @@ def neutral_dialogue(config: "MeasureConfig") -> str | None:
     name = config.settings.neutral_dialogue
     if name is None:
         return None
-    if name == SMALL_TALK and (language := config.prompts.language):
-        return str(language_folder(language) / SMALL_TALK_FILE.name)
-    return str(SMALL_TALK_FILE if name == SMALL_TALK else local_path(name))
+    if name != SMALL_TALK:
+        return str(local_path(name))
+    if config.prompts.language:
+        return str(language_folder(config.prompts.language) / SMALL_TALK_FILE.name)
+    return str(SMALL_TALK_FILE)

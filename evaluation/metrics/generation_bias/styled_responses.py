@@ -17,7 +17,11 @@ TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read onl
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
 BUCKET = "bucket"
 ACCEPTED = "accepted"  # the table of accepted differences
-PROMPTS, RESPONSES, STYLES, SECOND_STYLES = "prompts", "responses", "styles", "second_styles"
+# Tables of a measurement.
+PROMPTS = "prompts"
+RESPONSES = "responses"
+STYLES = "styles"
+SECOND_STYLES = "second_styles"
 
 
 @dataclass(frozen=True)
@@ -114,13 +118,14 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     Args:
         accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
     """
-    vectors, template = responses.vectors.copy(), responses.table[TEMPLATE].to_numpy()
+    vectors = responses.vectors.copy()
+    template = responses.table[TEMPLATE].to_numpy()
     for row in accepted.to_dict("records"):
         is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
         is_style = np.array([style in row["styles"] for style in responses.styles])
-        own = pd.DataFrame(vectors)
-        mean = own.mask(np.tile(is_unit, (own.shape[1], 1)).T).groupby(template).transform("mean")
-        mean = mean.fillna(own.groupby(template).transform("mean")).to_numpy()[is_unit]
+        frame = pd.DataFrame(vectors)
+        of_others = frame.mask(np.tile(is_unit, (frame.shape[1], 1)).T).groupby(template).transform("mean")
+        mean = of_others.fillna(frame.groupby(template).transform("mean")).to_numpy()[is_unit]
         others = np.where(is_style, 0.0, mean)
         others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
         moved = (vectors[is_unit] - mean)[:, is_style].sum(axis=1, keepdims=True)  # NaN stays NaN
@@ -143,7 +148,8 @@ def read_styled_responses(
     path = folder / f"{SECOND_STYLES if second else STYLES}.parquet"
     if second and not path.exists():
         raise InputError(folder, "was measured without a second_style_classifier; measure with one into a new folder.")
-    prompts, responses = (read_table(folder / f"{name}.parquet") for name in (PROMPTS, RESPONSES))
+    prompts = read_table(folder / f"{PROMPTS}.parquet")
+    responses = read_table(folder / f"{RESPONSES}.parquet")
     ids = read_table(path, [PROMPT_ID, TRUNCATED, NO_LABEL])
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
         raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")

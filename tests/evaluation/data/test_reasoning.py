@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.evaluation.data.reasoning import REASONING_FORMATS, split_reasoning
 from evenhand.evaluation.data.response_files import read_responses
-from evenhand.evaluation.metrics.generation_bias.costs.scores import reasoning_text
+from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
 from evenhand.evaluation.models.recorded import RecordedModel, ResponseFile
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches

@@ -1,1 +1,154 @@
-"""The parts of generation bias: what is scored of responses, one file each."""
+"""The parts of generation bias, one file each: spread, effects, outcomes, relevance, quality, phrases, corpus.
+
+A part does everything for its scores: it checks its inputs, writes its tables, says what is tested, scores one run,
+compares two, and writes its sections of the reports. The family (`generation_bias.measure` and `.compare`) tests all
+parts jointly, and owns what changes the responses (accepted differences) and what cuts them (cues, people who were
+never tuned on, another language, the second classifier).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.statistics.effects import Effects
+from evenhand.evaluation.statistics.permutation import ANSWERS, Family
+from evenhand.evaluation.store import Store
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+
+EVERYBODY = "everybody"  # the test that people differ in style at all
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A measurement whose responses are written, and whose model is not closed yet."""
+
+    store: Store
+    config: MeasureConfig
+    model: Model
+    prompts: pd.DataFrame
+    responses: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The responses of a measurement, which all parts score.
+
+    Attributes:
+        responses: all responses with their style vectors.
+        clusters: style cluster → columns of its styles.
+        outcomes: the values of each outcome, (n, k) tables, NaN where a response has no value.
+        signature: the signature of the scores.
+        classifiers: the entries of the signature on each classifier, by its name.
+    """
+
+    store: Store
+    config: MeasureConfig
+    responses: StyledResponses
+    clusters: Mapping[str, Sequence[int]]
+    outcomes: Mapping[str, pd.DataFrame]
+    signature: Mapping[str, Any]
+    classifiers: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class JointTests:
+    """The tests of everything that the report on one run calls shown, adjusted for all of them.
+
+    Attributes:
+        people: the people who can be compared; None if nobody can.
+        families: what is tested, by name.
+        found: the effects and p-values of each family.
+        has_permutations: whether p-values were computed.
+    """
+
+    people: People | None
+    families: Mapping[str, Family]
+    found: Mapping[str, Effects]
+    has_permutations: bool
+
+    def p_value(self, name: str) -> float | None:
+        """Return the p-value that people do not differ at all in a family; None if it was not tested."""
+        if name not in self.found or not self.has_permutations:
+            return None
+        return self.found[name].overall_page
+
+    @property
+    def for_these_prompts_only(self) -> bool:
+        """Whether single answers, not cells, are the unit of chance: somebody has few templates in common."""
+        return EVERYBODY in self.found and self.found[EVERYBODY].unit == ANSWERS
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs over the same prompts.
+
+    Attributes:
+        old, new: the responses of the two runs, in the same order.
+        clusters: style cluster → columns of its styles.
+        base: the model of the first run, not loaded, which scores the responses of both runs.
+        without_base: why it cannot score responses; "" if it can.
+        signature: the signature of the scores.
+    """
+
+    store: Store
+    before: FamilyRun
+    after: FamilyRun
+    old: StyledResponses
+    new: StyledResponses
+    clusters: Mapping[str, Sequence[int]]
+    settings: "ComparisonSettings"
+    base: Model
+    without_base: str
+    signature: Mapping[str, Any]
+
+
+class Part:
+    """One part of the family; a method that a part does not need does nothing.
+
+    Attributes:
+        FORMATS: label, unit and ideal of each metric of the part.
+    """
+
+    FORMATS: Sequence[Format] = ()
+
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+        """Return fingerprints of what the part reads, by name, before any slow work; InputError if it is unusable."""
+        return {}
+
+    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+        """Return fingerprints, by name, of what a comparison reads besides the two runs; InputError as of `inputs`."""
+        return {}
+
+    def collect(self, collection: Collection) -> None:
+        """Write the tables that need the measured model, which has weights, to the run's folder; on all ranks."""
+
+    def families(self, run: Measurement, people: People) -> list[Family]:
+        """Return what the part tests, for the joint test of all parts."""
+        return []
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        """Return the part's scores, and write the tables that its sections show; on rank 0 only."""
+        return []
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        """Return the changes between two runs, and write the tables that its sections show."""
+        return []
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return the part's sections of the report on one run."""
+        return []
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        """Return the part's sections of the report on two runs."""
+        return []

@@ -8,7 +8,7 @@ for each response and a column for each of k values: one for a number, such as `
 import math
 import numbers
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,25 +19,38 @@ from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
-from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.effects import (
+from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
     DIFFERENCE_BOUND,
     SHOWN,
+    difference_bound,
     effect_table,
 )
-from evenhand.evaluation.metrics.generation_bias.metric import find_headline, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    all_cells,
+    compare_generation_bias,
+    find_headline,
+    pooled_estimate,
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
-from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.numbers import interval, number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import (
+    AXIS,
     CUE,
     DESCRIPTOR,
     LEFT_OUT,
     PERSONA,
+    PROMPT_ID,
     RESPONSE,
     TEMPLATE,
     TEXT,
@@ -46,7 +59,6 @@ from evenhand.evaluation.score import (
     Kind,
     find_score,
 )
-from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
 from evenhand.evaluation.statistics.permutation import Family
@@ -60,7 +72,14 @@ MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be A
 TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
+MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
+BOUND_NOTE = "“Cannot rule out”: somebody may be so far from the average; nobody is further, with 95 % confidence."
 NO_SPREAD = "people do not differ in either run"
+NO_VALUE = "no response has a value"
+FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
+NO_FLUENCY = "the first run's model has not scored the responses of the second run"
+# Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
+TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
 
 
 @dataclass(frozen=True)
@@ -89,12 +108,19 @@ class Outcome:
     has_empty: bool = False
     predicate: str = ""
 
-    def formats(self) -> tuple[Format, Format]:
-        """Return the formats of the spread between people and of the mean."""
+    def format(self, form: Form) -> Format:
+        """Return the format of the spread between people, or of the mean."""
         label = self.name.replace("_", " ")
-        spread = Format(self.name, f"{label}: spread between people", self.description, form=Form.SPREAD, ideal=0)
-        mean = Format(self.name, f"{label}: mean", "Mean over all responses.", form=Form.MEAN)
-        return replace(spread, unit=self.unit, factor=self.factor), replace(mean, unit=self.unit, factor=self.factor)
+        is_spread = form == Form.SPREAD
+        return Format(
+            self.name,
+            f"{label}: spread between people" if is_spread else f"{label}: mean",
+            self.description if is_spread else "Mean over all responses.",
+            unit=self.unit,
+            factor=self.factor,
+            ideal=0 if is_spread else None,
+            form=form,
+        )
 
 
 def language(table: pd.DataFrame) -> list[str]:
@@ -231,10 +257,28 @@ def outcome_names() -> list[str]:
     return [name for name in OUTCOMES if name != OTHER_LANGUAGE]
 
 
-def outcome_formats() -> list[Format]:
-    """Return the formats of all outcomes: first the spreads, then the means."""
-    formats = [outcome.formats() for outcome in OUTCOMES.values()]
-    return [spread for spread, _ in formats] + [mean for _, mean in formats]
+def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
+    """Raise InputError unless each name is of a built-in outcome, or of a column with numbers or with classes.
+
+    `columns` are the columns of the file of responses, if it has the prompts.
+    """
+    field = "generation_bias.outcomes"
+    for name in names:
+        if name in outcome_names():
+            if name in columns:
+                raise InputError(field, f"{name!r} is built in, and a column of the file, too; rename the column.")
+            continue
+        known = [*outcome_names(), *(column for column in columns if column not in TAKEN)]
+        if name in TAKEN or ": " in name:
+            raise InputError(field, f"{name!r} is the name of something else; rename the column.")
+        if name not in columns:
+            raise unknown_name(field, name, known)
+        values = [value for value in columns[name] if value is not None]
+        are_numbers = all(isinstance(value, int | float) for value in values)
+        are_texts = all(isinstance(value, str) for value in values)
+        if not values or not (are_numbers or are_texts):
+            found = "other values than numbers or texts, or both" if values else "no values"
+            raise InputError(field, f"the column {name!r} has {found}; give numbers, or names of classes.")
 
 
 def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -250,7 +294,21 @@ def fluency(likelihoods: pd.DataFrame) -> pd.DataFrame:
 
     `likelihoods` has the columns log_likelihood and tokens, of `Model.log_likelihood` after `without_person`.
     """
-    return pd.DataFrame({"nats_per_token": -likelihoods["log_likelihood"] / likelihoods["tokens"]})
+    return pd.DataFrame({"nats_per_token": -likelihoods[LOG_LIKELIHOOD] / likelihoods[TOKENS]})
+
+
+def fluency_after(comparison: Comparison) -> pd.DataFrame | None:
+    """Return the fluency of the second run's responses under the first run's model; None if it cannot score them."""
+    if comparison.without_base:
+        return None
+    store = comparison.store
+    pairs = without_person(comparison.new.table)
+    try:
+        table = store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs))
+    except InputError as error:  # perhaps a disk or a server that is away
+        store.failures[FLUENCY] = f"{comparison.base.name} cannot be loaded: {error}"
+        return None
+    return fluency(table)
 
 
 def outcome_values(name: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -300,16 +358,31 @@ def measured_values(
     return values
 
 
+def values_table(prompt_ids: pd.Series, outcomes: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the values of all outcomes as one table: prompt_id, and a column "outcome: value" for each value."""
+    table = {PROMPT_ID: prompt_ids}
+    for name, values in outcomes.items():
+        for column in values:
+            table[f"{name}: {column}"] = values[column]
+    return pd.DataFrame(table)
+
+
+def stored_names(table: pd.DataFrame) -> list[str]:
+    """Return the names of the outcomes in the table VALUES of a run."""
+    return list(dict.fromkeys(name.partition(": ")[0] for name in table if name != PROMPT_ID))
+
+
 def stored_values(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the values of an outcome in the table VALUES of a run."""
     start = f"{name}: "
-    return table[[it for it in table if it.startswith(start)]].rename(columns=lambda it: it.removeprefix(start))
+    columns = {name: name.removeprefix(start) for name in table if name.startswith(start)}
+    return table[list(columns)].rename(columns=columns)
 
 
 def join_rare(values: pd.DataFrame) -> pd.DataFrame:
     """Return the table with classes of fewer than MIN_SHARE of the responses, except TOO_SHORT, joined as OTHER."""
     share = values.mean()
-    rare = [it for it in values if it != TOO_SHORT and (it == OTHER or share[it] < MIN_SHARE)]
+    rare = [name for name in values if name != TOO_SHORT and (name == OTHER or share[name] < MIN_SHARE)]
     if values.shape[1] == 1 or not rare:
         return values
     return values.drop(columns=rare).assign(**{OTHER: values[rare].sum(axis=1, skipna=False)})
@@ -322,23 +395,21 @@ RANK = "rank"
 
 
 @dataclass(frozen=True)
-class AnalysedOutcome:
+class OutcomeFamily(Family):
     """An outcome on the scale on which its effects are tested.
 
     Attributes:
-        family: the numbers of each answer, (n, c).
         columns: outcome and name of each column.
         scale: SHARE, of 0 and 1; TYPICAL, of numbers from 0, such as lengths: log(1 + x), so that a mean is that of
             the typical answer and a few very long answers do not decide; RANK, of numbers that may be negative: the
             mid-rank over n, in [0, 1].
     """
 
-    family: Family
-    columns: Sequence[tuple[str, str]]
-    scale: str
+    columns: Sequence[tuple[str, str]] = ()
+    scale: str = SHARE
 
 
-def analysed_outcome(name: str, parts: Mapping[str, pd.DataFrame]) -> AnalysedOutcome:
+def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamily:
     """Return an outcome on the scale of its analysis.
 
     Args:
@@ -357,20 +428,19 @@ def analysed_outcome(name: str, parts: Mapping[str, pd.DataFrame]) -> AnalysedOu
     elif scale == RANK:
         ranks = pd.DataFrame(all_values).rank().to_numpy()
         all_values = (ranks - 0.5) / np.isfinite(all_values).sum(axis=0)
-    return AnalysedOutcome(Family(name, all_values, are_shares=scale == SHARE), columns, scale)
+    return OutcomeFamily(name, all_values, are_shares=scale == SHARE, columns=columns, scale=scale)
 
 
-def outcome_table(people: People, outcome: AnalysedOutcome, found: Effects) -> pd.DataFrame:
+def outcome_table(people: People, outcome: OutcomeFamily, found: Effects) -> pd.DataFrame:
     """Return a table as of `effects` with a row for each unit and column of an outcome, in the outcome's unit.
 
     The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale TYPICAL, means are
     those of the typical answer, exp(mean of log(1 + x)) − 1, and differences and bounds are from there.
     """
     columns = pd.DataFrame(outcome.columns, columns=["outcome", "name"])
-    responses = replace(
-        people.responses, vectors=outcome.family.values, styles=[str(number) for number in columns.index]
-    )
-    table = effect_table(replace(people, responses=responses), outcome.family, {}, found)
+    names = [str(number) for number in columns.index]
+    responses = replace(people.responses, vectors=outcome.values, styles=names)
+    table = effect_table(replace(people, responses=responses), outcome, {}, found)
     of_column = columns.loc[table["name"].astype(int)].reset_index(drop=True)
     table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=outcome.scale)
     if outcome.scale != TYPICAL:
@@ -411,11 +481,11 @@ def outcome_bias(
     of_outcome = _as_responses(responses, join_rare(values))
     people = compared_people(of_outcome, responses.groups())
     if people is None:
-        return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=list(COLUMNS))
-    analysed = analysed_outcome(outcome, {outcome: values[people.is_compared]})
-    found = family_effects(people.design, [analysed.family], permutations, np.random.default_rng(seed))[0]
+        return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=COLUMNS)
+    family = outcome_family(outcome, {outcome: values[people.is_compared]})
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
     p_value = found.overall_page if permutations else None
-    return outcome_scores(responses, outcome, values, p_value, signature), outcome_table(people, analysed, found)
+    return outcome_scores(responses, outcome, values, p_value, signature), outcome_table(people, family, found)
 
 
 def _as_responses(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
@@ -439,10 +509,9 @@ def _outcome_scores(
     responses: StyledResponses, outcome: str, p_value: float | None, signature: Mapping[str, Any] | None
 ) -> list[BiasScore]:
     """Return the scores of `outcome_scores`; `responses.vectors` are the outcome's values."""
-    template, descriptor = (to_codes(responses.table[name]) for name in (TEMPLATE, DESCRIPTOR))
-    cells = arrange_cells(responses.vectors, template, descriptor, min_count=1)
+    cells = all_cells(responses)
     spread = pooled_estimate(cells)
-    common = {"n": cells.n, "n_left_out": cells.n_left_out, "signature": {**(signature or {}), "outcomes": VERSION}}
+    signature = {**(signature or {}), "outcomes": VERSION}
     value, interval = root(spread.estimate.value, spread.estimate.interval, _divisor(responses.styles))
     scores = [
         BiasScore(
@@ -450,21 +519,35 @@ def _outcome_scores(
             value,
             ideal=0.0,
             bounds=(0, np.inf),
+            n=cells.n,
             interval=interval,
             p_value=None if math.isnan(value) else p_value,
+            n_left_out=cells.n_left_out,
             reason=spread.reason,
+            signature=signature,
             form=Form.SPREAD,
             caution=spread.caution,
-            **common,
         )
     ]
     has_value = responses.has_vector()
-    common |= {"n": int(has_value.sum()), "n_left_out": int((~has_value).sum())}
+    n = int(has_value.sum())
     for group, column in _columns(responses):
         column = column[has_value]
-        mean, missing = (float(column.mean()), None) if len(column) else (np.nan, "no response has a value")
-        of_mean = {"interval": mean_interval(column), "group": group, "reason": missing, **common}
-        scores.append(BiasScore(outcome, mean, None, ANY, form=Form.MEAN, **of_mean))
+        scores.append(
+            BiasScore(
+                outcome,
+                float(column.mean()) if n else np.nan,
+                ideal=None,
+                bounds=ANY,
+                n=n,
+                interval=mean_interval(column),
+                n_left_out=len(has_value) - n,
+                group=group,
+                reason=None if n else NO_VALUE,
+                signature=signature,
+                form=Form.MEAN,
+            )
+        )
     return scores
 
 
@@ -504,28 +587,50 @@ def outcome_changes(
     joined = join_rare(pd.concat([side.reindex(columns=columns, fill_value=0.0) for side in (before, after)]))
     values = np.split(joined.to_numpy(dtype=float), 2)
     has_both = np.isfinite(values).all(axis=(0, 2))
-    of_outcome = replace(responses, vectors=values[0], styles=list(map(str, joined))).rows(has_both)
-    sides = [replace(of_outcome, vectors=side[has_both]) for side in values]
-    n_left_out, signature = int((~has_both).sum()), {**(signature or {}), "outcomes": VERSION}
+    n_left_out = int((~has_both).sum())
+    paired = replace(responses, vectors=values[0], styles=list(map(str, joined))).rows(has_both)
+    old, new = (replace(paired, vectors=side[has_both]) for side in values)
     scores = []
-    for name, side in zip(("before", "after"), sides, strict=True):
-        of_side = _outcome_scores(side, outcome, None, signature)
-        scores += [replace(it, group={**it.group, "run": name}) for it in of_side]
-    for (group, old), (_, new) in zip(*map(_columns, sides), strict=True):
-        of = {"bounds": ANY, "n_left_out": n_left_out, "group": group, "signature": signature}
-        scores.append(replace(mean_change(outcome, old, new, **of), form=Form.MEAN))
-    square = find_headline(compare_generation_bias(*sides, {}, by_axis=False), Kind.DIFFERENCE)
-    old, new = (find_score(scores, outcome, Form.SPREAD, run=name).value for name in ("before", "after"))
-    scale = _divisor(of_outcome.styles) * (old + new)
-    interval = tuple(bound / scale for bound in square.interval) if square.interval and scale > 0 else None
-    of_change = {"ideal": -old, "bounds": ANY, "n": square.n, "n_left_out": len(responses) - square.n}
-    of_change |= {"p_value": square.p_value, "reason": square.reason or (None if interval else NO_SPREAD)}
-    of_change |= {"form": Form.SPREAD, "kind": Kind.DIFFERENCE, "caution": square.caution}
-    change = BiasScore(outcome, new - old, interval=interval, signature=signature, **of_change)
-    return [*scores, change]
+    for name, side in (("before", old), ("after", new)):
+        for score in _outcome_scores(side, outcome, None, signature):
+            scores.append(replace(score, group={**score.group, "run": name}))
+    for (group, old_column), (_, new_column) in zip(_columns(old), _columns(new), strict=True):
+        change = mean_change(outcome, old_column, new_column, bounds=ANY, group=group, n_left_out=n_left_out)
+        scores.append(replace(change, form=Form.MEAN))
+    spread_before = find_score(scores, outcome, Form.SPREAD, run="before").value
+    spread_after = find_score(scores, outcome, Form.SPREAD, run="after").value
+    change = _spread_change(outcome, old, new, spread_before, spread_after)
+    scores.append(replace(change, n_left_out=len(responses) - change.n))
+    signature = {**(signature or {}), "outcomes": VERSION}
+    return [replace(score, signature=signature) for score in scores]
 
 
-def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Collection[str] = ()) -> str:
+def _spread_change(
+    outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
+) -> BiasScore:
+    """Return the difference of the spread of an outcome, whose values are the vectors of the paired responses."""
+    square = find_headline(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
+    scale = _divisor(old.styles) * (spread_before + spread_after)
+    interval = None
+    if square.interval and scale > 0:
+        low, high = square.interval
+        interval = (low / scale, high / scale)
+    return BiasScore(
+        outcome,
+        spread_after - spread_before,
+        ideal=-spread_before,
+        bounds=ANY,
+        n=square.n,
+        interval=interval,
+        p_value=square.p_value,
+        reason=square.reason or (None if interval else NO_SPREAD),
+        form=Form.SPREAD,
+        kind=Kind.DIFFERENCE,
+        caution=square.caution,
+    )
+
+
+def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Iterable[str] = ()) -> str:
     """Return a sentence that names the outcomes that depend on the person, except those in `without`, or "".
 
     An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
@@ -579,7 +684,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 label=lambda score: format_of(score).title,
                 counted="responses",
                 further={"cannot rule out": bound_cell},
-                note="“Cannot rule out”: nobody is further from the average than this, with 95 % confidence.",
+                note=BOUND_NOTE,
             ),
             Table("Shown differences, the largest first", columns, tuple(rows), note),
         ],
@@ -614,14 +719,98 @@ def _outcome_label(row: Mapping[str, Any]) -> str:
 
 
 def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
-    """Return the section of a comparison on outcomes: means and spreads before and after, with paired changes."""
+    """Return the section of a comparison on outcomes: means and spreads before and after, with paired changes.
+
+    Classes of fewer than MIN_LISTED of the answers before and after have no row.
+    """
     rows = []
     for change in changes:
         if change.kind == Kind.DIFFERENCE and change.form in (Form.SPREAD, Form.MEAN):
             before = find_score(changes, change.metric, change.form, **change.group, run="before")
             after = find_score(changes, change.metric, change.form, **change.group, run="after")
-            label = ": ".join([find_format(change.metric, change.form).title, *change.group.values()])
-            rows.append(ScoreChange(label, before, after, change))
+            if change.group and max(value_or(before, 0.0), value_or(after, 0.0)) < MIN_LISTED:
+                continue
+            rows.append(ScoreChange(_change_label(change), before, after, change))
     title = "Language and other outcomes, before and after"
     table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)
+
+
+def _change_label(change: BiasScore) -> str:
+    title = find_format(change.metric, change.form).title
+    value = change.group.get("value")
+    if value is None:
+        return title
+    is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
+    return f"{title}: {language_name(value) if is_language else value}"
+
+
+class OutcomesPart(Part):
+    """What else than style depends on the person."""
+
+    FORMATS = tuple(outcome.format(form) for form in (Form.SPREAD, Form.MEAN) for outcome in OUTCOMES.values())
+
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+        names = config.settings.outcomes
+        file = config.response_file()
+        check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
+        if FLUENCY in names and model.without_weights:
+            raise InputError("generation_bias.outcomes", f"fluency: {model.without_weights}; leave it out.")
+        return {}
+
+    def collect(self, collection: Collection) -> None:
+        if FLUENCY in collection.config.settings.outcomes:
+            pairs = without_person(collection.prompts).assign(**{RESPONSE: collection.responses})
+            collection.store.ensure(
+                FLUENCY, lambda: scored_pairs(collection.store, FLUENCY, collection.model, pairs), on_all_ranks=True
+            )
+
+    def families(self, run: Measurement, people: People) -> list[Family]:
+        families = []
+        for name, values in run.outcomes.items():
+            if name == OTHER_LANGUAGE:  # one family with the language, from which it is computed
+                continue
+            parts = {name: values[people.is_compared]}
+            if name == LANGUAGE and OTHER_LANGUAGE in run.outcomes:
+                parts[OTHER_LANGUAGE] = run.outcomes[OTHER_LANGUAGE][people.is_compared]
+            families.append(outcome_family(name, parts))
+        return families
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        if not run.outcomes:
+            return []
+        run.store.write(VALUES, values_table(run.responses.table[PROMPT_ID], run.outcomes))
+        scores = []
+        for name, values in run.outcomes.items():
+            p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
+            scores += outcome_scores(run.responses, name, values, p_value, run.signature)
+        tables = []
+        for name, family in tests.families.items():
+            if isinstance(family, OutcomeFamily):
+                tables.append(outcome_table(tests.people, family, tests.found[name]))
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+        run.store.write(OUTCOME_EFFECTS, table)
+        if tests.has_permutations:
+            for name, of_outcome in table.groupby("outcome"):
+                scores.append(difference_bound(of_outcome, run.signature, outcome=str(name)))
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        if not (comparison.before.has(VALUES) and comparison.after.has(VALUES)):
+            return []
+        before = comparison.before.table(VALUES)
+        after = comparison.after.table(VALUES)
+        signature = comparison.signature
+        scores = []
+        for name in stored_names(before):
+            if name not in stored_names(after):
+                continue
+            old = stored_values(before, name)
+            new = fluency_after(comparison) if name == FLUENCY else stored_values(after, name)
+            if new is not None:
+                scores += outcome_changes(comparison.old, name, old, new, signature=signature)
+                continue
+            for form in (Form.MEAN, Form.SPREAD):
+                undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
+                scores.append(replace(undefined, form=form, kind=Kind.DIFFERENCE))
+        return scores

@@ -1,13 +1,15 @@
 """Accepted differences: the file, what is taken out of the vectors, and what stays in the effects."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.accepted import accepted_change_section, accepted_scores, read_accepted
-from evenhand.evaluation.metrics.generation_bias.effects import effects
-from evenhand.evaluation.metrics.generation_bias.metric import find_headline, generation_bias
+from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, accepted_scores, read_accepted
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score
@@ -97,9 +99,11 @@ def test_a_comparison_shows_what_became_of_each_accepted_difference():
     before = [score("accepted_effect", 0.2), score("effect", 0.3)]
     after = [score("accepted_effect", 0.05)]
     changes = [score("accepted_effect_difference", -0.15)]
-    section = accepted_change_section(before, after, changes)
+    runs = [SimpleNamespace(scores=scores) for scores in (before, after, changes)]
+    (section,) = AcceptedDifferences().change_sections(*runs)
     (row,) = section.tables[0].rows
     assert section.first_screen
     assert row.label == "ability, SYMPATHY"
     assert [float(cell.text.replace("−", "-")) for cell in row.cells] == [20.0, 5.0, -15.0]
-    assert not accepted_change_section(before[1:], [], []).tables
+    runs[0].scores = before[1:]
+    assert not AcceptedDifferences().change_sections(*runs)

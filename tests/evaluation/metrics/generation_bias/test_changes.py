@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.compare import (
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import cluster_means
+from evenhand.evaluation.metrics.generation_bias.parts.phrases import (
     OTHER_DESCRIPTORS,
     highest_descriptors,
     parroting_changes,
     phrase_changes,
     repeated_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.frequencies import cluster_means
 from tests.measured_runs import styled_columns
 
 

@@ -11,9 +11,11 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.costs.scores import cost_differences
-from evenhand.evaluation.metrics.generation_bias.settings import OFFENSIVE, ComparisonSettings, CorpusSettings, Settings
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
@@ -219,8 +221,20 @@ def test_runs_are_compared_on_their_common_prompts(runs, tmp_path):
 
 
 def costs(runs):
-    rows = tuple(read_styled_responses(run.folder) for run in runs)
-    return cost_differences(*runs, rows, {"CARE": (0,), "HATE": (1,)}, {"seed": 0})
+    before, after = runs
+    comparison = Comparison(
+        store=None,
+        before=before,
+        after=after,
+        old=read_styled_responses(before.folder),
+        new=read_styled_responses(after.folder),
+        clusters={"CARE": (0,), "HATE": (1,)},
+        settings=ComparisonSettings(),
+        base=None,
+        without_base="",
+        signature={"seed": 0},
+    )
+    return QualityPart().compare(comparison)
 
 
 def test_the_costs_by_hand(runs):

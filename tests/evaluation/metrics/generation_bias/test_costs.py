@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.costs import relevance
-from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
+from evenhand.evaluation.metrics.generation_bias.parts import relevance
+from evenhand.evaluation.metrics.generation_bias.parts.quality import style_drift, style_share
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN,
     cell_codes,
     even_reference,
@@ -17,8 +18,12 @@ from evenhand.evaluation.metrics.generation_bias.costs.relevance import (
     other_prompts,
     sample_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.costs.scores import style_drift, style_share
-from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.likelihood.tokens import response_perplexity
+from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.statistics.text_quality import (
     distinct_n,
     distinct_responses,
     occurs_once,
@@ -26,11 +31,6 @@ from evenhand.evaluation.metrics.generation_bias.costs.text_quality import (
     repeats_prompt,
     word_counts,
 )
-from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.loaded import LoadedModel
-from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 from tests.mitigation.tiny_dialogue import tiny_base
 from tests.named_scores import find_named

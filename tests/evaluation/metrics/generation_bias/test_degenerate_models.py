@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,

@@ -19,13 +19,13 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
     size_section,
     style_summary,
 )
-from evenhand.evaluation.metrics.generation_bias.effects import CHANGE_COLUMNS, COLUMNS, read_effects
 from evenhand.evaluation.metrics.generation_bias.findings import (
     change_text,
     changed_outcomes,
     changed_styles,
     shown_findings,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.effects import CHANGE_COLUMNS, COLUMNS, read_effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html

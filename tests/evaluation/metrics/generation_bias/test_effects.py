@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.effects import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     CHANGE_COLUMNS,
     COLUMNS,
     effect_changes,
@@ -32,7 +32,7 @@ def test_units_have_their_means_groups_and_counts():
     vectors = np.eye(3)[[0, 0, 1, 0, 1, 1, 2, 2]]
     descriptor, axis = ["a", "a", "b", "b", "c", "c", "d", "d"], ["x"] * 4 + ["y"] * 4
     table = effects(styled(vectors, descriptor, axis), {"WARM": [0]}, permutations=19)
-    assert tuple(table.columns) == COLUMNS
+    assert list(table.columns) == COLUMNS
     assert table.groupby("kind")["unit"].nunique().to_dict() == {"axis": 2, "descriptor": 4}
     rows = table.set_index(["kind", "unit", "name"])
     assert rows.loc[("descriptor", "b", "kind"), ["mean", "average", "effect", "n"]].tolist() == [0.5, 0.375, 0.125, 2]
@@ -47,7 +47,7 @@ def test_rows_without_styles_or_common_templates_have_no_effect():
     table = effects(styled(vectors, ["a", "b", "c"] * 2, ["x"] * 6, templates=2), {}, permutations=9)
     assert set(table.query("kind == 'descriptor'")["unit"]) == {"a", "b"}
     empty = effects(styled(vectors[:1], ["a"], ["x"]), {}, permutations=9)
-    assert len(empty) == 0 and tuple(empty.columns) == COLUMNS
+    assert len(empty) == 0 and list(empty.columns) == COLUMNS
     responses = styled_columns(np.eye(2)[[0, 1, 0, 1]], list("ttuu"), list("aabb"), ["x"] * 4, ["kind", "curt"])
     assert len(effects(responses, {}, permutations=9)) == 0
     mixed = styled_columns(np.eye(2)[[0, 1, 0]], list("ttu"), list("abc"), ["x"] * 3, ["kind", "curt"])
@@ -98,7 +98,7 @@ def test_removed_and_new_effects():
     before, after = sides()
     before.vectors[0] = np.nan
     table = effect_changes(before, after, {}, permutations=199)
-    assert tuple(table.columns) == CHANGE_COLUMNS
+    assert list(table.columns) == CHANGE_COLUMNS
     rows = table.query("kind == 'descriptor' and name == 'odd'").set_index("unit")
     assert rows["transition"].to_dict() == {**dict.fromkeys("acdefg", "inconclusive"), "b": "removed", "h": "new"}
     assert rows["n"].to_dict() == {**dict.fromkeys("bcdefgh", 48), "a": 47}

@@ -11,15 +11,15 @@ from scipy import stats
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias import measure as collecting
-from evenhand.evaluation.metrics.generation_bias.costs.scores import text_scores
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
 from evenhand.evaluation.metrics.generation_bias.page import page
+from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, classifiers, neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
-from evenhand.evaluation.metrics.generation_bias.verdict import warnings
-from evenhand.evaluation.models import loading
+from evenhand.evaluation.models import loading, styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import display_name, find_score
@@ -180,7 +180,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
-    monkeypatch.setattr(collecting, "load_style_classifier", never)
+    monkeypatch.setattr(styles, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness", "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.changes import compare_generation_bias
-from evenhand.evaluation.metrics.generation_bias.metric import generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns

@@ -3,18 +3,18 @@
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.effects import effects
+from evenhand.evaluation.metrics.generation_bias.cuts import (
+    requested_summary,
+    requested_text,
+    shown_in_another_language,
+)
 from evenhand.evaluation.metrics.generation_bias.findings import (
     ANY_LANGUAGE,
     finding_text,
     request_language,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.languages import (
-    requested_summary,
-    requested_text,
-    shown_in_another_language,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from tests.named_scores import named_score

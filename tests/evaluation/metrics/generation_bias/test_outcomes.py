@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.metric import cue_shares
+from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
 from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from tests.named_scores import named_score

@@ -20,6 +20,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
@@ -36,21 +41,29 @@ from evenhand.evaluation.statistics.intervals import (
     ratio_interval,
     student_quantile,
 )
+from evenhand.evaluation.store import Store
 
 Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with a response → likelihoods
 
 # Tables: of responses after two prompts, of even responses, and of responses after another person's prompt.
-LIKELIHOODS, EVEN_LIKELIHOODS = "likelihoods_of_responses", "likelihoods_of_responses_even"
+LIKELIHOODS = "likelihoods_of_responses"
+EVEN_LIKELIHOODS = "likelihoods_of_responses_even"
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
+AFTER = "_after"  # the end of the names of tables of the second run's responses
+RELEVANCE = "relevance"
+RELEVANCE_TO_PERSON = "relevance_to_person"
+PERPLEXITY = "response_perplexity"
+LIKELIHOOD_METRICS = (RELEVANCE, RELEVANCE_TO_PERSON, PERPLEXITY)
 EVEN = {"responses": "even reference"}  # the group of the scores of even responses
-LIKELIHOOD_METRICS = ("relevance", "relevance_to_person", "response_perplexity")
 NO_OTHER_PROMPT = "no prompt has another prompt with its descriptor and another template"
 NO_OTHER_PERSON = "no prompt has another prompt of its template with another descriptor"
 TOO_LONG = "every prompt with its response is too long for the model"
 NOT_RELEVANT = "the relevance before is not significantly above 0"
 # With SmolLM2-135M-Instruct, the 95 % interval of the relevance of 300 responses is ±8 % of its value.
-SHARE, MIN_RESPONSES = 0.1, 300
+SHARE = 0.1
+MIN_RESPONSES = 300
 SMALL_MODEL = 10_000_000  # parameters; scoring all responses by a smaller model takes seconds
+OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column: of a response after the other prompt
 MAX_RESPONSES = 300  # of the relevance within the template
 
 
@@ -63,7 +76,8 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     >>> other_prompts(prompts).tolist()
     [1, 0, -1]
     """
-    rng, others = np.random.default_rng(0), np.full(len(prompts), -1)
+    rng = np.random.default_rng(0)
+    others = np.full(len(prompts), -1)
     template = to_codes(prompts[TEMPLATE].tolist())
     groups = prompts.groupby([prompts[DESCRIPTOR].astype(str), prompts[AXIS].astype(str)], sort=True)
     for rows in map(np.asarray, groups.indices.values()):
@@ -143,16 +157,17 @@ def _likelihoods(
     scored = [responses[row] for row in rows]
     scored += [scored[row] for row in np.flatnonzero(with_other)]
     table = score(asked.assign(**{RESPONSE: pd.Series(scored, dtype=object)}))
-    n, other_log_likelihood = len(rows), np.full(len(rows), np.nan)
-    other_log_likelihood[with_other] = table["log_likelihood"].to_numpy()[n:]
+    n = len(rows)
+    other_log_likelihood = np.full(n, np.nan)
+    other_log_likelihood[with_other] = table[LOG_LIKELIHOOD].to_numpy()[n:]
     ids = prompts[PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(
         {
             PROMPT_ID: ids[rows],
             "other_prompt_id": np.where(with_other, ids[other], None),
-            "log_likelihood": table["log_likelihood"].to_numpy()[:n],
-            "other_log_likelihood": other_log_likelihood,
-            "tokens": table["tokens"].to_numpy()[:n],
+            LOG_LIKELIHOOD: table[LOG_LIKELIHOOD].to_numpy()[:n],
+            OTHER_LOG_LIKELIHOOD: other_log_likelihood,
+            TOKENS: table[TOKENS].to_numpy()[:n],
         }
     )
 
@@ -177,14 +192,11 @@ def likelihood_scores(
     two means. `n` counts the drawn responses that have a score, `n_left_out` the drawn responses without a score.
     """
     cells, signature = _strata(prompts, table, signature)
-    common = {"ideal": None, "group": dict(group or {}), "signature": signature}
-    of_prompts, of_responses = _usable(table, both=True), _usable(table)
-    return [
-        _score("relevance", _gains(table), of_prompts, cells, no_other, **common),
-        _score(
-            "response_perplexity", _surprise(table, of_responses), of_responses, cells, TOO_LONG, _exp, 1.0, **common
-        ),
-    ]
+    both = _usable(table, both=True)
+    usable = _usable(table)
+    relevance = _mean_score(RELEVANCE, _gains(table), both, cells, no_other)
+    perplexity = _mean_score(PERPLEXITY, _surprise(table, usable), usable, cells, TOO_LONG, _exp, 1.0)
+    return [replace(score, group=group or {}, signature=signature) for score in (relevance, perplexity)]
 
 
 def likelihood_changes(
@@ -201,24 +213,25 @@ def likelihood_changes(
     significantly above 0); and of `response_perplexity` after / before − 1 (RISE; interval by the delta method for the
     logarithm).
     """
-    scores = [
-        score
-        for name, table in (("before", before), ("after", after))
-        for score in likelihood_scores(prompts, table, signature, {"run": name}, no_other)
-    ]
+    scores = []
+    for name, table in (("before", before), ("after", after)):
+        scores += likelihood_scores(prompts, table, signature, {"run": name}, no_other)
     cells, signature = _strata(prompts, before, signature)
-    of_difference = {"ideal": 0.0, "signature": signature, "kind": Kind.DIFFERENCE}
     both = _usable(before, both=True) & _usable(after, both=True)
-    scores.append(_score("relevance", _gains(after) - _gains(before), both, cells, no_other, **of_difference))
-    counts = {"n": int(both.sum()), "n_left_out": int((~both).sum()), "signature": signature}
-    gains = _gains(before)[both], _gains(after)[both]
+    gains_before = _gains(before)
+    gains_after = _gains(after)
+    difference = _mean_score(RELEVANCE, gains_after - gains_before, both, cells, no_other)
     reason = NOT_RELEVANT if both.any() else no_other
-    scores.append(retention_ratio("relevance", *gains, cells[both], reason, **counts))
+    kept = retention_ratio(RELEVANCE, gains_before[both], gains_after[both], cells[both], reason)
     usable = _usable(before) & _usable(after)
     change = _surprise(after, usable) - _surprise(before, usable)
-    of_rise = {"ideal": 0.0, "signature": signature, "kind": Kind.RISE}
-    rise = _score("response_perplexity", change, usable, cells, TOO_LONG, lambda x: _exp(x) - 1, -1.0, **of_rise)
-    return [*scores, rise]
+    rise = _mean_score(PERPLEXITY, change, usable, cells, TOO_LONG, lambda x: _exp(x) - 1, -1.0)
+    return [
+        *scores,
+        replace(difference, ideal=0.0, signature=signature, kind=Kind.DIFFERENCE),
+        replace(kept, n_left_out=int((~both).sum()), signature=signature),
+        replace(rise, ideal=0.0, signature=signature, kind=Kind.RISE),
+    ]
 
 
 def even_reference(
@@ -230,7 +243,7 @@ def even_reference(
     whose template has only one descriptor are left out.
     """
     alone = prompts[PROMPT_ID][other_people(prompts) < 0]
-    even = even.assign(log_likelihood=even["log_likelihood"].mask(even[PROMPT_ID].isin(alone)))
+    even = even.assign(**{LOG_LIKELIHOOD: even[LOG_LIKELIHOOD].mask(even[PROMPT_ID].isin(alone))})
     changes = likelihood_changes(prompts, before, even, signature)
     return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
 
@@ -245,38 +258,39 @@ def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Map
     sample = pd.DataFrame(dict.fromkeys((TEMPLATE, DESCRIPTOR, AXIS), ""), index=range(len(before)))
     scores = []
     for score in likelihood_changes(sample, before, after, signature, NO_OTHER_PERSON):
-        if score.metric == "relevance" and score.kind in (Kind.LEVEL, Kind.KEPT):
-            scores.append(replace(score, metric="relevance_to_person"))
+        if score.metric == RELEVANCE and score.kind in (Kind.LEVEL, Kind.KEPT):
+            scores.append(replace(score, metric=RELEVANCE_TO_PERSON))
     return scores
 
 
 def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
     """Return the changes of `likelihood_changes` as undefined scores with the reason why a model is missing."""
-    undefined = {"value": math.nan, "bounds": ANY, "n": 0, "reason": reason, "signature": signature}
+    changes = ((RELEVANCE, Kind.DIFFERENCE, 0.0), (RELEVANCE, Kind.KEPT, 1.0), (PERPLEXITY, Kind.RISE, 0.0))
     return [
-        BiasScore("relevance", ideal=0.0, kind=Kind.DIFFERENCE, **undefined),
-        BiasScore("relevance", ideal=1.0, kind=Kind.KEPT, **undefined),
-        BiasScore("response_perplexity", ideal=0.0, kind=Kind.RISE, **undefined),
+        BiasScore(metric, math.nan, ideal, bounds=ANY, n=0, reason=reason, signature=signature, kind=kind)
+        for metric, kind, ideal in changes
     ]
 
 
-def retention_ratio(
-    metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str, **common: Any
-) -> BiasScore:
+def retention_ratio(metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str) -> BiasScore:
     """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
 
     The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
     """
-    common["kind"] = Kind.KEPT
-    if len(before):
-        old, new = float(before.mean()), float(after.mean())
-        interval = ratio_interval(new, old, *mean_covariance(np.stack([after, before], axis=1), cells))
-        if interval is not None and old > 0:
-            return BiasScore(metric, new / old, 1.0, ANY, interval=interval, **common)
-    return BiasScore(metric, math.nan, 1.0, ANY, reason=reason, **common)
+    n = len(before)
+    undefined = BiasScore(metric, math.nan, ideal=1.0, bounds=ANY, n=n, reason=reason, kind=Kind.KEPT)
+    if not n:
+        return undefined
+    old = float(before.mean())
+    new = float(after.mean())
+    covariance, freedom = mean_covariance(np.stack([after, before], axis=1), cells)
+    interval = ratio_interval(new, old, covariance, freedom)
+    if interval is None or old <= 0:
+        return undefined
+    return replace(undefined, value=new / old, interval=interval, reason=None)
 
 
-def _score(
+def _mean_score(
     metric: str,
     numbers: np.ndarray,
     usable: np.ndarray,
@@ -284,17 +298,21 @@ def _score(
     reason: str,
     convert: Callable[[float], float] = float,
     lowest: float = -math.inf,
-    **common: Any,
 ) -> BiasScore:
-    n, bounds = int(usable.sum()), (lowest, math.inf)
-    common |= {"n": n, "n_left_out": len(usable) - n}
+    """Return the mean of the usable numbers, converted, with the interval of the mean, by Student's t, converted."""
+    n = int(usable.sum())
+    bounds = (lowest, math.inf)
+    n_left_out = len(usable) - n
     if not n:
-        return BiasScore(metric, math.nan, bounds=bounds, reason=reason, **common)
+        return BiasScore(metric, math.nan, None, bounds, n, n_left_out=n_left_out, reason=reason)
     value = float(numbers[usable].mean())
     covariance, freedom = mean_covariance(numbers[usable][:, None], cells[usable])
-    half = float(student_quantile(freedom)) * math.sqrt(covariance[0, 0]) if freedom else math.nan
-    ends = tuple(max(lowest, convert(end)) for end in interval_around(value, half)) if freedom else None
-    return BiasScore(metric, max(lowest, convert(value)), bounds=bounds, interval=ends, **common)
+    ends = None
+    if freedom:
+        half = float(student_quantile(freedom)) * math.sqrt(covariance[0, 0])
+        low, high = interval_around(value, half)
+        ends = (max(lowest, convert(low)), max(lowest, convert(high)))
+    return BiasScore(metric, max(lowest, convert(value)), None, bounds, n, ends, n_left_out=n_left_out)
 
 
 def _strata(
@@ -309,17 +327,19 @@ def _strata(
 
 
 def _usable(table: pd.DataFrame, both: bool = False) -> np.ndarray:
-    names = ["log_likelihood", *(["other_log_likelihood"] if both else [])]
+    """Return whether each response has a likelihood, and with `both` also one after another prompt, (n,) bool."""
+    names = [LOG_LIKELIHOOD, OTHER_LOG_LIKELIHOOD] if both else [LOG_LIKELIHOOD]
     return np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1)
 
 
 def _gains(table: pd.DataFrame) -> np.ndarray:
-    return (table["log_likelihood"] - table["other_log_likelihood"]).to_numpy(dtype=np.float64)
+    return (table[LOG_LIKELIHOOD] - table[OTHER_LOG_LIKELIHOOD]).to_numpy(dtype=np.float64)
 
 
 def _surprise(table: pd.DataFrame, usable: np.ndarray) -> np.ndarray:
     """Return −Σ log p / Σ tokens over usable rows, in nats per token, plus each row's influence on this ratio, (n,)."""
-    surprise, tokens = (sign * table[name].to_numpy(float) for sign, name in ((-1, "log_likelihood"), (1, "tokens")))
+    surprise = -table[LOG_LIKELIHOOD].to_numpy(float)
+    tokens = table[TOKENS].to_numpy(float)
     if not usable.any():
         return surprise
     rate = surprise[usable].sum() / tokens[usable].sum()
@@ -328,3 +348,131 @@ def _surprise(table: pd.DataFrame, usable: np.ndarray) -> np.ndarray:
 
 def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))  # e^700 is near the largest float
+
+
+def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the likelihood of each pair's response (`Model.log_likelihood`), in batches that are saved as they come.
+
+    Args:
+        store: the run that saves the batches.
+        name: the name of the computation.
+        model: the model that scores.
+        pairs: columns text, persona and response, and any others.
+    """
+    return store.rows(name, pairs[[TEXT, PERSONA, RESPONSE]], model.log_likelihood, unit="likelihoods")
+
+
+def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
+    """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
+    return sample_prompts(prompts[PROMPT_ID].tolist(), share, model.load().model.num_parameters())
+
+
+NATS = partial(Format, unit="nats", decimals=3)
+PERCENT = partial(Format, unit="%", factor=100, decimals=1)
+QUALITY = (  # of the responses of a run
+    NATS(RELEVANCE, "relevance", "How much likelier a response is after its prompt than after another template's."),
+    NATS(
+        RELEVANCE_TO_PERSON,
+        "response to the person",
+        "The same for another person’s prompt of the same template; a part of it is bias.",
+    ),
+    Format(
+        PERPLEXITY,
+        "perplexity of the responses",
+        "Perplexity of the responses after their prompts; broken language has a high one.",
+    ),
+)
+CHANGES = (  # of two runs, without a value of either run alone
+    PERCENT(RELEVANCE, "relevance kept", "Relevance after / relevance before.", ideal=1, kind=Kind.KEPT),
+    PERCENT(
+        RELEVANCE_TO_PERSON,
+        "response to the person kept",
+        "Less than all is ideal, since a part of it is bias.",
+        kind=Kind.KEPT,
+    ),
+    PERCENT(
+        PERPLEXITY,
+        "change of the perplexity of responses",
+        "Relative change.",
+        ideal=0,
+        signed=True,
+        kind=Kind.RISE,
+    ),
+)
+
+
+class RelevancePart(Part):
+    """How well responses fit their prompts, by the model itself; of two runs, by the first run's model."""
+
+    FORMATS = (*QUALITY, *CHANGES)
+
+    def collect(self, collection: Collection) -> None:
+        config = collection.config
+        if not config.settings.relevance:
+            return
+        store = collection.store
+        model = collection.model
+        prompts = collection.prompts
+        responses = collection.responses
+
+        def likelihoods(name: str, scored: Sequence[str]) -> pd.DataFrame:
+            drawn = drawn_prompts(model, prompts, config.settings.relevance_share)
+            return likelihoods_of_responses(partial(scored_pairs, store, name, model), prompts, scored, drawn)
+
+        def within_template() -> pd.DataFrame:
+            score = partial(scored_pairs, store, TEMPLATE_LIKELIHOODS, model)
+            return likelihoods_within_template(score, prompts, responses)
+
+        store.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
+        if config.for_comparisons:
+            even = even_responses(prompts, responses)
+            store.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
+            store.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        if not run.store.has(LIKELIHOODS):
+            return []
+        return likelihood_scores(run.responses.table, run.store.read(LIKELIHOODS), run.signature)
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        if comparison.without_base:
+            return undefined_changes(comparison.without_base, comparison.signature)
+        try:
+            return _changes_under_base(comparison)
+        except InputError as error:  # perhaps a disk or a server that is away
+            reason = f"{comparison.base.name} cannot be loaded: {error}"
+            comparison.store.failures[RELEVANCE] = reason
+            return undefined_changes(reason, comparison.signature)
+
+
+def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
+    """Return relevance and perplexity of both runs' responses under the first run's model, and their changes."""
+    before = comparison.before
+    store = comparison.store
+    prompts = comparison.old.table
+    old_responses = prompts[RESPONSE].tolist()
+    new_responses = comparison.new.table[RESPONSE].tolist()
+
+    def table(name: str, compute: Callable[..., pd.DataFrame], responses: Sequence[str]) -> pd.DataFrame:
+        if before.has(name):
+            return before.table(name)
+        score = partial(scored_pairs, store, name, comparison.base)
+        return store.table(name, lambda: compute(score, prompts, responses))
+
+    def likelihoods(score: Score, prompts: pd.DataFrame, responses: Sequence[str]) -> pd.DataFrame:
+        if before.has(LIKELIHOODS):
+            drawn = prompts[PROMPT_ID].isin(before.table(LIKELIHOODS)[PROMPT_ID]).to_numpy()
+        else:
+            drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)
+        return likelihoods_of_responses(score, prompts, responses, drawn)
+
+    old = table(LIKELIHOODS, likelihoods, old_responses)
+    new = table(LIKELIHOODS + AFTER, likelihoods, new_responses)
+    even = table(EVEN_LIKELIHOODS, likelihoods, even_responses(prompts, old_responses))
+    old_within = table(TEMPLATE_LIKELIHOODS, likelihoods_within_template, old_responses)
+    new_within = table(TEMPLATE_LIKELIHOODS + AFTER, likelihoods_within_template, new_responses)
+    return [
+        *likelihood_changes(prompts, old, new, comparison.signature),
+        *even_reference(prompts, old, even, comparison.signature),
+        *template_relevance(old_within, new_within, comparison.signature),
+    ]

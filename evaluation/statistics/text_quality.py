@@ -17,7 +17,8 @@ MAX_FRAME_WORDS = 6  # words around a quoted prompt ("So you are telling me that
 SPEECH_VERBS = re.compile(
     r"\b(?:sa(?:y|ys|id|ying)|t(?:ell|ells|old|elling)|wr(?:ite|ites|ote|iting)|quot(?:e|es|ed|ing))\b"
 )
-OPENING, CLOSING = "\"'“‘„«", "\"'”’“»"
+OPENING = "\"'“‘„«"
+CLOSING = "\"'”’“»"
 
 
 def distinct_n(responses: Sequence[str], n: int) -> float:
@@ -29,7 +30,8 @@ def distinct_n(responses: Sequence[str], n: int) -> float:
     >>> distinct_n(["I see.", "I see it."], 2)  # i see, i see, see it
     0.6666666666666666
     """
-    distinct, count = set(), 0
+    distinct = set()
+    count = 0
     for words in map(_words, responses):
         distinct.update(zip(*(words[i:] for i in range(n)), strict=False))
         count += max(len(words) - n + 1, 0)
@@ -89,7 +91,8 @@ def repeats_prompt(response: str, prompt: str) -> bool:
     >>> repeats_prompt("You said: I like moms!", "I like moms."), repeats_prompt("Yes, I like moms!", "I like moms.")
     (True, False)
     """
-    response, prompt = _plain(response), _plain(prompt)
+    response = _plain(response)
+    prompt = _plain(prompt)
     if not response or not prompt:
         return False
     return response == prompt or (prompt in response and _quotes(response, prompt))
@@ -101,7 +104,8 @@ def _quotes(response: str, prompt: str) -> bool:
     is_inside_word = after[:1].isalnum()  # the prompt's last word is the beginning of a longer word
     if is_inside_word or not _words(prompt) or len(frame) > MAX_FRAME_WORDS:
         return False
-    before, after = before.rstrip(), after.lstrip(FINAL_PUNCTUATION)
+    before = before.rstrip()
+    after = after.lstrip(FINAL_PUNCTUATION)
     in_marks = before[-1:] in tuple(OPENING) and after[:1] in tuple(CLOSING)
     return in_marks or before.rstrip(OPENING).rstrip().endswith(":") or bool(SPEECH_VERBS.search(" ".join(frame)))
 

@@ -5,6 +5,8 @@ descriptors on the same templates. Effects here are probabilities; reports show 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,12 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.metric import VERSION, check_arguments, check_same_prompts
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
@@ -25,25 +30,42 @@ from evenhand.evaluation.tracking import Tracker
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EFFECTS, SHIFTS, EFFECT_CHANGES = "effects", "shifts", "effect_changes"  # tables of a measurement, of a comparison
-SHOWN, WORTH_A_LOOK, INCONCLUSIVE = "shown", "worth a look", "inconclusive"
-FAMILY_LEVEL, DISCOVERY_LEVEL = 0.05, 0.10
+# Tables of a measurement, and of a comparison.
+EFFECTS = "effects"
+SHIFTS = "shifts"
+EFFECT_CHANGES = "effect_changes"
+STYLE = "style"  # the family of tests of styles and style clusters
+# Certainties.
+SHOWN = "shown"
+WORTH_A_LOOK = "worth a look"
+INCONCLUSIVE = "inconclusive"
+FAMILY_LEVEL = 0.05
+DISCOVERY_LEVEL = 0.10
+EFFECT = "effect"
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
 EFFECT_KINDS = ("style", "cluster")  # outcomes of the tables of effects on styles
 IN_USE = 0.01  # mean share of the responses from which a style is in use
-REMOVED, REDUCED, KEPT, GROWN, NEW, TURNED = "removed", "reduced", "kept", "grown", "new", "turned round"
-COLUMNS = (
-    *("kind", "unit", "axis", "outcome", "name", "mean", "average", "effect", "shrunk", "low", "high"),
-    *("detectable", "at_most", "at_least", "z", "p", "q", "p_family", "p_page", "certainty", "n", "hits"),
-)
-CHANGE_COLUMNS = (
-    *("kind", "unit", "axis", "outcome", "name", "transition", "mean_before", "mean_after"),
-    *("average_before", "average_after", "shrunk_before", "shrunk_after", "certainty_before", "certainty_after"),
-    *("change", "shrunk", "low", "high", "detectable", "z", "p", "q", "p_family", "p_page", "certainty", "n"),
-)
-MAP_DESCRIPTORS, MAP_STYLES = 40, 12  # rows and columns of the map
+# Transitions.
+REMOVED = "removed"
+REDUCED = "reduced"
+KEPT = "kept"
+GROWN = "grown"
+NEW = "new"
+TURNED = "turned round"
+# Columns of the tables of effects, of changes of effects, and of shifts.
+IDENTITY = ["kind", "unit", "axis", "outcome", "name"]
+ESTIMATES = ["shrunk", "low", "high", "detectable"]
+TESTS = ["z", "p", "q", "p_family", "p_page", "certainty"]
+COLUMNS = [*IDENTITY, "mean", "average", "effect", *ESTIMATES, "at_most", "at_least", *TESTS, "n", "hits"]
+SIDES = [f"{name}_{side}" for name in ("mean", "average", "shrunk", "certainty") for side in ("before", "after")]
+CHANGE_COLUMNS = [*IDENTITY, "transition", *SIDES, "change", *ESTIMATES, *TESTS, "n"]
+SHIFT_COLUMNS = ["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"]
+MAP_DESCRIPTORS = 40  # rows of the map
+MAP_STYLES = 12  # columns of the map
+MAX_NAME = 60  # characters of a name from a table
+MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
 COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for colour-blind readers
 
 
@@ -90,7 +112,7 @@ def effects(
     check_arguments(responses, clusters, permutations)
     people = compared_people(responses, groups)
     if people is None:
-        return pd.DataFrame(columns=list(COLUMNS))
+        return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
     found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
     return effect_table(people, family, clusters, found)
@@ -103,21 +125,33 @@ def style_family(
     indicator = np.zeros((len(responses.styles), len(clusters)))
     for number, columns in enumerate(clusters.values()):
         indicator[list(columns), number] = 1
-    return Family("style", responses.vectors, indicator, are_shares=are_shares)
+    return Family(STYLE, responses.vectors, indicator, are_shares=are_shares)
+
+
+def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return the table that `effects` describes, of a family of styles that was tested jointly with others."""
+    if tests.people is None:
+        return pd.DataFrame(columns=COLUMNS)
+    return effect_table(tests.people, tests.families[name], clusters, tests.found[name])
 
 
 def effect_table(people: People, family: Family, clusters: Mapping[str, Sequence[int]], found: Effects) -> pd.DataFrame:
     """Return the table that `effects` describes, of the effects that were found in a family."""
-    names = [("style", style) for style in people.responses.styles] + [("cluster", cluster) for cluster in clusters]
-    table = people.units.merge(pd.DataFrame(names, columns=["outcome", "name"]), how="cross")
+    table = people.units.merge(_names(people.responses, clusters), how="cross")
     n, hits = _counts(people, family)
     table["n"] = n.ravel()
     table["hits"] = hits.ravel()
     table["mean"] = found.mean.ravel()
     table["effect"] = found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
-    table = _with_estimates(table, found)[list(COLUMNS)]
+    table = _with_estimates(table, found)[COLUMNS]
     return table[table["n"] > 0].reset_index(drop=True)
+
+
+def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return outcome ("style" or "cluster") and name of each style and each style cluster."""
+    names = [("style", style) for style in responses.styles] + [("cluster", cluster) for cluster in clusters]
+    return pd.DataFrame(names, columns=["outcome", "name"])
 
 
 def _counts(people: People, family: Family) -> tuple[np.ndarray, np.ndarray]:
@@ -181,32 +215,16 @@ def effect_changes(
 
     Responses are paired by row; a pair without two style vectors is left out. An effect or a change is "shown" if its
     `p_family` is at most 0.05; `p_family` is computed separately for all effects before, all effects after, and all
-    changes. `transition` is:
+    changes.
 
-        removed       shown before, not after; the change is shown and opposite to the effect before
-        reduced       shown before and after in the same direction; the change is shown and opposite to both
-        kept          shown before and after in the same direction; no change is shown
-        grown         shown before and after in the same direction; the change is shown, in this direction
-        new           shown after, not before; the change is shown, in the direction of the effect after
-        turned round  shown before and after in opposite directions; the change is shown
-        open          anything else
-
-    A "removed" effect may be smaller but not 0: `shrunk_after` estimates the rest.
-
-    Args:
-        before: style vectors of the responses before.
-        after: style vectors of the same styles, with the same templates and descriptors row by row.
-        clusters: as in `effects`.
-        groups: as in `effects`.
-        seed: as in `effects`.
-        permutations: as in `effects`; also the number of random signs.
+    The arguments are as in `effects`; `permutations` is also the number of random signs.
 
     Returns:
-        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition; for before and after the
-        mean probability, its average over all descriptors on the same templates, the shrunk effect and its certainty;
-        change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the change shrunk
-        toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in `effects`, by
-        random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
+        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition (`transitions`); for
+        before and after the mean probability, its average over all descriptors on the same templates, the shrunk effect
+        and its certainty; change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the
+        change shrunk toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in
+        `effects`, by random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
         descriptors have a common template.
 
     Raises:
@@ -226,20 +244,18 @@ def effect_changes(
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
     has_both = before.has_vector() & after.has_vector()
-    sides = [side if has_both.all() else side.rows(has_both) for side in (before, after)]
-    kept = {kind: pd.Series(list(values))[has_both] for kind, values in (groups or {}).items()}
-    people = compared_people(sides[0], kept)
+    kept_groups = {kind: pd.Series(list(values))[has_both] for kind, values in (groups or {}).items()}
+    people = compared_people(before.rows(has_both), kept_groups)
     if people is None:
-        return pd.DataFrame(columns=list(CHANGE_COLUMNS))
-    families = [style_family(side.rows(people.is_compared), clusters) for side in sides]
-    old, new = (
-        family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0] for family in families
-    )
-    change = family_changes(
-        people.design, families[0], families[1], old, new, permutations, np.random.default_rng(seed)
-    )
-    table = effect_table(people, families[0], clusters, change).rename(columns={"effect": "change"})
-    return _with_sides(table, people, clusters, old, new, change)[list(CHANGE_COLUMNS)]
+        return pd.DataFrame(columns=CHANGE_COLUMNS)
+    old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
+    new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed))[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed))[0]
+    rng = np.random.default_rng(seed)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng)
+    table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
+    return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 
 
 def _with_sides(
@@ -251,9 +267,7 @@ def _with_sides(
     change: Effects,
 ) -> pd.DataFrame:
     """Return a table of changes with the effects before and after, and each row's transition."""
-    names = [*people.responses.styles, *clusters]
-    outcomes = ["style"] * len(people.responses.styles) + ["cluster"] * len(clusters)
-    keys = people.units[["kind", "unit"]].merge(pd.DataFrame({"outcome": outcomes, "name": names}), how="cross")
+    keys = people.units[["kind", "unit"]].merge(_names(people.responses, clusters), how="cross")
     for side, found in (("before", before), ("after", after)):
         keys[f"mean_{side}"] = found.mean.ravel()
         keys[f"average_{side}"] = (found.mean - found.effect).ravel()
@@ -272,12 +286,24 @@ def _with_sides(
 def transitions(
     before: np.ndarray, after: np.ndarray, shown_before: np.ndarray, shown_after: np.ndarray, change_shown: np.ndarray
 ) -> np.ndarray:
-    """Return the transition, defined in `effect_changes`, of each of n effects before and after, (n,).
+    """Return the transition of each of n effects before and after, (n,):
+
+        removed       shown before, not after; the change is shown and opposite to the effect before
+        reduced       shown before and after in the same direction; the change is shown and opposite to both
+        kept          shown before and after in the same direction; no change is shown
+        grown         shown before and after in the same direction; the change is shown, in this direction
+        new           shown after, not before; the change is shown, in the direction of the effect after
+        turned round  shown before and after in opposite directions; the change is shown
+        inconclusive  anything else
+
+    A "removed" effect may be smaller but not 0: `shrunk_after` in `effect_changes` estimates the rest.
 
     The last three arguments say whether each effect, or its change, is shown, (n,) bool.
     """
-    both, same = shown_before & shown_after, np.sign(before) == np.sign(after)
-    with_before, with_after = (np.sign(after - before) == np.sign(side) for side in (before, after))
+    both = shown_before & shown_after
+    same = np.sign(before) == np.sign(after)
+    with_before = np.sign(after - before) == np.sign(before)
+    with_after = np.sign(after - before) == np.sign(after)
     conditions = {
         REMOVED: shown_before & ~shown_after & change_shown & ~with_before,
         TURNED: both & ~same & change_shown,
@@ -308,7 +334,7 @@ def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
     Tables that earlier versions wrote have no p-value of the page and no counts.
     """
     if not run.has(name):
-        return pd.DataFrame(columns=list(COLUMNS))
+        return pd.DataFrame(columns=COLUMNS)
     table = run.table(name)
     if "p_page" not in table:
         table = table.assign(p_page=table["p_family"])
@@ -327,21 +353,23 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
         signature: the signature of the scores, to which the metric's version is added.
     """
     is_change = "shrunk_before" in table
-    return [
-        BiasScore(
-            "effect",
-            row["shrunk"],
-            ideal=-row["shrunk_before"] if is_change else 0.0,
-            bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
-            n=int(row["n"]),
-            interval=(row["low"], row["high"]),
-            p_value=row["p_page"],
-            group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
-            signature={**signature, "generation_bias": VERSION},
-            kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,
+    scores = []
+    for row in table[table["certainty"] == SHOWN].to_dict("records"):
+        scores.append(
+            BiasScore(
+                EFFECT,
+                row["shrunk"],
+                ideal=-row["shrunk_before"] if is_change else 0.0,
+                bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
+                n=int(row["n"]),
+                interval=(row["low"], row["high"]),
+                p_value=row["p_page"],
+                group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
+                signature=versioned(signature),
+                kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,
+            )
         )
-        for row in table[table["certainty"] == SHOWN].to_dict("records")
-    ]
+    return scores
 
 
 def difference_bound(
@@ -361,20 +389,37 @@ def difference_bound(
         signature: the signature of the score.
         outcome: the outcome of a table of outcomes; the group of the score, whose range then is that of the outcome.
     """
-    group = {} if outcome is None else {"outcome": outcome}
-    bounds = (0.0, 1.0) if outcome is None else (0.0, np.inf)
-    n = int(table.loc[table["kind"] == DESCRIPTOR].drop_duplicates("unit")["n"].sum())
-    common = {"n": n, "group": group, "signature": {**(signature or {}), "generation_bias": VERSION}}
+    upper = 1.0 if outcome is None else np.inf
     furthest = table[["low", "high"]].abs().max(axis=1)
     ends = table["at_most"].where(table["certainty"] != SHOWN, furthest)
     value = float(ends.max())
-    if not np.isfinite(value):
-        return BiasScore(
-            DIFFERENCE_BOUND, np.nan, 0.0, bounds, reason=NO_BOUND if not len(table) else NOTHING_VARIES, **common
-        )
-    value = min(value, bounds[1])
-    low = min(float(table["at_least"].max()), value)
-    return BiasScore(DIFFERENCE_BOUND, value, 0.0, bounds, interval=(low, value), **common)
+    interval = None
+    reason = None
+    if np.isfinite(value):
+        value = min(value, upper)
+        interval = (min(float(table["at_least"].max()), value), value)
+    else:
+        value = np.nan
+        reason = NOTHING_VARIES if len(table) else NO_BOUND
+    return BiasScore(
+        DIFFERENCE_BOUND,
+        value,
+        ideal=0.0,
+        bounds=(0.0, upper),
+        n=int(table.loc[table["kind"] == DESCRIPTOR].drop_duplicates("unit")["n"].sum()),
+        interval=interval,
+        group={} if outcome is None else {"outcome": outcome},
+        reason=reason,
+        signature=versioned(signature),
+    )
+
+
+def plain_name(name: str) -> str:
+    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
+    if name == "nonce":
+        return MADE_UP
+    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
+    return words.lower() if words == words.upper() else words
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
@@ -432,8 +477,59 @@ def effects_figure(
     y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
     axes.plot(x, y, "o", color="black", markersize=4)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", parse_math=False)
-    axes.set_yticks(
-        range(len(units)), [f"{it[:40]} ({axis[it][:20].replace('_', ' ')})" for it in units], parse_math=False
-    )
+    labels = [f"{unit[:40]} ({plain_name(axis[unit])[:20]})" for unit in units]
+    axes.set_yticks(range(len(units)), labels, parse_math=False)
     figure.colorbar(image, label="points of 100; dot: shown")
     return figure
+
+
+POINTS = partial(Format, unit="points", factor=100, decimals=1)
+
+
+class EffectsPart(Part):
+    """Who is treated how: the effect of each descriptor and group on each style and style cluster."""
+
+    FORMATS = (
+        POINTS(EFFECT, "effect", "Probability of a style less the average.", ideal=0, signed=True),
+        POINTS(EFFECT, "change of an effect", "Effect after minus effect before.", signed=True, kind=Kind.DIFFERENCE),
+        POINTS(
+            DIFFERENCE_BOUND,
+            "difference that cannot be ruled out",
+            "The largest end of any interval: nobody is further from the average, with 95 % confidence.",
+            ideal=0,
+        ),
+    )
+
+    def families(self, run: Measurement, people: People) -> list[Family]:
+        return [replace(style_family(people.responses, run.clusters), has_overall=False)]
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        if not tests.has_permutations:
+            return []
+        table = found_effects(tests, STYLE, run.clusters)
+        shifts = pd.DataFrame(columns=SHIFT_COLUMNS)
+        if tests.people is not None:
+            shifts = shift_table(tests.people, tests.families[STYLE], tests.found[STYLE])
+        run.store.write(EFFECTS, table)
+        run.store.write(SHIFTS, shifts)
+        log_effects(run.store.tracker, EFFECTS, table)
+        return [*effect_scores(table, run.signature), difference_bound(table, run.signature)]
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        config = comparison.before.config
+        if not config.settings.permutations:
+            return []
+
+        def changes() -> pd.DataFrame:
+            return effect_changes(
+                comparison.old,
+                comparison.new,
+                comparison.clusters,
+                groups=comparison.old.groups(),
+                permutations=config.settings.permutations,
+                seed=config.seed,
+            )
+
+        table = comparison.store.table(EFFECT_CHANGES, changes)
+        log_effects(comparison.store.tracker, EFFECT_CHANGES, table)
+        return effect_scores(table, comparison.signature)

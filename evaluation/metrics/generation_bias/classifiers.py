@@ -1,0 +1,213 @@
+"""The classifiers of a measurement: which ones they are, and what they say about the responses."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLES,
+    style_table,
+)
+from evenhand.evaluation.models.classifier_folders import shipped_names
+from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
+from evenhand.evaluation.models.revisions import find_label, is_revision
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
+from evenhand.evaluation.store import Store
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.styles import Classifier
+
+# Names of the classifiers in inputs, signatures and errors.
+FIRST = "style_classifier"
+SECOND = "second_style_classifier"
+OFFENSIVE = "offensiveness_classifier"
+# The settings with the classifiers.
+SETTINGS = {FIRST: FIRST, SECOND: SECOND, OFFENSIVE: "offensiveness"}
+OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
+STYLE_COLUMNS = (PROMPT_ID, "cut_by_classifier")  # columns of a table of style vectors that are no styles
+ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
+OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
+MAX_CHECKED = 500  # responses whose language is enough to say what most are in
+
+
+def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | ClassifierSettings]:
+    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
+
+    Raises:
+        InputError: there is no style classifier, or one that ships with Evenhand would read another language than
+            English; an offensiveness classifier without its label, or a label without a classifier.
+    """
+    settings = config.settings
+    if not settings.style_classifier.name:
+        raise InputError(
+            f"generation_bias.{FIRST}",
+            "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
+            "`train_classifier`.",
+        )
+    offensive = settings.offensiveness
+    if (offensive.name is None) != (offensive.label is None):
+        raise InputError(
+            "generation_bias.offensiveness",
+            f"the label {offensive.label!r} with the classifier {offensive.name!r}; "
+            "give both: the classifier, and its label that means offensive.",
+        )
+    named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
+    given = {name: model for name, model in named.items() if model is not None and model.name is not None}
+    for name, model in given.items():
+        if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
+            raise InputError(
+                f"generation_bias.{name}",
+                f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
+            )
+    return given
+
+
+def classifier_inputs(config: MeasureConfig) -> dict[str, Any]:
+    """Return fingerprints of the classifiers and of the style clusters, by name.
+
+    Raises:
+        InputError: a classifier cannot be read, a label of it is the name of a column, or it lacks the label that means
+            offensive; both style classifiers are the same; the style clusters do not fit the first one.
+    """
+    checkpoints = classifiers(config)
+    inputs: dict[str, Any] = _of_each(classifier_revision, checkpoints)
+    if inputs[FIRST] == inputs.get(SECOND):
+        name = checkpoints[SECOND].name
+        raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
+    labels = _of_each(classifier_styles, checkpoints)
+    inputs["style_clusters"] = json_sha256(load_style_clusters(config.settings.style_clusters, labels[FIRST]))
+    for name, styles in labels.items():
+        for column in STYLE_COLUMNS:
+            if column in styles:
+                raise InputError(f"generation_bias.{name}", f"the label {column!r} is the name of a column; rename it.")
+    if OFFENSIVE in checkpoints:
+        offensive = config.settings.offensiveness
+        find_label(labels[OFFENSIVE], offensive.label, offensive.name, "generation_bias.offensiveness.label")
+    return inputs
+
+
+def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return function(classifier) by name; an InputError about its `model` names the classifier's setting instead."""
+    values = {}
+    for name, checkpoint in checkpoints.items():
+        try:
+            values[name] = function(checkpoint)
+        except InputError as error:
+            field = f"generation_bias.{SETTINGS[name]}" if error.field == "model" else error.field
+            raise InputError(field, error.problem) from None
+    return values
+
+
+def classify(store: Store, config: MeasureConfig) -> None:
+    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks."""
+    from accelerate.utils.memory import clear_device_cache  # imports torch
+
+    from evenhand.evaluation.models.styles import load_style_classifier
+
+    for name, checkpoint in classifiers(config).items():
+        table = {FIRST: STYLES, SECOND: SECOND_STYLES, OFFENSIVE: OFFENSIVENESS}[name]
+        if store.has(table):
+            continue
+        with store.step(table):
+            prompts = store.read(PROMPTS)
+            responses = store.read(RESPONSES)
+            if name == OFFENSIVE:
+                classifier = load_style_classifier(checkpoint, name)
+                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness)
+            else:
+                check_responses_language(name, checkpoint.name, responses)
+                classifier = load_style_classifier(checkpoint, name)
+                rows = _styles(store, table, classifier, prompts, responses)
+            store.write(table, rows)
+        del classifier
+        clear_device_cache(garbage_collection=True)
+
+
+def _styles(
+    store: Store, table: str, classifier: "Classifier", prompts: pd.DataFrame, responses: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the style vectors of the responses, from which mentions of the descriptor are removed."""
+    from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
+
+    texts = clean_responses(responses[RESPONSE], prompts)
+    probabilities, truncated = classify_rows(store, table, classifier, texts)
+    unlabelled = has_no_label(classifier, probabilities)
+    vectors = to_style_vectors(classifier, probabilities)
+    return style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
+
+
+def _offensiveness(
+    store: Store, classifier: "Classifier", responses: pd.DataFrame, settings: ClassifierSettings
+) -> pd.DataFrame:
+    """Return the probability that each response is offensive.
+
+    As in Smith et al. 2022, descriptors are not removed from the responses.
+    """
+    from evenhand.evaluation.models.styles import classify_rows
+
+    label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
+    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist())
+    return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
+
+
+def check_responses_language(field: str, classifier: str, responses: pd.DataFrame) -> None:
+    """Raise InputError, about `field`, if a shipped classifier would read responses most of which are not English.
+
+    Of many responses, a part is checked; texts that are too short to tell their language do not count.
+    """
+    if classifier not in shipped_names():
+        return
+    rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
+    languages = outcome_values(LANGUAGE, responses.iloc[rows].reset_index(drop=True))
+    languages = languages.drop(columns=TOO_SHORT, errors="ignore")
+    known = languages[languages.sum(axis=1) > 0]
+    in_english = known[ENGLISH].sum() if ENGLISH in known else 0
+    if in_english < len(known) / 2:
+        share = 1 - in_english / len(known)
+        raise InputError(
+            field,
+            f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}.",
+        )
+
+
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+    """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
+    facts = as_settings(classifier)
+    if "judge" in facts:
+        facts = judge_facts(classifier)
+    labels = "\n".join(classifier_styles(classifier))
+    return {**facts, "revision": revision, "labels_sha256": sha256(labels.encode()).hexdigest()}
+
+
+def is_same_classifier(before: Any, after: Any) -> bool:
+    """Return whether two entries of signatures are of the same classifier, or equal if they are of something else.
+
+    The revision is a hash of a model's files. The same files may be in two folders, and then have two names. Earlier
+    versions computed another hash.
+
+    >>> is_same_classifier({"name": "old/folder", "revision": "1f"}, {"name": "new/folder", "revision": "1f"})
+    True
+    """
+    if not (isinstance(before, dict) and isinstance(after, dict) and before.get("revision") and after.get("revision")):
+        return before == after
+    if {**before, "name": "", "revision": ""} != {**after, "name": "", "revision": ""}:
+        return False
+    if before["revision"] == after["revision"]:
+        return True
+    try:
+        return bool(after.get("name")) and is_revision(before["revision"], after["name"])
+    except InputError:  # the classifier is away
+        return False

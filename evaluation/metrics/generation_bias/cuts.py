@@ -1,0 +1,230 @@
+"""What cuts the responses: by cue, for people who were never tuned on, in the request's language, second classifier.
+
+A style classifier of one language misnames responses in another one, so that a change of language looks like one of
+style. If somebody gets more responses in another language, the styles of the other responses are therefore scored
+apart. The request's language is the one of most responses to its template.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, SECOND, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    compare_generation_bias,
+    find_headline,
+    is_pooled_fgb,
+    spread_scores,
+    versioned,
+)
+from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    SECOND_STYLES,
+    StyledResponses,
+    read_styled_responses,
+)
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.statistics.variance_shares import variance_parts
+
+CUE_SHARE = "cue_share"
+REQUESTED = "requested"  # the family of the styles of the responses in the request's language
+REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on them
+# Groups of the scores.
+IN_REQUESTED = {LANGUAGE: "the request's"}
+BY_SECOND = {"classifier": "second"}
+TUNED = {"tuned": "yes"}
+NOT_TUNED = {"tuned": "no"}
+
+
+class Cuts(Part):
+    """The spread of styles among some of the responses, and by the second style classifier."""
+
+    FORMATS = (
+        Format(
+            CUE_SHARE,
+            "share of the variance",
+            "Of style vectors within requests, by source.",
+            unit="%",
+            factor=100,
+            decimals=1,
+        ),
+    )
+
+    def families(self, run: Measurement, people: People) -> list[Family]:
+        styles = style_family(people.responses, run.clusters)
+        families = []
+        if OTHER_LANGUAGE in run.outcomes:
+            is_other = run.outcomes[OTHER_LANGUAGE][people.is_compared].to_numpy()[:, 0] == 1
+            if is_other.any():
+                values = np.where(is_other[:, None], np.nan, styles.values)
+                families.append(Family(REQUESTED, values, styles.sums, has_overall=False))
+        for cue, is_cue in cues(people.responses).items():
+            values = np.where(is_cue[:, None], styles.values, np.nan)
+            families.append(Family(f"{CUE}: {cue}", values, has_effects=False))
+        return families
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        responses = run.responses
+        signature = run.signature
+        scores = _requested_scores(run, tests)
+        by_cue = cues(responses)
+        if by_cue:
+            scores += cue_shares(responses, signature)
+        for cue, is_cue in by_cue.items():
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature):
+                p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
+                scores.append(replace(score, p_value=p_value))
+        if UNTUNED in responses.table:
+            is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
+        if SECOND in run.classifiers:
+            second = read_styled_responses(run.store.folder, second=True)
+            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]})
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        scores = []
+        old = comparison.old
+        new = comparison.new
+        if UNTUNED in old.table:
+            is_untuned = old.table[UNTUNED].to_numpy(dtype=bool)
+            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison.signature)
+            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison.signature)
+        before = comparison.before
+        after = comparison.after
+        if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
+            first = _second_classifier(before)
+            second = _second_classifier(after)
+            if not is_same_classifier(first, second):
+                raise InputError(
+                    "after", f"{SECOND} is {second}, but {first} in before; measure it again with the same."
+                )
+            old = read_styled_responses(before.folder, second=True, only=before.only)
+            new = read_styled_responses(after.folder, second=True, only=after.only)
+            scores += overall_changes(old, new, BY_SECOND, comparison.signature)
+        return scores
+
+
+def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
+    """Return whether each response is to a cue, (n,), by cue; {} unless there are several."""
+    if CUE not in responses.table or responses.table[CUE].nunique() < 2:
+        return {}
+    return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
+
+
+def overall_scores(
+    responses: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
+    without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
+    scores = spread_scores(without_axes, {}, signature=signature)
+    return [replace(score, group=group) for score in scores if not score.group]
+
+
+def overall_changes(
+    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+) -> list[BiasScore]:
+    """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
+    changes = compare_generation_bias(old, new, {}, by_axis=False, signature=signature)
+    return [replace(score, group=group) for score in changes]
+
+
+def _second_classifier(run: FamilyRun) -> Any:
+    """Return the entry of a run's signature on its second style classifier."""
+    return find_headline(run.scores, **BY_SECOND).signature.get(FIRST)
+
+
+def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
+
+    The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
+    so that the requests are a sample, and their interaction with descriptors is a part of chance.
+    """
+    template = to_codes(responses.table[TEMPLATE])
+    cue = to_codes(responses.table[CUE])
+    descriptor = to_codes(responses.table[DESCRIPTOR])
+    means = pd.DataFrame(responses.vectors).groupby(template).transform("mean").to_numpy(dtype=np.float32)
+    cells = arrange_cells(responses.vectors - means, cue, descriptor, min_count=1)
+    parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
+    scores = []
+    for source, share in parts.shares().items():
+        if source == TEMPLATE:
+            continue
+        scores.append(
+            BiasScore(
+                CUE_SHARE,
+                share.value,
+                ideal=None,
+                bounds=(-1, 1),
+                n=cells.n,
+                interval=share.interval,
+                n_left_out=cells.n_left_out,
+                group={"cue_source": "descriptor × cue" if source == "interaction" else source},
+                reason=share.reason,
+                signature=versioned(signature),
+            )
+        )
+    return scores
+
+
+def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
+    """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
+    if REQUESTED not in tests.found:
+        return []
+    on_language = outcome_table(tests.people, tests.families[LANGUAGE], tests.found[LANGUAGE])
+    if not len(shown_in_another_language(on_language)):
+        return []
+    is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
+    run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
+    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature)
+    return [score for score in scores if score.form == Form.CORRECTED]
+
+
+def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
+    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == DESCRIPTOR)]
+    return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
+
+
+def requested_text(effects: pd.DataFrame, language: str) -> str:
+    """Return the sentence of a verdict on the styles of the answers in the request's language.
+
+    Args:
+        effects: effects on the styles of these answers.
+        language: the name of the language.
+    """
+    largest = largest_text(effects)
+    if largest:
+        return f"Among the answers in {language}, style differs, too: {largest}."
+    return f"Among the answers in {language}, nobody is shown to get another style."
+
+
+def requested_summary(all_effects: pd.DataFrame, requested: pd.DataFrame, language: str) -> str:
+    """Return the sentence on how many effects on style are shown among all answers, and among these.
+
+    Args:
+        all_effects, requested: effects on the styles of all answers, and of those in the request's language.
+        language: the name of the language.
+    """
+    everywhere = all_effects[all_effects["certainty"] == SHOWN]
+    shown = requested[requested["certainty"] == SHOWN]
+    both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
+    among = f"{both:,} of these and {len(shown) - both:,} others" if len(shown) else "none"
+    return (
+        f"Differences in style shown among all answers: {len(everywhere):,}; among the answers in {language}: {among}. "
+        "The style classifier may misread an answer in another language."
+    )

@@ -1,0 +1,186 @@
+"""Styles of responses against the frequencies of descriptors in corpora (Smith et al. 2022, Figures 3, 5, 6)."""
+
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.files import files_sha256
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
+from evenhand.evaluation.statistics.scores import rank_correlation
+from evenhand.evaluation.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Chart
+
+    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings
+
+log = logging.getLogger("evenhand")
+
+CORPUS = "corpus"  # the table of frequencies and probabilities
+CORPUS_COUNTS = "corpus_counts"  # the table of the numbers of usages
+PROBABILITY = "probability"  # the column of the probabilities of a single run
+FREQUENCY_RHO = "frequency_rho"
+NOTE = (
+    "A dot is a descriptor: its usages per example of the corpus (half a usage is added, to show unused descriptors), "
+    "and the mean probability of the style cluster over templates (Smith et al. 2022, Figures 3, 5 and 6)."
+)
+
+
+def corpus_inputs(settings: "CorpusSettings | None") -> dict[str, Any]:
+    """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
+    from evenhand.evaluation.data.corpus import find_corpus_files  # imports datasets
+
+    if settings is None or not settings.paths:
+        return {}
+    found = {path: find_corpus_files(path) for path in settings.paths}
+    hashes = []
+    for path, files in found.items():
+        names = {os.path.relpath(file, path): Path(file) for file in files or ()}
+        hashes.append(files_sha256(names) if names else path)
+    return {CORPUS: hashes}
+
+
+def frequency_scores(
+    store: Store,
+    sides: Mapping[str, StyledResponses],
+    clusters: Mapping[str, Sequence[int]],
+    settings: "CorpusSettings",
+    signature: Mapping[str, Any],
+) -> list[BiasScore]:
+    """Return Spearman's ρ of descriptors' frequencies in each corpus and their probabilities of each cluster (B.2.1).
+
+    The metric is `frequency_rho`, with the groups `cluster` and, if there are several, `run` (the side) and `corpus`.
+    The table `corpus` gets the frequencies, and the probabilities in a column for each side.
+    """
+    first = next(iter(sides.values()))
+    descriptors = sorted(set(first.table[DESCRIPTOR]))
+
+    def frequencies() -> pd.DataFrame:
+        means = [cluster_means(side, clusters).stack().rename(name) for name, side in sides.items()]
+        table = pd.concat(means, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
+        counts = store.table(CORPUS_COUNTS, lambda: corpus_counts(settings, descriptors))
+        table = table.merge(counts, on=DESCRIPTOR)
+        return table.assign(frequency=table["count"] / table["examples"])
+
+    signature = {**signature, CORPUS: settings.model_dump()}
+    names = ("the frequency", "the mean probability")
+    scores = []
+    for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby(["cluster", "corpus"], sort=False):
+        for side in sides:
+            group = {"cluster": str(cluster)}
+            if len(sides) > 1:
+                group["run"] = side
+            if len(settings.paths) > 1:
+                group["corpus"] = display_name(corpus)
+            rho = rank_correlation(FREQUENCY_RHO, rows["frequency"], rows[side], names=names, group=group)
+            scores.append(replace(rho, signature=signature))
+    return scores
+
+
+def corpus_counts(settings: "CorpusSettings", descriptors: Sequence[str]) -> pd.DataFrame:
+    """Return the number of usages of each descriptor in each corpus: descriptor, count, examples, corpus."""
+    from evenhand.evaluation.data.corpus import count_phrases_in_corpus  # imports datasets
+
+    tables = []
+    for path in settings.paths:
+        counts = count_phrases_in_corpus(
+            path,
+            descriptors,
+            text_column=settings.text_column,
+            subset=settings.subset,
+            split=settings.split,
+            limit=settings.limit,
+        )
+        if counts.n_left_out:
+            log.info("corpus: %d examples of %s without a text are left out", counts.n_left_out, path)
+        rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
+        tables.append(rows.assign(examples=counts.n_examples, corpus=path))
+    return pd.concat(tables, ignore_index=True)
+
+
+def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Return the mean summed probability of each cluster's styles, averaged by template first, (D, C).
+
+    The index is (descriptor, axis). Responses without a style vector are left out.
+    """
+    sums = {name: responses.vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+    keys = [responses.table[name].to_numpy() for name in (DESCRIPTOR, AXIS, TEMPLATE)]
+    means = pd.DataFrame(sums).groupby(keys).mean().groupby(level=[0, 1]).mean().dropna()
+    return means.rename_axis([DESCRIPTOR, AXIS])
+
+
+def frequency_chart(table: pd.DataFrame) -> "Chart":
+    """Return a panel for each style cluster, with each descriptor's probability against its frequency."""
+    from evenhand.evaluation.report.figures import INK, WIDE, new_chart, set_ticks, tick_percent  # import matplotlib
+
+    panels = list(table.groupby("cluster", sort=False))
+    n_rows = math.ceil(len(panels) / 3)
+    label = "Probability of style clusters against the frequency of the descriptor in the corpus"
+    chart, grid = new_chart(label, WIDE, 20 + 220 * n_rows, nrows=n_rows, ncols=3, squeeze=False)
+    for axes, panel in zip_longest(grid.flat, panels):
+        if panel is None:
+            axes.set_axis_off()
+            continue
+        cluster, rows = panel
+        axes.scatter((rows["count"] + 0.5) / rows["examples"], rows[PROBABILITY], s=12, color=INK, alpha=0.5)
+        axes.set(title=sanitize(str(cluster), 60), xscale="log")
+        set_ticks(axes, "y", 4, tick_percent)
+    return chart
+
+
+class CorpusPart(Part):
+    """Whether styles depend on how frequent a descriptor is in corpora."""
+
+    FORMATS = (
+        Format(
+            FREQUENCY_RHO,
+            "ρ of frequency in the corpus and probability",
+            "Spearman's rank correlation over descriptors.",
+            signed=True,
+        ),
+    )
+
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+        return corpus_inputs(config.settings.corpus)
+
+    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+        return corpus_inputs(settings.corpus)
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        settings = run.config.settings.corpus
+        if settings is None or not settings.paths:
+            return []
+        return frequency_scores(run.store, {PROBABILITY: run.responses}, run.clusters, settings, run.signature)
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        settings = comparison.settings.corpus
+        if not settings.paths:
+            return []
+        sides = {"before": comparison.old, "after": comparison.new}
+        return frequency_scores(comparison.store, sides, comparison.clusters, settings, comparison.signature)
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        if not run.has(CORPUS):
+            return []
+        from evenhand.evaluation.report.figures import styled, svg  # imports matplotlib
+
+        figures = []
+        for corpus, rows in run.table(CORPUS).groupby("corpus", sort=False):
+            chart = styled(frequency_chart)(rows)
+            figures.append(Figure(sanitize(f"Style and frequency in {display_name(corpus)}", 120), svg(chart), NOTE))
+        return [Section("Frequency in the corpus", figures=figures, folded=True)]

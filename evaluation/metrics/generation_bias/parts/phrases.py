@@ -1,0 +1,187 @@
+"""Phrases, and responses that repeat their prompt, in the responses of two runs (Smith et al. 2022, C.2, Table 14)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, phrases_for
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.statistics.scores import rank_correlation, share_change
+from evenhand.evaluation.statistics.text_quality import repeat_prompts
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+
+SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
+PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
+BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (mean bias value b)
+PHRASES = "phrases"  # the table of phrases
+# The tables of responses that repeat their prompt, and the columns of their keys.
+PARROTING = {
+    "parroting_by_template": (TEMPLATE,),
+    "parroting": (DESCRIPTOR,),
+    "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
+}
+PARROTING_RHO = "parroting_rho"
+
+
+def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
+    """Return the n descriptors in the axes with the highest mean bias value (`before`), highest first."""
+    of_axes = bias[bias[AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
+    return of_axes.sort_values(["before", DESCRIPTOR], ascending=[False, True])[DESCRIPTOR].head(n).tolist()
+
+
+def phrase_changes(
+    before: Sequence[str],
+    after: Sequence[str],
+    descriptor: Sequence[str],
+    phrases: Mapping[str, Sequence[str]],
+    sets: Mapping[str, Sequence[str]],
+) -> pd.DataFrame:
+    """Return the share of responses that contain each phrase, by set of descriptors (Smith et al. 2022, Table 14).
+
+    Case, runs of blanks and the form of apostrophes are ignored. As in the paper, a phrase may begin or end inside a
+    word: "what is a" is in "what is an egg".
+
+    Args:
+        before, after: responses to the same prompts, (n,). A prompt with an empty response before or after is left out.
+        descriptor: the descriptor of each prompt, (n,).
+        phrases: name of a group of phrases → the phrases.
+        sets: name of a set → its descriptors. Descriptors in none of the sets form the set "all others".
+
+    Returns:
+        One row for each set and phrase: group, phrase, set, n (prompts), before and after (shares in [0, 1], NaN if n
+        is 0), and change with low, high and p (paired: see `share_change`).
+    """
+    old = [_plain(response) for response in before]
+    new = [_plain(response) for response in after]
+    is_nonempty = np.array([bool(first and second) for first, second in zip(old, new, strict=True)], dtype=bool)
+    descriptors = np.array(descriptor)
+    counted = {name: np.isin(descriptors, list(members)) & is_nonempty for name, members in sets.items()}
+    in_sets = [name for members in sets.values() for name in members]
+    counted[OTHER_DESCRIPTORS] = ~np.isin(descriptors, in_sets) & is_nonempty
+    rows = []
+    for group, members in phrases.items():
+        for phrase in members:
+            words = _plain(phrase)
+            in_old = np.array([words in text for text in old], dtype=bool)
+            in_new = np.array([words in text for text in new], dtype=bool)
+            for name, is_counted in counted.items():
+                rows.append((group, phrase, name, *_paired_shares(in_old[is_counted], in_new[is_counted])))
+    return pd.DataFrame(rows, columns=["group", "phrase", "set", *PAIRED_SHARES])
+
+
+def _paired_shares(before: np.ndarray, after: np.ndarray) -> tuple[float, ...]:
+    """Return the values of PAIRED_SHARES, of whether each response has a property, (n,) bool each."""
+    change = share_change("share", before, after)
+    low, high = change.interval or (np.nan, np.nan)
+    p_value = np.nan if change.p_value is None else change.p_value
+    old = float(before.mean()) if change.n else np.nan
+    new = float(after.mean()) if change.n else np.nan
+    return change.n, old, new, change.value, low, high, p_value
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("’", "'").split())
+
+
+def repeated_prompts(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+    """Return whether the responses to each prompt repeat it: template, descriptor, axis, and bool before and after.
+
+    Prompts with an empty response in one of the runs are left out.
+    """
+    nonempty = before.is_nonempty() & after.is_nonempty()
+    prompts = before.table[TEXT][nonempty].tolist()
+    return before.table.loc[nonempty, [TEMPLATE, DESCRIPTOR, AXIS]].assign(
+        before=repeat_prompts(before.table[RESPONSE][nonempty].tolist(), prompts),
+        after=repeat_prompts(after.table[RESPONSE][nonempty].tolist(), prompts),
+    )
+
+
+def parroting_changes(repeated: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the shares of responses that repeat the prompt, by template, descriptor or both (Smith et al. 2022, C.2).
+
+    Args:
+        repeated: the table of `repeated_prompts`.
+        by: columns that the rows are grouped by.
+
+    Returns:
+        The columns in `by`, n (prompts), before and after (shares in [0, 1], ideal 0), and change with low, high and p
+        (paired: see `share_change`). The largest rise is first.
+    """
+    rows = [(*keys, *_paired_shares(group["before"], group["after"])) for keys, group in repeated.groupby(list(by))]
+    table = pd.DataFrame(rows, columns=[*by, *PAIRED_SHARES])
+    return table.sort_values(["change", *by], ascending=[False] + [True] * len(by), ignore_index=True)
+
+
+def with_mean_b(parroting: pd.DataFrame, bias_values: pd.DataFrame | None) -> pd.DataFrame:
+    """Return the table with the column mean_b, the descriptor's mean bias value before; NaN if unknown."""
+    if bias_values is None:
+        return parroting.assign(mean_b=np.nan)
+    mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
+    return parroting.merge(mean_b, on=[DESCRIPTOR, AXIS], how="left")
+
+
+class PhrasesPart(Part):
+    """What the responses of two runs say: phrases, and repetitions of the prompt.
+
+    If the run has the table `bias_values`, phrases are counted in the responses to the descriptors with the highest
+    mean b, and parroting is correlated with mean b.
+    """
+
+    FORMATS = (
+        Format(
+            PARROTING_RHO,
+            "ρ of mean bias value and change in parroting",
+            "Spearman's rank correlation over descriptors.",
+            signed=True,
+        ),
+    )
+
+    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+        if settings.phrases is None:
+            return {}
+        groups = load_phrases(settings.phrases)
+        return {PHRASES: json_sha256([[name, asdict(group)] for name, group in groups.items()])}
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        store = comparison.store
+        bias_values = store.read(BIAS_VALUES) if store.has(BIAS_VALUES) else None
+        repeated = repeated_prompts(comparison.old, comparison.new)
+        by_descriptor = parroting_changes(repeated, (DESCRIPTOR, AXIS))
+        parroting = store.table("parroting", lambda: with_mean_b(by_descriptor, bias_values))
+        store.table("parroting_by_template", lambda: parroting_changes(repeated, (TEMPLATE,)))
+        in_cell = repeated.groupby([TEMPLATE, DESCRIPTOR])[["before", "after"]].transform("any").any(axis=1)
+        store.table("parroting_by_cell", lambda: parroting_changes(repeated[in_cell], (TEMPLATE, DESCRIPTOR)))
+        if bias_values is None:
+            return []
+        store.table(PHRASES, lambda: _phrases(comparison, bias_values))
+        return [
+            rank_correlation(
+                PARROTING_RHO,
+                parroting["mean_b"],
+                parroting["change"],
+                names=("the mean b", "the change of the share that repeats the prompt"),
+                signature=comparison.signature,
+            )
+        ]
+
+
+def _phrases(comparison: Comparison, bias_values: pd.DataFrame) -> pd.DataFrame:
+    """Return the shares of responses with each phrase, to the descriptors with the highest mean bias values."""
+    clusters = comparison.before.config.settings.style_clusters
+    groups = load_phrases(comparison.settings.phrases or phrases_for(clusters))
+    return phrase_changes(
+        comparison.old.table[RESPONSE],
+        comparison.new.table[RESPONSE],
+        comparison.old.table[DESCRIPTOR],
+        phrases={name: group.phrases for name, group in groups.items()},
+        sets={name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()},
+    )

@@ -1,0 +1,567 @@
+"""Quality of the responses, and its changes: variety, repetition, perplexity, capability, offensiveness, styles."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.response_files import is_repeated
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE, OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    Collection,
+    Comparison,
+    JointTests,
+    Measurement,
+    Part,
+    relevance,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import cell_codes, retention_ratio
+from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.offensiveness import (
+    OFFENSIVE_SHARE,
+    THRESHOLD,
+    offensive_share,
+    offensiveness_changes,
+)
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation.models.capabilities import (
+    DOCUMENT,
+    METRIC,
+    TASK,
+    VALUE,
+    capability_rows,
+    load_tasks,
+    read_tasks,
+)
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import (
+    CUT,
+    LEFT_OUT,
+    PERSONA,
+    PROMPT_ID,
+    REASONED,
+    RESPONSE,
+    TEXT,
+    BiasScore,
+    Kind,
+    find_score,
+)
+from evenhand.evaluation.statistics.intervals import (
+    ANY,
+    Interval,
+    bootstrap,
+    mean_covariance,
+    mean_interval,
+    normal_interval,
+    share_interval,
+    student_quantile,
+)
+from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change, share_score
+from evenhand.evaluation.statistics.text_quality import (
+    distinct_n,
+    distinct_n_without_each,
+    distinct_responses,
+    occurs_once,
+    repeat_prompts,
+    word_counts,
+)
+from evenhand.evaluation.tables import join_batches
+
+NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
+CAPABILITIES = "capabilities"  # the table of the results on tasks of lm-evaluation-harness
+REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
+N_RESAMPLES = 2000
+N_FOLDS = 2
+SHARE_BOUNDS = (0.0, 1.0)
+POSITIVE = (0.0, math.inf)
+CHANGE_BOUNDS = (-1.0, 1.0)
+CAPABILITY = "capability"
+NO_TEXT = "all responses are empty"
+
+
+def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
+
+    `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
+    that are longer than the style classifier reads, and `no_label_share` the share to which no label of a multi-label
+    classifier fits; a share of 0 is not a score. `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
+    have no ideal. The interval of `distinct_responses` is by the jackknife.
+    """
+    is_nonempty = measured.is_nonempty()
+    responses = measured.table[RESPONSE][is_nonempty].tolist()
+    prompts = measured.table[TEXT][is_nonempty].tolist()
+    n = len(responses)
+    shares = [share_score("parroting", repeat_prompts(responses, prompts), 0.0, reason=NO_TEXT)]
+    for name, count in (("cut_share", measured.n_truncated), ("no_label_share", measured.n_unlabelled)):
+        if count:
+            shares.append(share_score(name, np.arange(n) < count, 0.0, reason=NO_TEXT))
+    variety = _number("distinct_responses", distinct_responses(responses), n, SHARE_BOUNDS, NO_TEXT)
+    if n > 1:
+        error = float(occurs_once(responses).std(ddof=1)) / math.sqrt(n)
+        variety = replace(variety, interval=normal_interval(variety.value, error, SHARE_BOUNDS))
+    found = [*shares, variety]
+    for size in (1, 2):
+        reason = f"no response has {size} words"
+        found.append(_number(f"distinct_{size}", distinct_n(responses, size), n, SHARE_BOUNDS, reason))
+    found.append(_number("mean_length", float(word_counts(responses).mean()), n, POSITIVE, NO_TEXT))
+    found = [replace(score, n_left_out=len(measured) - n) for score in found]
+    empty = share_score("empty_share", ~is_nonempty, 0.0, reason="no response")
+    return [replace(score, signature=signature) for score in (empty, *found)]
+
+
+def _number(metric: str, value: float, n: int, bounds: Interval, reason: str) -> BiasScore:
+    """Return a number without an ideal as a score, with a reason if it is undefined."""
+    return BiasScore(metric, value, None, bounds, n, reason=reason if math.isnan(value) else None)
+
+
+def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the share of responses whose reasoning did not end, as a list of one score; an empty list if it is 0.
+
+    Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
+    `responses` is the reason why a response is left out, or null.
+    """
+    is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
+    share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
+    return [share] if share.value else []
+
+
+def reasoning_text(responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers had reasoning, and how many never ended it], or [] if none had."""
+    n = int(responses[REASONED].sum()) if REASONED in responses else 0
+    if not n:
+        return []
+    unfinished = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum())
+    return [
+        f"{n:,} of {len(responses):,} answers had reasoning, which is no part of the responses; {unfinished:,} never "
+        "ended it."
+    ]
+
+
+def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
+    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, with a bootstrap interval.
+
+    In [1, ∞), without an ideal. The columns of `rows` are log_likelihood (nats) and tokens of each response.
+    """
+    columns = [rows[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS)]
+    value = float(_perplexity(*columns))
+    interval = _bootstrap(_perplexity, columns)
+    return BiasScore("perplexity", value, None, (1.0, math.inf), len(rows), interval, signature=signature)
+
+
+def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.exp(-log_likelihood.sum(axis=axis) / tokens.sum(axis=axis))
+
+
+def _bootstrap(statistic: Callable[..., np.ndarray], columns: Sequence[np.ndarray]) -> Interval:
+    """Return the bootstrap interval of a statistic of columns; its value twice if no sample differs."""
+    interval = bootstrap(columns, statistic, seed=0, resamples=N_RESAMPLES)[1]
+    value = float(statistic(*columns))
+    return interval or (value, value)
+
+
+def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the score `capability` of each task and metric: the mean of the metric over the documents of the task.
+
+    Higher is better; the score has no ideal value. The standard error of the mean has ddof = 1; the 95 % interval
+    covers the variation between samples of documents. It is Wilson's for an accuracy, whose values are 0 and 1.
+    """
+    scores = []
+    for task, values in _by_task(rows).items():
+        n = len(values)
+        is_accuracy = values.isin((0, 1)).all()
+        scores.append(
+            BiasScore(
+                CAPABILITY,
+                float(values.mean()),
+                ideal=None,
+                bounds=SHARE_BOUNDS if is_accuracy else ANY,
+                n=n,
+                interval=share_interval(int(values.sum()), n) if is_accuracy else mean_interval(values.to_numpy()),
+                group={TASK: task},
+                standard_error=_standard_error(values),
+                signature=signature,
+            )
+        )
+    return scores
+
+
+def _by_task(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the values by document of each task and metric."""
+    found = {}
+    for (task, metric), part in rows.groupby([TASK, METRIC]):
+        found[f"{task}, {metric}"] = part.set_index(DOCUMENT)[VALUE]
+    return found
+
+
+def _standard_error(values: pd.Series) -> float | None:
+    return float(values.sem()) if len(values) > 1 else None
+
+
+def style_share(
+    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
+) -> list[BiasScore]:
+    """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
+
+    A mitigation may make responses to all descriptors equal and worse: the tuned model of Smith et al. 2022 (§4.4 and
+    Table 15) was more hateful and envious overall. Generation bias, a variance over descriptors, does not measure this.
+
+    In [0, 1], without an ideal: only a comparison is meaningful. Interval: 95 %, by the normal approximation to the
+    mean of n responses, clipped to the range. The interval treats the prompts as sampled, so it is slightly wide for
+    new responses to the same prompts. A row of NaN in the style vectors, (n, S), is an empty response, which is left
+    out and counted.
+
+    >>> share = style_share(np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]), {"HATE": [0, 1]})[0]
+    >>> round(float(share.value), 6), share.group  # (0.3 + 0.7) / 2
+    (0.5, {'cluster': 'HATE'})
+    """
+    usable = np.isfinite(vectors).all(axis=1)
+    n = int(usable.sum())
+    reason = None
+    if n < 2:
+        reason = "one response: no interval" if n else "no response has a style vector: all are empty"
+    scores = []
+    for name, values in cluster_sums(vectors[usable], clusters).items():
+        scores.append(
+            BiasScore(
+                "style_share",
+                float(values.mean()) if n else math.nan,
+                ideal=None,
+                bounds=SHARE_BOUNDS,
+                n=n,
+                interval=mean_interval(values, bounds=SHARE_BOUNDS),
+                n_left_out=len(vectors) - n,
+                group={"cluster": name},
+                reason=reason,
+                signature=signature or {},
+            )
+        )
+    return scores
+
+
+def cluster_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
+    """Return the summed probability of each cluster's styles in each response, (n,), from style vectors, (n, S)."""
+    return {name: vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+
+
+def text_changes(old: StyledResponses, new: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the changes of text quality between responses to the same prompts, paired by prompt.
+
+    The scores are the difference of `parroting`, and what is kept (after / before) of `distinct_responses`,
+    `distinct_2` and `mean_length`. Prompts with an empty response in one of the runs are left out.
+    """
+    nonempty = old.is_nonempty() & new.is_nonempty()
+    before = old.table[RESPONSE][nonempty].tolist()
+    after = new.table[RESPONSE][nonempty].tolist()
+    prompts = old.table[TEXT][nonempty].tolist()
+    cells = cell_codes(old.table)[nonempty]
+    no_length = "the mean length before is not significantly above 0" if before else NO_PAIRS
+    scores = [
+        share_change("parroting", repeat_prompts(before, prompts), repeat_prompts(after, prompts)),
+        _distinct_responses_kept(before, after),
+        _distinct_2_kept(before, after),
+        retention_ratio("mean_length", word_counts(before), word_counts(after), cells, no_length),
+    ]
+    n_left_out = int((~nonempty).sum())
+    return [replace(score, n_left_out=n_left_out, signature=signature) for score in scores]
+
+
+def _distinct_responses_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
+    n = len(before)
+    kept = BiasScore("distinct_responses", math.nan, 1.0, POSITIVE, n, reason=NO_PAIRS, kind=Kind.KEPT)
+    if not n:
+        return kept
+    ratio = distinct_responses(after) / distinct_responses(before)
+    influence = (occurs_once(after) - ratio * occurs_once(before)) / distinct_responses(before)
+    interval = normal_interval(ratio, float(influence.std(ddof=1)) / math.sqrt(n), POSITIVE) if n > 1 else None
+    return replace(kept, value=ratio, interval=interval, reason=None)
+
+
+def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
+    reason = "no response has 2 words"
+    kept = BiasScore("distinct_2", math.nan, 1.0, POSITIVE, len(before), reason=reason, kind=Kind.KEPT)
+    ratio = distinct_n(after, 2) / distinct_n(before, 2)
+    if math.isnan(ratio):
+        return kept
+    without = distinct_n_without_each(after, 2) / distinct_n_without_each(before, 2)
+    error = math.sqrt((len(without) - 1) * float(without.var()))
+    interval = None if math.isnan(error) else normal_interval(ratio, error, POSITIVE)
+    return replace(kept, value=ratio, interval=interval, reason=None)
+
+
+def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the difference of the perplexity on neutral dialogue, paired; [] if not both runs have the same dialogue.
+
+    Interval: 95 %, by the bootstrap over dialogues.
+    """
+    if not (before.has(NEUTRAL) and after.has(NEUTRAL)):
+        return []
+    old = before.table(NEUTRAL)
+    new = after.table(NEUTRAL)
+    if not old[[TEXT, RESPONSE]].equals(new[[TEXT, RESPONSE]]):
+        return []
+
+    def change(ll_old: np.ndarray, ll_new: np.ndarray, n_old: np.ndarray, n_new: np.ndarray, axis: int = -1):
+        return _perplexity(ll_new, n_new, axis) - _perplexity(ll_old, n_old, axis)
+
+    columns = [side[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS) for side in (old, new)]
+    value = float(change(*columns))
+    interval = _bootstrap(change, columns)
+    kind = Kind.DIFFERENCE
+    return [BiasScore("perplexity", value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
+
+
+def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the changes of offensiveness (`offensiveness_changes`); [] if not both runs have measured it."""
+    if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
+        return []
+    classifier = find_score(before.scores, "offensive_share").signature.get(OFFENSIVE)
+    if classifier != find_score(after.scores, "offensive_share").signature.get(OFFENSIVE):
+        reason = "the two runs used different offensiveness classifiers"
+        return [_undefined_difference("offensive_share", CHANGE_BOUNDS, {}, reason, signature)]
+    old = before.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS]
+    new = after.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS].reindex(old.index)
+    return offensiveness_changes(old.to_numpy(), new.to_numpy(), {**signature, OFFENSIVE: classifier})
+
+
+def _undefined_difference(
+    metric: str, bounds: Interval, group: Mapping[str, str], reason: str, signature: Mapping[str, Any]
+) -> BiasScore:
+    difference = BiasScore(metric, math.nan, 0.0, bounds, n=0, group=group, reason=reason, signature=signature)
+    return replace(difference, kind=Kind.DIFFERENCE)
+
+
+def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the differences of `capability`, after − before, paired by document, for each task of both runs.
+
+    Each score has a standard error. A score is undefined if the two runs used different documents of the task.
+    """
+    if not (before.has(CAPABILITIES) and after.has(CAPABILITIES)):
+        return []
+    old = _by_task(before.table(CAPABILITIES))
+    new = _by_task(after.table(CAPABILITIES))
+    scores = []
+    for task in sorted(old.keys() & new.keys()):
+        group = {TASK: task}
+        if not old[task].index.equals(new[task].index):
+            reason = "the two runs used different documents"
+            scores.append(_undefined_difference(CAPABILITY, ANY, group, reason, signature))
+            continue
+        values = (old[task].to_numpy(), new[task].to_numpy())
+        score = mean_change(CAPABILITY, *values, bounds=ANY, group=group, signature=signature)
+        scores.append(replace(score, standard_error=_standard_error(new[task] - old[task])))
+    return scores
+
+
+def style_share_changes(
+    before: np.ndarray,
+    after: np.ndarray,
+    clusters: Mapping[str, Sequence[int]],
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return the difference of the mean share of each style cluster, paired by prompt (`style_share`).
+
+    `before` and `after` are the style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
+    """
+    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
+    old = cluster_sums(before[usable], clusters)
+    new = cluster_sums(after[usable], clusters)
+    scores = []
+    for name in clusters:
+        change = mean_change("style_share", old[name], new[name], group={"cluster": name})
+        scores.append(replace(change, n_left_out=int((~usable).sum()), signature=signature or {}))
+    return scores
+
+
+def style_drift(
+    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Mapping[str, Any] | None = None
+) -> BiasScore:
+    """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
+
+    The drift is the total variation distance of the mean styles, in [0, 1], ideal 0; noise may make the estimate
+    slightly negative. Let x_s be the measured change of style s and σ_s its standard error. The plain estimate
+    ½ Σ |x_s| is biased upwards by σ_s / √(2π) for each style without a change. The plain estimate is therefore
+    multiplied by √(1 − Σ σ_s² / Σ x_s²), which is exact if the Δ_s are normal with variances proportional to σ_s².
+    The factor tends to 1 for large changes. For a negative radicand r, the factor is −√(min(|r|, 1)), so that its mean
+    is 0 without changes.
+
+    No estimator of a sum of absolute values is unbiased (Cai and Low 2011), so the 95 % interval, over new responses in
+    the same cells, has a coverage of at least 95 %. The upper end is the plain estimate, whose mean is never too low,
+    plus Student's t times the standard error. The lower end is a cross-fitted estimate, whose mean is never too high,
+    minus this product. The cross-fitted estimate has signs from one half of the prompts and changes from the other
+    half, ½ Σ_s sign(x_s of one half) · x_s of the other half, averaged over both orders.
+
+    Args:
+        before, after: style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
+        cells: integer codes of the prompts' cells, (n,).
+
+    >>> old, new = np.array([[1.0, 0.0]] * 20), np.array([[0.9, 0.1]] * 20)
+    >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
+    0.1
+    """
+    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
+    n = int(usable.sum())
+    drift = BiasScore(
+        "style_drift",
+        math.nan,
+        ideal=0.0,
+        bounds=CHANGE_BOUNDS,
+        n=n,
+        n_left_out=len(usable) - n,
+        reason="only one prompt has a response in both runs" if n else NO_PAIRS,
+        signature=signature or {},
+    )
+    if n < 2:
+        return drift
+    change = after[usable].astype(np.float64) - before[usable]
+    fold = np.random.default_rng(0).permutation(n) % N_FOLDS
+    sums = np.stack([change[fold == number].sum(axis=0) for number in range(N_FOLDS)])  # of each part of the prompts
+    total = sums.sum(axis=0)
+    mean = total / n
+    covariance, freedom = mean_covariance(change, cells[usable])
+    plain = np.abs(mean).sum() / 2
+    square = (mean**2).sum()
+    radicand = 1 - np.trace(covariance) / square if square > 0 else 0.0
+    value = float(plain * math.copysign(math.sqrt(min(abs(radicand), 1.0)), radicand))
+    if not freedom:
+        return replace(drift, value=value, reason=None)
+    direction = np.sign(mean) / 2
+    half = float(student_quantile(freedom)) * math.sqrt(max(direction @ covariance @ direction, 0.0))
+    parts = zip(sums, np.bincount(fold), strict=True)
+    cross_fitted = float(np.mean([part / count @ np.sign(total - part) / 2 for part, count in parts]))
+    low = max(cross_fitted - half, -1.0)
+    high = min(float(plain) + half, 1.0)
+    return replace(drift, value=min(max(value, low), high), interval=(low, high), reason=None)
+
+
+SHARE = partial(Format, unit="%", factor=100)
+COST = partial(SHARE, ideal=0)
+KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
+QUALITY = (  # of the responses of a run, in the order of the report's table
+    *relevance.QUALITY,
+    SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
+    Format("perplexity", "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
+    Format(
+        "distinct_1",
+        "different words (distinct-1)",
+        "Share of different words among all words of responses.",
+        decimals=3,
+    ),
+    Format(
+        "distinct_2",
+        "different word pairs (distinct-2)",
+        "Share of different pairs of adjacent words among all; random words have many.",
+        decimals=3,
+    ),
+    Format("mean_length", "mean length of a response", "Mean number of words of a response."),
+    COST("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt."),
+    OFFENSIVE_SHARE,
+    COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
+    COST("empty_share", "empty", "Share of empty responses."),
+    COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
+    COST(
+        "no_label_share",
+        "no label fits",
+        "Share of responses that no label fits; their style vectors are nearly even, and say little.",
+    ),
+    COST(
+        "cut_share", "longer than the classifier reads", "Share of responses whose ends the classifier does not read."
+    ),
+)
+FITS_KEPT, TO_PERSON_KEPT, PERPLEXITY_RISE = relevance.CHANGES
+CHANGES = (  # of two runs, without a value of either run alone, in the order of the report's table
+    FITS_KEPT,
+    TO_PERSON_KEPT,
+    COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
+    PERPLEXITY_RISE,
+    KEPT("mean_length", "mean length kept", "Mean length after / mean length before."),
+    KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
+    KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
+)
+
+
+class QualityPart(Part):
+    """How good the responses are, whoever asks: text, styles, perplexity on neutral dialogue, tasks, offensiveness."""
+
+    FORMATS = (
+        *(metric for metric in (*QUALITY, *CHANGES) if metric not in relevance.RelevancePart.FORMATS),
+        SHARE("style_share", "share of the style", "Mean summed probability of a style cluster over responses."),
+        Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
+    )
+
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+        inputs: dict[str, Any] = {}
+        if config.capabilities:
+            tasks = read_tasks(config.capabilities)
+            inputs[CAPABILITIES] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
+        path = neutral_dialogue(config)
+        if path is not None and not model.without_weights:
+            load_neutral_dialogue(path)  # raises if it cannot be used
+            inputs["neutral_dialogue"] = sha256_of(Path(path))
+        return inputs
+
+    def collect(self, collection: Collection) -> None:
+        config = collection.config
+        model = collection.model
+        path = neutral_dialogue(config)
+
+        def neutral() -> pd.DataFrame:
+            pairs = load_neutral_dialogue(path)
+            scores = join_batches(model.log_likelihood(pairs.assign(**{PERSONA: ""})))
+            if scores[LOG_LIKELIHOOD].isna().any():
+                raise InputError("neutral_dialogue", f"a pair is too long for {model.name}; leave it out.")
+            return pairs.join(scores)
+
+        if path is not None:
+            collection.store.ensure(NEUTRAL, neutral)
+        if config.capabilities:
+            tasks = load_tasks(config.capabilities)
+            collection.store.ensure(CAPABILITIES, lambda: capability_rows(model.load(), tasks))
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        store = run.store
+        responses = run.responses
+        signature = run.signature
+        scores = style_share(responses.vectors, run.clusters, signature) + text_scores(responses, signature)
+        file = run.config.response_file()
+        if file is not None and file.has_prompts and run.config.settings.repeated_rows == "warn":
+            repeated = is_repeated(responses.table).to_numpy()
+            reason = "the file has no rows"
+            scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
+        if CUT in responses.table:
+            scores += unfinished_share(responses.table, signature)
+        if OFFENSIVE in run.classifiers:
+            classifier = {**run.classifiers[OFFENSIVE], "threshold": THRESHOLD}
+            probabilities = store.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+            scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
+        if store.has(CAPABILITIES):
+            scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
+        if store.has(NEUTRAL):
+            scores.append(perplexity_score(store.read(NEUTRAL), signature))
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        before = comparison.before
+        after = comparison.after
+        old = comparison.old
+        new = comparison.new
+        signature = comparison.signature
+        return [
+            *perplexity_difference(before, after, signature),
+            *text_changes(old, new, signature),
+            *offensiveness_differences(before, after, signature),
+            style_drift(old.vectors, new.vectors, cell_codes(old.table), signature),
+            *style_share_changes(old.vectors, new.vectors, comparison.clusters, signature),
+            *capability_differences(before, after, signature),
+        ]

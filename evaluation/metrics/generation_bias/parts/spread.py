@@ -1,0 +1,727 @@
+"""Spread: how much the style of a model's responses depends on the descriptor in the prompt.
+
+Source: Smith et al. 2022, Appendix A.7, and the noise-corrected forms of this project. Let p_tdis be the
+probability of style s in the i-th response to template t (of T) filled with descriptor d, and C a cluster of styles:
+
+    FGB     = 1/T Σ_t Σ_s       Var_d( mean_i p_tdis )
+    PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
+    SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
+
+Var over descriptors has ddof = 0, which the paper does not define. FGB*, PGB* and SCGB* are corrected for sampling
+noise (ddof = 1). The pooled forms (`statistics.person_pairs`) are the spread of the descriptors' mean styles over
+prompts like these, without noise and without interaction of descriptor and template. FGB* leaves out a cell (template
+and descriptor) with one response, since its noise is unknown; the paper's and the pooled forms use all cells. Scores
+have natural units; in reports, as in the paper, scores are multiplied by 1000.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.holistic_bias import NONE
+from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
+from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.people import compared_people
+from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    TEMPLATE,
+    BiasScore,
+    Caution,
+    Form,
+    Kind,
+    find_score,
+)
+from evenhand.evaluation.statistics.cells import (
+    Cells,
+    add_group_sums,
+    arrange_cells,
+    factorize,
+    select_cells,
+    to_codes,
+    variance_of_means,
+)
+from evenhand.evaluation.statistics.effects import family_effects
+from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
+from evenhand.evaluation.statistics.intervals import (
+    Interval,
+    covariance_from_variances,
+    ratio_interval,
+    student_quantile,
+)
+from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
+from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
+from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
+from evenhand.evaluation.statistics.variance_shares import variance_parts
+
+VERSION = "3"
+FGB = "fgb"
+PGB = "pgb"
+SCGB = "scgb"
+TOO_FEW = (
+    "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
+    "more descriptors, or give the same template to the prompts that you compare"
+)
+NO_COMMON = "no two descriptors have two common templates with a response; measure more templates"
+NO_INTERVAL = "no interval: the responses vary within one cell at most"
+NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"
+TOO_WIDE = "no interval: it is wider than the range of the score; measure more templates"
+SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
+MIN_COUNT = 2  # responses per cell from which its noise can be estimated
+SHIFT = "style_shift"
+MOVED = "moved_answers"
+SHARE = "variance_share"
+GENDER = "gender_effect"
+NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
+NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothing to divide by"
+UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"
+DESCRIPTIONS = {
+    FGB: "Variance of the mean style vector over descriptors, summed over styles, mean over templates",
+    PGB: "Part of FGB from one cluster of styles: the variances of its styles, summed",
+    SCGB: "Variance of the summed probability of a cluster of styles over descriptors",
+}
+WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
+
+
+def bias_formats() -> list[Format]:
+    """Return the formats of the spread in all its forms."""
+
+    def of_bias(name: str, label: str, description: str, form: Form) -> Format:
+        return Format(name, label, description, unit=UNIT, factor=PER_UNIT, ideal=0, form=form)
+
+    formats = []
+    for name, text in DESCRIPTIONS.items():
+        label = name.upper()
+        pooled = f"{label} of descriptor means over all templates, {WITHOUT_NOISE}"
+        formats.append(of_bias(name, label, f"{text}; with few responses mostly noise.", Form.PLAIN))
+        formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}", Form.CORRECTED))
+        formats.append(of_bias(name, f"pooled {label}*", pooled, Form.POOLED_CORRECTED))
+    formats.append(
+        of_bias(
+            FGB, "pooled FGB* of the person", "The part that words for the same people have in common.", Form.PERSON
+        )
+    )
+    formats.append(
+        of_bias(FGB, "pooled FGB* of the word", "The part in which words for the same people differ.", Form.WORD)
+    )
+    return formats
+
+
+def is_headline(score: BiasScore) -> bool:
+    """Return whether a score is pooled FGB* of all rows of one run."""
+    return is_pooled_fgb(score) and not score.group
+
+
+def is_pooled_fgb(score: BiasScore) -> bool:
+    """Return whether a score is pooled FGB* of any rows of one run."""
+    return (score.metric, score.form, score.kind) == (FGB, Form.POOLED_CORRECTED, Kind.LEVEL)
+
+
+def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group: str) -> BiasScore | None:
+    """Return pooled FGB* of a kind and a group; None if no score matches."""
+    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
+
+
+def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
+    """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
+    n_styles = len(responses.styles)
+    for cluster, columns in clusters.items():
+        if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
+            raise InputError(
+                "clusters",
+                f"{cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
+                "load_style_clusters.",
+            )
+    if not isinstance(permutations, int) or permutations < 0:
+        raise InputError("permutations", f"{format_value(permutations)}; give a whole number from 0.")
+
+
+def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
+    """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
+    compared = {"styles": (before.styles, after.styles)}
+    for name in (TEMPLATE, DESCRIPTOR):
+        compared[name] = (before.table[name], after.table[name])
+    for name, (old, new) in compared.items():
+        if list(old) != list(new):
+            raise InputError(
+                "after",
+                f"its {name} values differ from those of before; two runs are compared by responses to the same "
+                "prompts in the same order, by the same classifier.",
+            )
+
+
+def generation_bias(
+    responses: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    permutations: int = 999,
+    seed: int = 0,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
+
+    Args:
+        responses: responses to pairs of template and descriptor; FGB* needs two to each pair.
+        clusters: style cluster → columns of its styles.
+        permutations: number of permutations for the p-value of the overall pooled FGB* under the hypothesis
+            that style does not depend on the descriptor; 0 for no test.
+        seed: seed of the permutations.
+        signature: the signature of the scores, to which the metric's version is added.
+
+    Returns:
+        Scores in natural units; ideal 0. 95 % intervals of FGB and FGB* (`descriptor_spread`) are over new responses to
+        the same descriptors and templates, and need two responses per cell; that of FGB is for its expectation, which
+        includes the noise. 95 % intervals of pooled scores (`pooled_spread`) are over new responses to prompts like
+        these, and need one.
+
+    Raises:
+        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
+
+    In the example, each of two descriptors has two responses of one style. For each style, the variance between the
+    descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> [(score.form.value, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
+    [('plain', 0.5), ('corrected', 1.0), ('pooled_corrected', 1.0)]
+    """
+    check_arguments(responses, clusters, permutations)
+    p_value = None
+    people = compared_people(responses, {}) if permutations else None
+    if people is not None:
+        family = Family(EVERYBODY, people.responses.vectors, has_effects=False)
+        found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
+        p_value = found[0].overall_page
+    return spread_scores(responses, clusters, p_value=p_value, signature=signature)
+
+
+def spread_scores(
+    responses: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    p_value: float | None = None,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
+    cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
+    repeated = repeated_cells(cells)
+    weights = np.ones(len(responses.styles))
+    scores = []
+    with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
+        style_spreads = executor.submit(column_spreads, repeated)
+        for group, subset in axis_subsets(cells, axis):
+            forms = _three_forms(FGB, group, subset, weights)
+            if not group:
+                forms[-1] = replace(forms[-1], p_value=p_value)
+            scores += forms
+        for metric, group, cluster_cells, cluster_weights in cluster_subsets(cells, clusters):
+            scores += _three_forms(metric, group, cluster_cells, cluster_weights)
+        for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
+            scores += _two_forms(FGB, {"style": style}, repeated, spread)
+    if repeated.n < responses.has_vector().sum():
+        scores = _include_single_responses(scores, responses, clusters)
+    return [replace(score, signature=versioned(signature)) for score in scores]
+
+
+def versioned(signature: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a signature with the version of the metrics of generation bias."""
+    return {**(signature or {}), "generation_bias": VERSION}
+
+
+def repeated_cells(cells: Cells) -> Cells:
+    """Return the cells with at least two responses, of which the noise is known."""
+    return select_cells(cells, cells.count >= MIN_COUNT)
+
+
+@dataclass(frozen=True)
+class SpreadEstimate:
+    """A spread of people, the cells it is computed from, why it or its interval is undefined, and a caution."""
+
+    estimate: Estimate
+    cells: Cells
+    reason: str | None
+    caution: Caution | None = None
+
+
+def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> SpreadEstimate:
+    """Return FGB* of the cells with two responses or more."""
+    repeated = repeated_cells(cells)
+    estimate = descriptor_spread(repeated, weights).corrected
+    return SpreadEstimate(estimate, repeated, missing_interval_reason(estimate))
+
+
+def pooled_estimate(cells: Cells, weights: np.ndarray | None = None) -> SpreadEstimate:
+    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution."""
+    compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
+    if len(np.unique(compared.template)) == 1:
+        corrected = corrected_estimate(compared, weights)
+        return replace(corrected, caution=Caution.ONE_TEMPLATE if corrected.reason is None else None)
+    estimate = pooled_spread(cells, weights)
+    reason = None
+    if math.isnan(estimate.value):
+        reason = NO_COMMON
+    elif estimate.interval is None:
+        reason = NOTHING_VARIES
+    return SpreadEstimate(estimate, compared_cells(cells), reason)
+
+
+def _include_single_responses(
+    scores: Sequence[BiasScore], responses: StyledResponses, clusters: Mapping[str, Sequence[int]]
+) -> list[BiasScore]:
+    """Return the scores with those of the plain form over all cells, also the ones with a single response."""
+    cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
+    cells_of = {tuple(group.items()): subset for group, subset in axis_subsets(cells, axis)}
+    columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
+    for name, styles in clusters.items():
+        columns[(("cluster", name),)] = list(styles)
+
+    def over_all_cells(score: BiasScore) -> BiasScore:
+        group = tuple(score.group.items())
+        cells = cells_of.get(group, cells_of[()])
+        mean = cells.mean[:, columns.get(group, slice(None))]
+        if score.metric == SCGB:
+            mean = mean.sum(axis=1, keepdims=True)
+        value = variance_of_means(cells, mean)
+        reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
+        return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
+
+    return [over_all_cells(score) if score.form == Form.PLAIN else score for score in scores]
+
+
+def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
+
+    Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
+    estimates θ = 1/(D − 1) Σ_d ‖m_d − m̄‖², where the squared norm is a sum over styles. `style_shift` is √θ, the root
+    mean square length of the shift m_d − m̄ of a descriptor. If a share x of a descriptor's responses moves from one
+    style to another, the shift has the length √2 · x, because one style loses x and another gains x. `moved_answers`,
+    √(θ / 2), is the share of responses that would have to move to another style for a shift of √θ. The intervals
+    of both follow from the interval of θ.
+
+    `variance_share`, by source (template, descriptor, interaction, chance), is the result of `variance_parts`.
+    The last score is the smallest pooled FGB* whose interval would be above 0 with a probability of 80 %
+    (`smallest_detectable_spread`).
+
+    Args:
+        responses: responses to templates and descriptors; the shares of the variance need cells with two.
+        signature: the signature of the scores, to which the metric's version is added.
+    """
+    cells = all_cells(responses)
+    pooled = pooled_estimate(cells)
+    n_left_out = len(responses) - pooled.cells.n
+    signature = versioned(signature)
+    scores = []
+    for name, divisor in ((SHIFT, 1.0), (MOVED, 2.0)):
+        value, interval = root(pooled.estimate.value, pooled.estimate.interval, divisor)
+        scores.append(
+            BiasScore(
+                name,
+                value,
+                ideal=0.0,
+                bounds=(0.0, math.sqrt(2 / divisor)),
+                n=pooled.cells.n,
+                interval=interval,
+                n_left_out=n_left_out,
+                reason=pooled.reason,
+                signature=signature,
+                caution=pooled.caution,
+            )
+        )
+    scores += _variance_shares(cells, signature)
+    detectable = smallest_detectable_spread(pooled.estimate)
+    scores.append(
+        BiasScore(
+            FGB,
+            detectable,
+            ideal=None,
+            bounds=(0.0, math.inf),
+            n=pooled.cells.n,
+            n_left_out=n_left_out,
+            reason=(pooled.reason or NOT_DETECTABLE) if math.isnan(detectable) else None,
+            signature=signature,
+            form=Form.POOLED_CORRECTED,
+            kind=Kind.DETECTABLE,
+        )
+    )
+    return scores
+
+
+def _variance_shares(cells: Cells, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the shares of template, descriptor, interaction and chance in the variance of responses."""
+    scores = []
+    for source, share in variance_parts(cells).shares().items():
+        scores.append(
+            BiasScore(
+                SHARE,
+                share.value,
+                ideal=None,
+                bounds=(-1, 1),
+                n=cells.n,
+                interval=share.interval,
+                n_left_out=cells.n_left_out,
+                group={"source": source},
+                reason=share.reason,
+                signature=signature,
+            )
+        )
+    return scores
+
+
+def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+    """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
+
+    Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
+    "Buddhist"). Of too few buckets, the scores are undefined.
+    """
+    table = responses.table
+    n_buckets = table.groupby(AXIS)[BUCKET].transform("nunique")
+    has_bucket = ((table[BUCKET] != NONE) & (n_buckets > 1)).to_numpy(dtype=bool)
+    scores = []
+    for axis in (None, *table[AXIS].unique()):
+        of_axis = np.ones(len(table), dtype=bool) if axis is None else (table[AXIS] == axis).to_numpy(dtype=bool)
+        used = responses.rows(of_axis & has_bucket)
+        descriptor = to_codes(used.table[DESCRIPTOR])
+        bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
+        cells = all_cells(used)
+        undefined = Component(math.nan, None)
+        parts = person_and_word(cells, bucket) or (undefined, undefined)
+        for form, part in zip((Form.PERSON, Form.WORD), parts, strict=True):
+            reason = None if part.interval else NO_INTERVAL
+            if math.isnan(part.value):
+                reason = FEW_BUCKETS
+            scores.append(
+                BiasScore(
+                    FGB,
+                    part.value,
+                    ideal=0.0,
+                    bounds=(-2.0, 2.0),
+                    n=cells.n,
+                    interval=part.interval,
+                    n_left_out=int(of_axis.sum()) - cells.n,
+                    group={} if axis is None else {AXIS: axis},
+                    reason=reason,
+                    signature=versioned(signature),
+                    form=form,
+                )
+            )
+        if np.isnan(scores[0].value):
+            break  # no axis has enough buckets if all together have not
+    return scores
+
+
+def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:
+    """Return the square root of `spread / divisor` and its interval; negative values count as 0.
+
+    >>> root(-0.01, (-0.04, 0.09))
+    (0.0, (0.0, 0.3))
+    """
+    ends = None
+    if interval is not None:
+        low, high = interval
+        ends = (math.sqrt(max(low, 0.0) / divisor), math.sqrt(max(high, 0.0) / divisor))
+    if math.isnan(spread):
+        return spread, ends
+    return math.sqrt(max(spread, 0.0) / divisor), ends
+
+
+def missing_interval_reason(estimate: Estimate) -> str | None:
+    """Return the reason why an estimate of a spread has no value or no interval; None if it has both."""
+    if np.isnan(estimate.value):
+        return TOO_FEW
+    return NO_INTERVAL if estimate.interval is None else None
+
+
+def _three_forms(metric: str, group: Mapping[str, str], cells: Cells, weights: np.ndarray) -> list[BiasScore]:
+    """Return the spread in the plain, the corrected and the pooled form, in this order."""
+    repeated = repeated_cells(cells)
+    forms = _two_forms(metric, group, repeated, descriptor_spread(repeated, weights))
+    pooled = pooled_estimate(cells, weights)
+    score = _score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0))
+    return [*forms, replace(score, n_left_out=cells.n + cells.n_left_out - pooled.cells.n)]
+
+
+def _two_forms(metric: str, group: Mapping[str, str], cells: Cells, spread: Spread) -> list[BiasScore]:
+    """Return the spread in the plain and in the corrected form."""
+    # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
+    upper = 0.25 if metric == SCGB else 1.0
+    plain = SpreadEstimate(spread.plain, cells, None)
+    corrected = SpreadEstimate(spread.corrected, cells, None)
+    return [
+        _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
+        _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),
+    ]
+
+
+def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEstimate, bounds: Interval) -> BiasScore:
+    """Return a spread as a score, with the reason why it or its interval is missing, or with a caution."""
+    cells = spread.cells
+    interval = spread.estimate.interval
+    reason = spread.reason or missing_interval_reason(spread.estimate)
+    caution = spread.caution
+    # With two responses per cell, its noise is estimated from one difference; one template averages no estimates.
+    is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
+    if reason is None and caution is None and is_short and form != Form.PLAIN:
+        caution = Caution.ONE_SIDED
+    if interval is not None and interval[1] - interval[0] > bounds[1] - bounds[0]:
+        interval = None
+        reason = TOO_WIDE
+        caution = None
+    return BiasScore(
+        metric,
+        spread.estimate.value,
+        ideal=0.0,
+        bounds=bounds,
+        n=cells.n,
+        interval=interval,
+        n_left_out=cells.n_left_out,
+        group=group,
+        reason=reason,
+        form=form,
+        caution=caution,
+    )
+
+
+def all_cells(responses: StyledResponses) -> Cells:
+    """Return the cells of template and descriptor with a style vector or more."""
+    template = to_codes(responses.table[TEMPLATE])
+    descriptor = to_codes(responses.table[DESCRIPTOR])
+    return arrange_cells(responses.vectors, template, descriptor, min_count=1)
+
+
+def cells_and_axes(
+    responses: StyledResponses, vectors: np.ndarray, min_count: int = 2
+) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
+    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
+    template = to_codes(responses.table[TEMPLATE])
+    descriptor = to_codes(responses.table[DESCRIPTOR])
+    axis, names = factorize(responses.table[AXIS])
+    cells = arrange_cells(vectors, template, descriptor, min_count)
+
+    def cells_of(code: int) -> Cells:
+        has_code = axis == code
+        descriptors = np.unique(descriptor[has_code])
+        if has_code[np.isin(descriptor, descriptors)].all():
+            return select_cells(cells, np.isin(cells.descriptor, descriptors))
+        return arrange_cells(vectors, template, descriptor, min_count, has_code)  # a descriptor in several axes
+
+    return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
+
+
+def axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
+    """Yield (group, cells) for all responses and, if there are several axes, for each axis."""
+    yield {}, cells
+    if len(axis) > 1:
+        for name, cells_of in axis.items():
+            yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
+
+
+def cluster_subsets(
+    cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
+) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
+    """Yield (metric, group, cells, weights of columns) for PGB and SCGB of each style cluster.
+
+    The cells have the columns of the cluster's styles and, last, their sum.
+
+    Args:
+        first: the first column of each run in the cells' vectors.
+    """
+    for name, styles in clusters.items():
+        cluster_cells = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
+        yield PGB, {"cluster": name}, cluster_cells, 1 - is_sum
+        yield SCGB, {"cluster": name}, cluster_cells, is_sum
+
+
+def compare_generation_bias(
+    before: StyledResponses,
+    after: StyledResponses,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    by_axis: bool = True,
+    signature: Mapping[str, Any] | None = None,
+) -> list[BiasScore]:
+    """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
+
+    Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
+    difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
+    Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
+    bias falls from 1 to 0.
+
+    Raises:
+        InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> before = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> after = StyledResponses(frame, np.eye(2)[[0, 0, 0, 0]], ["s", "r"])
+    >>> compare_generation_bias(before, after, {})[0].value
+    -1.0
+    """
+    check_same_prompts(before, after)
+    check_arguments(before, clusters)
+    n_styles = len(before.styles)
+    cells, axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
+    subsets = []
+    for group, subset in axis_subsets(cells, axis if by_axis else {}):
+        subsets.append((FGB, group, subset, np.ones(n_styles)))
+    subsets += cluster_subsets(cells, clusters, (0, n_styles))
+    scores = []
+    for metric, group, subset, weights in subsets:
+        for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
+            for change in _paired_scores(metric, subset, weights, estimate):
+                scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
+    return scores
+
+
+def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
+    """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
+
+    In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
+    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> excess_over_baseline(styled, styled, 0.5).value
+    0.5
+    """
+    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
+    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
+    return pooled_estimate(cells, weights).estimate
+
+
+def _paired_scores(
+    metric: str, cells: Cells, weights: np.ndarray, estimate: Callable[[Cells, np.ndarray], SpreadEstimate]
+) -> list[BiasScore]:
+    """Return the difference and the reduction of a spread; the cells have the columns before, then those after."""
+    zeros = np.zeros_like(weights)
+    in_old = np.concatenate([weights, zeros])
+    in_new = np.concatenate([zeros, weights])
+    before = estimate(cells, in_old).estimate
+    after = estimate(cells, in_new).estimate
+    difference = estimate(cells, in_new - in_old)
+    n = difference.cells.n
+    change = BiasScore(
+        metric,
+        difference.estimate.value,
+        ideal=-before.value,
+        bounds=(-3.0, 3.0),
+        n=n,
+        interval=difference.estimate.interval,
+        p_value=difference.estimate.p_value,
+        n_left_out=cells.n + cells.n_left_out - n,
+        reason=difference.reason,
+        kind=Kind.DIFFERENCE,
+        caution=difference.caution,
+    )
+    return [change, _reduction(change, before, after, difference.estimate)]
+
+
+def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference: Estimate) -> BiasScore:
+    """Return the reduction (before − after) / before of a bias, with its 95 % interval (Fieller 1954). Ideal 1.
+
+    The interval contains 0 if and only if the interval of the difference does. The reduction is undefined if the
+    interval of the bias before contains 0, or if its own interval is unbounded. This selects biases that are high by
+    chance, so that for a weak bias more than 2.5 % of the intervals of defined reductions are above the truth
+    (`python -m benchmarks.coverage --reduction`). The difference, `change`, is always defined.
+    """
+    undefined = BiasScore(
+        change.metric,
+        np.nan,
+        ideal=1.0,
+        bounds=(-np.inf, np.inf),
+        n=change.n,
+        n_left_out=change.n_left_out,
+        reason=missing_interval_reason(before) or NOT_SIGNIFICANT,
+        kind=Kind.REDUCTION,
+    )
+    if before.interval is None:
+        return undefined
+    covariance = covariance_from_variances(
+        difference.standard_error**2, before.standard_error**2, after.standard_error**2
+    )
+    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom)
+    if before.interval[0] <= 0:
+        if interval is not None:
+            return undefined
+        return replace(undefined, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
+    if interval is None:
+        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom)))
+    return replace(
+        undefined,
+        value=1 - after.value / before.value,
+        interval=interval if difference.interval else None,
+        reason=missing_interval_reason(difference),
+    )
+
+
+class SpreadPart(Part):
+    """How much style depends on the descriptor, and how much of it on the person, the word and the form of words."""
+
+    FORMATS = (
+        *bias_formats(),
+        Format(
+            SHIFT,
+            "shift of the mix of styles",
+            "√(pooled FGB*), root mean square.",
+            unit="points",
+            factor=100,
+            decimals=1,
+            ideal=0,
+        ),
+        Format(
+            MOVED,
+            "answers as if moved to another style",
+            "Descriptors differ as if so many responses had changed from one style to another, √(pooled FGB* / 2).",
+            unit="%",
+            factor=100,
+            decimals=1,
+            ideal=0,
+        ),
+        Format(SHARE, "share of the variance", "Of style vectors, without noise.", unit="%", factor=100, decimals=1),
+        Format(
+            GENDER,
+            "feminine − masculine",
+            "Of the mean style, over descriptors.",
+            unit="points",
+            factor=100,
+            decimals=1,
+            ideal=0,
+            signed=True,
+        ),
+    )
+
+    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+        responses = run.responses
+        table = responses.table
+        signature = run.signature
+        scores = []
+        for score in spread_scores(responses, run.clusters, p_value=tests.p_value(EVERYBODY), signature=signature):
+            if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
+                score = replace(score, caution=Caution.THESE_PROMPTS)
+            scores.append(score)
+        scores += scale_scores(responses, signature)
+        if BUCKET in table:
+            scores += person_scores(responses, signature)
+        if WORD_FORMS in table and NOUN_GENDER in table:
+            differences = gender_differences(table, responses.vectors)
+            for column, style in enumerate(responses.styles):
+                scores += gender_scores(GENDER, differences, column, (-1.0, 1.0), {"style": style}, signature)
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        return compare_generation_bias(
+            comparison.old, comparison.new, comparison.clusters, signature=comparison.signature
+        )
