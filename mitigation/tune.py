@@ -413,7 +413,7 @@ def _fault_of(checkpoint: Path) -> str:
         steps = [step for step, _ in curve(state, "eval_loss")]
         # A training without evaluations has no best step.
         has_best = state.best_global_step in steps if steps else state.best_global_step is None
-        if not 0 <= state.global_step <= state.max_steps or not has_best:
+        if not 0 < state.global_step <= state.max_steps or not has_best:
             return f"{file.name}: its steps do not fit together"
         for file in sorted(checkpoint.iterdir()):
             if file.suffix == ".safetensors":

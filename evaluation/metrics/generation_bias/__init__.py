@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPar
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
+from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
@@ -32,6 +33,7 @@ PARTS = (
     RelevancePart(),
     QualityPart(),
     PhrasesPart(),
+    StyleChangesPart(),
     CorpusPart(),
 )
 
