@@ -21,7 +21,7 @@ from evenhand.evaluation.rating.pairs import (
     sample_pairs,
 )
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
-from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
 from evenhand.evaluation.settings import as_settings

@@ -18,8 +18,8 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
-from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
+from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings

@@ -296,6 +296,8 @@ def people_section(
         language: the language of the requests.
     """
     claims = [replace(example_of(row), claim=finding_text(row, language)) for row in findings]
+    if not claims and not summaries:  # nothing was tested
+        return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
     return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
 

@@ -1,5 +1,6 @@
 """Phrases, and responses that repeat their prompt, in the responses of two runs (Smith et al. 2022, C.2, Table 14)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -189,7 +190,8 @@ class PhrasesPart(Part):
         ]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
-        rho = [score for score in changes.scores if score.metric == PARROTING_RHO]
+        of_metric = [score for score in changes.scores if score.metric == PARROTING_RHO]
+        rho = [score for score in of_metric if not math.isnan(score.value)]
         return [
             _phrase_section(changes),
             _parroting_section(changes),

@@ -34,7 +34,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET,
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES, Section, Table
-from evenhand.evaluation.report.tables import Runs, change_table, group_label, score_changes, scores_table
+from evenhand.evaluation.report.tables import Runs, change_table, group_label, keys_text, score_changes, scores_table
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -793,5 +793,5 @@ def _published_section(runs: Runs) -> Section:
         if changes:
             found = find_format(metric)
             caption = f"{found.label}, {UNIT}; {found.description}"
-            tables.append(change_table(caption, key, changes, is_plotted=False))
+            tables.append(change_table(caption, keys_text([key]), changes, is_plotted=False))
     return Section("As published", tables=tables, folded=True)
