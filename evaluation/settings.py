@@ -9,7 +9,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_gguf
@@ -35,9 +44,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, whic
 AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
+TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
+SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
+COMPLETIONS, CHAT_COMPLETIONS = "/completions", "/chat/completions"  # ends of a server's address that name its API
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -86,14 +99,10 @@ class CheckpointSettings(NamedSettings):
         json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
     dtype: Dtype = Field("float32", description="precision of the weights")
-    device: str = Field(
+    device: str | dict[str, Any] = Field(
         AUTO,
-        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one",
-        json_schema_extra=NOT_COMPARED,
-    )
-    device_map: str | dict[str, Any] | None = Field(
-        None,
-        description="device of each module, or `auto`, to split a model over several GPUs",
+        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one; `balanced` splits a "
+        "model over all GPUs, and {module: device} as it says",
         json_schema_extra=NOT_COMPARED,
     )
     attn_implementation: str | None = Field(
@@ -106,13 +115,10 @@ class CheckpointSettings(NamedSettings):
     )
     trust_remote_code: bool = Field(False, description="whether code that comes with the model may be executed")
 
-    @model_validator(mode="after")
-    def _check_device(self) -> Self:
-        if self.device_map is not None and self.device != AUTO:
-            raise InputError(
-                "device", f"{self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
-            )
-        return self
+    @property
+    def device_map(self) -> str | dict[str, Any] | None:
+        """How a model is split over devices, as accelerate takes it; None for a model on one device."""
+        return self.device if isinstance(self.device, dict) or self.device in SPLITS else None
 
 
 class ModelSettings(CheckpointSettings):
@@ -138,9 +144,10 @@ class ModelSettings(CheckpointSettings):
         None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
     server: str | None = Field(
-        None, description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server])"
+        None,
+        description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
+        "http://host:port/v1/completions",
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server; likelihoods need `completions`")
     concurrency: Concurrency = Field(
         16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
     )
@@ -155,6 +162,16 @@ class ModelSettings(CheckpointSettings):
         description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
         json_schema_extra=BY_CONTENT,
     )
+
+    @property
+    def api(self) -> Api:
+        """The API of the server, by its address."""
+        return server_api(self.server)
+
+    @property
+    def base_url(self) -> str:
+        """The address of the server without its API."""
+        return base_url(self.server or "")
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:
@@ -186,6 +203,29 @@ class ModelSettings(CheckpointSettings):
         return self
 
 
+def server_api(address: str | None) -> Api:
+    """Return the API of a server by its address; chat, unless the address says another.
+
+    >>> server_api("http://host/v1"), server_api("http://host/v1/completions")
+    ('chat', 'completions')
+    """
+    path = (address or "").rstrip("/")
+    return "completions" if path.endswith(COMPLETIONS) and not path.endswith(CHAT_COMPLETIONS) else "chat"
+
+
+def base_url(address: str) -> str:
+    """Return the address of a server without the API at its end.
+
+    >>> base_url("http://host/v1/completions"), base_url("http://host/v1")
+    ('http://host/v1', 'http://host/v1')
+    """
+    path = address.rstrip("/")
+    for end in (CHAT_COMPLETIONS, COMPLETIONS):
+        if path.endswith(end):
+            return path.removesuffix(end)
+    return address
+
+
 class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
@@ -212,12 +252,19 @@ class JudgeSettings(NamedSettings):
         "go_emotions", description="labels and instruction: 'go_emotions' or a YAML file", json_schema_extra=BY_CONTENT
     )
     server: str | None = Field(
-        None, description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1"
+        None,
+        description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1 or "
+        "http://host:port/v1/completions",
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server", json_schema_extra=WITHOUT_FLAG)
     concurrency: Concurrency = Field(
         16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
     )
+
+    @property
+    def api(self) -> Api:
+        """The API of the server, by its address."""
+        return server_api(self.server)
+
     samples: Count = Field(5, description="answers for each text, if the server gives no log-probabilities")
     cache: AnyPath | None = Field(
         None,
@@ -284,9 +331,7 @@ class StyleClassifierSettings(HeadSettings):
     def served_model(self) -> ModelSettings:
         """Return the settings of a judge's model."""
         judge = self.judge
-        return ModelSettings(
-            name=self.name, revision=self.revision, server=judge.server, api=judge.api, concurrency=judge.concurrency
-        )
+        return ModelSettings(name=self.name, revision=self.revision, server=judge.server, concurrency=judge.concurrency)
 
 
 class ClassifierSettings(HeadSettings):
@@ -330,7 +375,8 @@ class PromptSettings(StrictSettings):
 
     dataset: str = Field(
         "paper",
-        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format",
+        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format; or a table of prompts, "
+        "each repeated answers_per_cell times",
         json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
@@ -338,12 +384,10 @@ class PromptSettings(StrictSettings):
         description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
         json_schema_extra=OMITTED_IF_NULL,
     )
-    file: AnyPath | None = Field(
-        None, description="table of prompts, each repeated answers_per_cell times", json_schema_extra=BY_CONTENT
-    )
-    templates: AnyPath | None = Field(
+    templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
         None,
-        description="file of templates with {person}, filled with prompts.people",
+        description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
+        "a line, or a number of the shipped 60",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     people: AnyPath | None = Field(
@@ -380,24 +424,28 @@ class PromptSettings(StrictSettings):
         default_factory=list,
         description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
     )
-    requests: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
-        None,
-        description="with cues: a file of requests, one a line, or a number of the shipped 60; null: all",
-        json_schema_extra=BY_CONTENT,
-    )
     variations: bool = Field(
         False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
     )
 
+    @field_validator("dataset", mode="before")
+    @classmethod
+    def _path_as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
+
     @model_validator(mode="after")
     def _check_source(self) -> Self:
-        if (self.templates is None) != (self.people is None):
+        if self.cues and self.people:
+            raise InputError("people", "with cues the dataset has the people; leave people out.")
+        if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
-                "templates", "templates and people belong together; give both prompts.templates and people."
+                "templates", "templates belong to people, or to cues; give prompts.people or prompts.cues, too."
             )
-        if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
+        if not self.cues and isinstance(self.templates, int):
+            raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")
+        if self.people and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
-        if self.templates and (self.untuned_by or self.descriptor_column):
+        if self.people and (self.untuned_by or self.descriptor_column):
             raise InputError(
                 "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
             )
@@ -410,19 +458,30 @@ class PromptSettings(StrictSettings):
                 "language", "a file has its own, and cues, variations and personas are English; omit these."
             )
         if self.train_file and (self.split_by or not self.file):
-            fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
+            fix = (
+                "give train_file or split_by, not both"
+                if self.file
+                else "give a table of prompts as prompts.dataset, too"
+            )
             raise InputError("train_file", f"{self.train_file} cannot be used so; {fix}.")
         return self
 
     @property
     def source(self) -> str:
         """The name of the prompts: of their file, their templates or their dataset."""
-        return str(self.file or self.templates or self.dataset)
+        return str(self.templates if self.people else self.dataset)
+
+    @property
+    def file(self) -> Path | None:
+        """The table of prompts; None if the dataset is a taxonomy, or the file of a language pack's descriptors."""
+        path = Path(self.dataset)
+        is_table = self.language is None and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+        return path if is_table else None
 
     @property
     def is_own(self) -> bool:
         """Whether the prompts are a file, or templates and people."""
-        return bool(self.file or self.templates)
+        return bool(self.file or self.people)
 
     def signature(self, sha256: str) -> dict[str, Any]:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""

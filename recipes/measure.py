@@ -76,13 +76,17 @@ def measure(
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     settings = with_folder(settings)
-    precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
-    settings = with_precision(settings, settings.output_dir, precision)
     names = list(dict.fromkeys(settings.metrics))
-    configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
-    if loaded is not None:
-        configs = {name: with_loaded(config, loaded) for name, config in configs.items()}
+
+    def read_configs() -> dict[str, MeasureConfig]:
+        configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
+        return configs if loaded is None else {name: with_loaded(configs[name], loaded) for name in names}
+
+    configs = read_configs()
     inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
+    precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
+    settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
+    configs = read_configs()
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[names[0]].open_model().check()
         if loaded is None:

@@ -153,7 +153,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
                 raise InputError(
                     "model.server",
                     f"{', '.join(self.capabilities) or name} cannot be measured by its API "
-                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give model.api.",
+                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give --server http://HOST:PORT/v1/completions.",
                 )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
@@ -345,11 +345,11 @@ class Experiment(MethodGroups):
             metrics = self.measure.metrics
             raise InputError("measure.metrics", f"{metrics} must begin with {FAMILY}: the loop reduces it.")
         prompts = self.measure.prompts
-        if prompts.templates and not prompts.split_by:
+        if prompts.people and not prompts.split_by:
             prompts.split_by = "template"  # there are no nouns to split by
         if prompts.file and not (prompts.train_file or prompts.split_by):
             raise InputError(
-                "measure.prompts.file",
+                "measure.prompts.dataset",
                 "the loop needs other prompts to train on; give measure.prompts.train_file, or "
                 "measure.prompts.split_by, a column whose values the two sides do not share.",
             )

@@ -55,8 +55,12 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     from sentence_transformers import SentenceTransformer  # takes seconds
 
     settings = checkpoint_settings(model)
-    for field in ("device_map", "quantization", "adapter_strength"):
-        if (value := getattr(settings, field, None)) is not None:
+    for field, value in {
+        "device": settings.device_map,
+        "quantization": settings.quantization,
+        "adapter_strength": getattr(settings, "adapter_strength", None),
+    }.items():
+        if value is not None:
             raise InputError(f"model.{field}", f"{value!r} is not available for a sentence encoder; leave it out.")
     device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling

@@ -41,7 +41,7 @@ from evenhand.evaluation.models.server import (
     find_parameters,
     parse_response,
 )
-from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings, base_url
 
 log = logging.getLogger("evenhand")
 
@@ -129,7 +129,7 @@ class StyleJudge:
     def key(self) -> str:
         """The hash of everything that determines the judge's answers, except the text."""
         judge, model = self.settings.judge, self.settings.served_model()
-        parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
+        parts = [self.name, model.revision, model.base_url, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def requests_per_text(self, answers: str) -> int:
@@ -179,7 +179,7 @@ class StyleJudge:
 def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
     own = settings.judge
-    facts = {name: getattr(own, name) for name in ("server", "api", "samples")}
+    facts = {"server": base_url(own.server or ""), "api": own.api, "samples": own.samples}
     with _cache(load_judge(settings)) as cache:
         facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": cache.read(KIND)}
         facts |= {"parameters": changed} if (changed := _parameters(cache).as_values()) else {}

@@ -178,7 +178,7 @@ def find_parameters(model: ModelSettings, body: Body) -> Parameters:
 
     `body` is a request with the parameters of the run; `build_requests` with the text PROBE makes one.
     """
-    name = f"{model.server} (model {model.name})"
+    name = f"{model.base_url} (model {model.name})"
 
     def ask(request: Body) -> Answer:
         ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found), on_filtered=_no_answer)
@@ -209,7 +209,7 @@ def fetch_answers(
     if not requests:
         return
     if len(requests) > 1:
-        log.info("%s: %s", model.server, cost_text(requests))
+        log.info("%s: %s", model.base_url, cost_text(requests))
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
 
     rows, tasks, statuses = iter(range(len(requests))), {}, set()
@@ -220,7 +220,7 @@ def fetch_answers(
     with asyncio.Runner() as runner:
         # No redirects, so that prompts and key stay with this server. The client requires a key.
         of_http = {"follow_redirects": False, "timeout": TIMEOUT_SECONDS, "event_hooks": {"response": [note_status]}}
-        options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
+        options = {"base_url": model.base_url, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
         client = AsyncOpenAI(**options, http_client=DefaultAsyncHttpxClient(**of_http))
 
         async def send(row: int) -> Parsed:
@@ -230,7 +230,9 @@ def fetch_answers(
                 return await _send(client, model, requests[row], parse, retries, statuses)
             except FilteredRequest as error:
                 if on_filtered is None:
-                    raise InputError("model.server", f"{model.server}: {error.reason} in place of an answer.") from None
+                    raise InputError(
+                        "model.server", f"{model.base_url}: {error.reason} in place of an answer."
+                    ) from None
                 return on_filtered(error.reason)
 
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
@@ -303,7 +305,7 @@ async def _send(
         if isinstance(failure, RejectedRequest) and failure.is_filter:
             raise FilteredRequest(FILTERED) from None
         raise failure from None
-    raise InputError("model.server", f"{model.server}: its answers do not have the format of the API {model.api!r}.")
+    raise InputError("model.server", f"{model.base_url}: its answers do not have the format of the API {model.api!r}.")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
@@ -323,7 +325,7 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
             reason = f"Connection error; {SERVER_ENDED}"
         reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:MAX_REASON]
-    message = f"{model.server} (model {model.name}, api {model.api}): {reason}."
+    message = f"{model.base_url} (model {model.name}, api {model.api}): {reason}."
     is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
     if is_final:
         return RejectedRequest("model.server", message, status=status, reason=body or str(error))
