@@ -5,7 +5,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
@@ -90,14 +90,14 @@ class TrainedMethod(Method):
     control_tag: ClassVar[str] = ""
     tags: ClassVar[Sequence[str]] = ()
     reads_labels: ClassVar[bool] = True
-    defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 4e-3}
+    defaults: ClassVar[Mapping[str, float]] = {"learning_rate": 4e-3}
     large_model_learning_rate: ClassVar[float | None] = None
 
     @property
     def trained(self) -> "TrainedMethod":
         return self
 
-    def trainer_arguments(self) -> dict[str, Any]:
+    def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
 

@@ -28,6 +28,8 @@ class Prompt(Method):
 
         instruction: str = Field(INSTRUCTION, description="instruction in the system prompt")
 
+    settings: Settings
+
     def measured(self, model: Model, adapter: Path | None = None) -> Model:
         lines = [model.settings.system_prompt, self.settings.instruction]
         return model.with_settings(system_prompt="\n".join(line for line in lines if line))

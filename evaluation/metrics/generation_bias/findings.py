@@ -1,10 +1,11 @@
-"""Findings about people, as sentences: how many of whose answers have a property, the average, and one interval.
+"""Findings about people, as sentences and sections: how many of whose answers have a property, with one interval.
 
 A finding is a row of a table of effects: of `effects.parquet`, or of outcomes such as the language. Its interval is
 the one that allows for the selection of the row among all rows of the page.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_KINDS,
     INCONCLUSIVE,
     SHOWN,
-    plain_name,
+    all_changes_section,
+    change_summary,
+    detectable_text,
+    points,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
@@ -26,13 +31,22 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     RANK,
     TOO_SHORT,
 )
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 
-MAX_NAME = 60
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
+WHO = "Who is treated how"
+HOW_SURE = "How sure this is"
+NOBODY = "No person and no group of people is shown to be treated differently."
+CERTAINTY_NOTE = (
+    "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
+    "about one in ten of these is chance. Differences are shrunk toward 0, since the largest of many are large by "
+    "chance, too, and have 95 % intervals."
+)
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
@@ -94,14 +108,6 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[dict
     certainties = changes[["certainty_before", "certainty_after", "certainty"]]
     is_listed = (certainties == SHOWN).any(axis=1) & ~changes["unit"].isin(without)
     return _largest(changes[is_listed], MAX_STYLES)
-
-
-def _largest(shown: pd.DataFrame, n: int) -> list[dict[str, Any]]:
-    """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
-    largest = shown.drop_duplicates(["kind", "unit"])
-    axes_of_people = set(largest.loc[largest["kind"] == DESCRIPTOR, AXIS])
-    is_named = (largest["kind"] == DESCRIPTOR) | ~largest[AXIS].isin(axes_of_people)
-    return largest[is_named].head(n).to_dict("records")
 
 
 def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
@@ -260,16 +266,71 @@ def request_language(scores: Sequence[BiasScore]) -> str:
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
 
 
-def unit_text(row: Mapping[str, Any]) -> str:
-    """Return the name of a person or group, for a cell of a table."""
-    return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
-
-
-def points(share: float, decimals: int = 0, sign: bool = False) -> str:
-    """Return a share as a number of 100."""
-    return number(100 * share, decimals, sign)
-
-
 def decimals_of_points(row: Mapping[str, Any]) -> int:
     """Return the number of decimals of a difference in points: 1 for differences below a point."""
     return 0 if abs(row["shrunk"]) >= 0.01 else 1
+
+
+def largest_text(effects: pd.DataFrame) -> str:
+    """Return the largest shown effect as a clause; "" if none is shown."""
+    shown = effects[effects["certainty"] == SHOWN]
+    if not len(shown):
+        return ""
+    text = finding_text(shown.iloc[0].to_dict())
+    return text[0].lower() + text[1:-1]
+
+
+def people_section(
+    findings: Iterable[Mapping[str, Any]], summaries: Sequence[str], example_of: ExampleOf, language: str = ANY_LANGUAGE
+) -> Section:
+    """Return the section that names who is shown to be treated differently, each with answers to read.
+
+    Args:
+        findings: the rows of the shown effects, the most serious first.
+        summaries: sentences on all effects together.
+        example_of: a function that returns the answers to the unit of a row.
+        language: the language of the requests.
+    """
+    claims = [replace(example_of(row), claim=finding_text(row, language)) for row in findings]
+    sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
+    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+
+
+def changes_section(
+    outcomes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    styles: Sequence[Mapping[str, Any]],
+    changes: pd.DataFrame,
+    example_of: ExampleOf,
+    language: str = ANY_LANGUAGE,
+) -> Section:
+    """Return the section on who is treated how before and after: people with answers, counts, a folded table of all.
+
+    The tables have the effects that are shown before or after, and the changes that are shown or worth a look.
+
+    Args:
+        outcomes: the rows before and after of the outcomes to name.
+        styles: the rows of `changes` to name.
+        changes: the table of `effect_changes`; empty if the runs were measured without permutations.
+        example_of: a function that returns the answers before and after to the unit of a row.
+        language: the language of the requests.
+    """
+    serious = []
+    other = []
+    for before, after in outcomes:
+        sides = {f"{name}_before": before[name] for name in ("shrunk", "certainty")}
+        sides |= {f"{name}_after": after[name] for name in ("shrunk", "certainty")}
+        example = replace(example_of({**before, **sides}), claim=change_text(before, after, language))
+        if before["outcome"] in FIRST_OUTCOMES:
+            serious.append(example)
+        else:
+            other.append(example)
+    of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
+    claims = serious + of_styles + other
+    sentences: list[str] = []
+    if not claims and len(changes):
+        sentences.append("No person and no group is shown to be treated differently, neither before nor after.")
+    parts = []
+    if len(changes):
+        parts.append(Section(HOW_SURE, [change_summary(changes), *detectable_text(changes)], first_screen=True))
+        parts.append(all_changes_section(changes))
+    return Section(f"{WHO}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

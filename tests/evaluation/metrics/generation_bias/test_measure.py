@@ -11,8 +11,8 @@ from scipy import stats
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
-from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
@@ -75,7 +75,7 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert math.isnan(nobody.value) and nobody.reason  # of a corpus without any of the people
     assert rho.value == pytest.approx(stats.spearmanr(rows["frequency"], rows["probability"]).statistic)
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
-    text = page_html(page(measured))
+    text = page_html(GenerationBias().page(measured))
     assert "Frequency in the corpus" in text and "against the frequency of the descriptor" in text
 
 
@@ -224,7 +224,7 @@ def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(mea
 
 def test_the_page_shows_the_headline(measured):
     score = find_score(measured.scores, "fgb", "pooled_corrected")
-    assert page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
+    assert GenerationBias().page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])
