@@ -265,7 +265,11 @@ class JudgeSettings(NamedSettings):
         """The API of the server, by its address."""
         return server_api(self.server)
 
-    samples: Count = Field(5, description="answers for each text, if the server gives no log-probabilities")
+    samples: Count = Field(
+        5,
+        description="answers for each text, if the server gives no log-probabilities",
+        json_schema_extra=WITHOUT_FLAG,
+    )
     cache: AnyPath | None = Field(
         None,
         description="SQLite file of judgements; null: in the user's cache folder",

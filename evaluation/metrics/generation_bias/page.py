@@ -23,7 +23,12 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     request_language,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, template_warnings, warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import (
+    response_warnings,
+    template_warnings,
+    unread_warnings,
+    warnings,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -156,6 +161,7 @@ def run_warnings(run: FamilyRun) -> list[str]:
     return [
         *([f"The verdict is unclear: {unclear}."] if unclear else []),
         *warnings([run.scores]),
+        *unread_warnings(run),
         *template_warnings(run),
         *_response_warnings(run),
     ]
