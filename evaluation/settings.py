@@ -88,32 +88,34 @@ class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
     name: str = Field(
-        "",
+        default="",
         description="Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH",
         json_schema_extra=BY_CONTENT,
     )
-    revision: str | None = Field(None, description="commit of the model on the hub, or of its base if that is given")
+    revision: str | None = Field(
+        default=None, description="commit of the model on the hub, or of its base if that is given"
+    )
     base: str | None = Field(
-        None,
+        default=None,
         description="base of an adapter, if it is not where the adapter's files say",
         json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
-    dtype: Dtype = Field("float32", description="precision of the weights")
+    dtype: Dtype = Field(default="float32", description="precision of the weights")
     device: str | dict[str, Any] = Field(
-        AUTO,
+        default=AUTO,
         description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one; `balanced` splits a "
         "model over all GPUs, and {module: device} as it says",
         json_schema_extra=NOT_COMPARED,
     )
     attn_implementation: str | None = Field(
-        None,
+        default=None,
         description="implementation of attention, such as eager or sdpa; null is the default of transformers",
         json_schema_extra=WITHOUT_FLAG,
     )
     quantization: Literal["4bit", "8bit"] | None = Field(
-        None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
+        default=None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
     )
-    trust_remote_code: bool = Field(False, description="whether code that comes with the model may be executed")
+    trust_remote_code: bool = Field(default=False, description="whether code that comes with the model may be executed")
 
     @property
     def device_map(self) -> str | dict[str, Any] | None:
@@ -125,40 +127,42 @@ class ModelSettings(CheckpointSettings):
     """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
     dtype: Dtype = Field(
-        AUTO, description="precision of the weights; `auto`: bfloat16 if the device computes in it, else float32"
+        default=AUTO,
+        description="precision of the weights; `auto`: bfloat16 if the device computes in it, else float32",
     )
     system_prompt: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="system message before every prompt, or the first line if the model has no chat template"
+        default=None,
+        description="system message before every prompt, or the first line if the model has no chat template",
     )
     chat_template: AnyPath | None = Field(
-        None,
+        default=None,
         description="Jinja file of the chat template, in place of the tokenizer's",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = Field(
-        None,
+        default=None,
         description="[start, end] of its reasoning, in addition to the known markers; null: only these",
         json_schema_extra=OMITTED_IF_NULL,
     )
     adapter_strength: Strength | None = Field(
-        None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
+        default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
     server: str | None = Field(
-        None,
+        default=None,
         description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
         "http://host:port/v1/completions",
     )
     concurrency: Concurrency = Field(
-        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
+        default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
     )
     request: dict[str, Any] | None = Field(
-        None,
+        default=None,
         description="merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a "
         "parameter",
         json_schema_extra=OMITTED_IF_NULL,
     )
     tokenizer: str | None = Field(
-        None,
+        default=None,
         description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
         json_schema_extra=BY_CONTENT,
     )
@@ -230,7 +234,7 @@ class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
     name: AnyPath | None = Field(
-        None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
+        default=None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
@@ -249,15 +253,17 @@ class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
     name: str = Field(
-        "go_emotions", description="labels and instruction: 'go_emotions' or a YAML file", json_schema_extra=BY_CONTENT
+        default="go_emotions",
+        description="labels and instruction: 'go_emotions' or a YAML file",
+        json_schema_extra=BY_CONTENT,
     )
     server: str | None = Field(
-        None,
+        default=None,
         description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1 or "
         "http://host:port/v1/completions",
     )
     concurrency: Concurrency = Field(
-        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
+        default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
     )
 
     @property
@@ -266,12 +272,12 @@ class JudgeSettings(NamedSettings):
         return server_api(self.server)
 
     samples: Count = Field(
-        5,
+        default=5,
         description="answers for each text, if the server gives no log-probabilities",
         json_schema_extra=WITHOUT_FLAG,
     )
     cache: AnyPath | None = Field(
-        None,
+        default=None,
         description="SQLite file of judgements; null: in the user's cache folder",
         json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
@@ -286,17 +292,21 @@ class HeadSettings(NamedSettings):
 
     base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
 
-    name: str = Field("", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT)
+    name: str = Field(
+        default="", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT
+    )
     revision: str | None = Field(
-        None, description="commit of the classifier on the hub, also as NAME@REVISION", json_schema_extra=WITHOUT_FLAG
+        default=None,
+        description="commit of the classifier on the hub, also as NAME@REVISION",
+        json_schema_extra=WITHOUT_FLAG,
     )
     head: Literal["softmax", "sigmoid"] | None = Field(
-        None,
+        default=None,
         description="sigmoid: a text may have several labels; null: by problem_type in its config",
         json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
     label_names: AnyPath | None = Field(
-        None,
+        default=None,
         description="text file with the name of each label, one a line; null: as in its config",
         json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
@@ -319,7 +329,7 @@ class StyleClassifierSettings(HeadSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
     judge: JudgeSettings | None = Field(
-        None,
+        default=None,
         description="an LLM that judges styles; the name of the classifier is the name of its model",
         json_schema_extra=OMITTED_IF_NULL,
     )
@@ -335,6 +345,8 @@ class StyleClassifierSettings(HeadSettings):
     def served_model(self) -> ModelSettings:
         """Return the settings of a judge's model."""
         judge = self.judge
+        if judge is None:
+            raise InputError("judge", f"{self.name} is a classifier, and no judge on a server.")
         return ModelSettings(name=self.name, revision=self.revision, server=judge.server, concurrency=judge.concurrency)
 
 
@@ -342,32 +354,32 @@ class ClassifierSettings(HeadSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = Field(
-        None,
+        default=None,
         description="sequence classifier: an id, NAME@REVISION or a folder; null: not measured",
         json_schema_extra=BY_CONTENT,
     )
-    label: str | None = Field(None, description="label that means offensive")
+    label: str | None = Field(default=None, description="label that means offensive")
 
 
 class ReferenceSettings(StrictSettings):
     """Settings of the gendered references: translations in a masculine and a feminine form."""
 
     references: AnyPath | None = Field(
-        None,
+        default=None,
         description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
         json_schema_extra=BY_CONTENT,
     )
-    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    split: str = Field(default="dev", description="which split of MT-GenEval or MMHB")
     languages: list[str] = Field(
         default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
     )
     nouns: list[str] | None = Field(
-        None,
+        default=None,
         description="MMHB's ids of nouns; its own analysis of gender has N051, N052, N063 and N064; null: all",
         json_schema_extra=OMITTED_IF_NULL,
     )
     min_masculine_references: Annotated[int, Field(ge=0)] = Field(
-        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+        default=100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )
 
 
@@ -378,49 +390,51 @@ class PromptSettings(StrictSettings):
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
     dataset: str = Field(
-        "paper",
+        default="paper",
         description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format; or a table of prompts, "
         "each repeated answers_per_cell times",
         json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
-        None,
+        default=None,
         description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
         json_schema_extra=OMITTED_IF_NULL,
     )
     templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
-        None,
+        default=None,
         description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
         "a line, or a number of the shipped 60",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     people: AnyPath | None = Field(
-        None,
+        default=None,
         description="file of people: one a line, or columns, which are crossed",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    train_file: AnyPath | None = Field(None, description="table of prompts to train on", json_schema_extra=BY_CONTENT)
+    train_file: AnyPath | None = Field(
+        default=None, description="table of prompts to train on", json_schema_extra=BY_CONTENT
+    )
     descriptor_column: str | None = Field(
-        None, description="column whose values are compared, if it is not `descriptor`"
+        default=None, description="column whose values are compared, if it is not `descriptor`"
     )
     filters: dict[str, Any] = Field(
         default_factory=lambda: dict(DEFAULT_FILTERS),
         description="{column: values} of the prompts to use; noun_phrase_type has a default",
     )
     split_by: str | None = Field(
-        None, description="column whose values the splits do not share; null: noun, or none for a file"
+        default=None, description="column whose values the splits do not share; null: noun, or none for a file"
     )
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
-        None, description="leave one half of these out of training, to test on them; null: none"
+        default=None, description="leave one half of these out of training, to test on them; null: none"
     )
     descriptors: Annotated[int, Field(ge=2)] | None = Field(
-        60, description="number of descriptors, sampled by axis; null: all"
+        default=60, description="number of descriptors, sampled by axis; null: all"
     )
     answers_per_cell: PerCell = Field(
-        2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+        default=2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
     personas: str = Field(
-        "none",
+        default="none",
         description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
         json_schema_extra=BY_CONTENT,
     )
@@ -429,7 +443,7 @@ class PromptSettings(StrictSettings):
         description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
     )
     variations: bool = Field(
-        False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
+        default=False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
     )
 
     @field_validator("dataset", mode="before")
@@ -515,12 +529,12 @@ class DecodingSettings(StrictSettings):
     """Settings of the generation of responses."""
 
     preset: Literal["sample", "paper"] = Field(
-        "sample", description="'paper': beam search, length ≥ 20, 3-gram blocking (A.4)"
+        default="sample", description="'paper': beam search, length ≥ 20, 3-gram blocking (A.4)"
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="arguments of `generate` that override the preset"
     )
-    batch_size: Count = Field(128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
+    batch_size: Count = Field(default=128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.
@@ -652,6 +666,6 @@ def _values(settings: BaseModel) -> Iterator[tuple[str, Any, Mapping[str, Any]]]
     """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        declared = field.json_schema_extra or {}
+        declared = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         if value is not None or not declared.get(OMIT_IF_NULL):
             yield name, value, declared
