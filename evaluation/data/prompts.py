@@ -301,12 +301,12 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
 
     Raises:
-        InputError: the taxonomy is unknown, `prompts.file` is set, or filters or `prompts.descriptors` select no
-            prompts.
+        InputError: the taxonomy is unknown, `prompts.dataset` is a table of prompts, or filters or
+            `prompts.descriptors` select no prompts.
     """
     if prompts.is_own:
         raise InputError(
-            "prompts.file",
+            "prompts.dataset",
             f"{prompts.source} can be used by generation_bias and likelihood_bias only; leave it out, or "
             "measure the other families, which score the sentences of prompts.dataset, in another run.",
         )

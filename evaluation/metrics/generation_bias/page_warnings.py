@@ -14,6 +14,7 @@ import pandas as pd
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
@@ -60,6 +61,12 @@ def warnings(runs: Runs) -> list[str]:
         return _warnings_of_run(runs[0])
     before, after, _ = runs
     return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
+
+
+def unread_warnings(run: FamilyRun) -> list[str]:
+    """Return a sentence for each style classifier that could not read the responses; [] if all could."""
+    faults = read_unread(run.folder).values()
+    return [f"No answer has a style: {fault} What needs no styles was measured." for fault in faults]
 
 
 def template_warnings(run: FamilyRun) -> list[str]:
