@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
@@ -176,7 +177,7 @@ class Metric(ABC):
         declare(getattr(cls, "FORMATS", ()))
 
     @abstractmethod
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of all inputs, by name, before any slow work.
 
         Raises:

@@ -7,7 +7,7 @@ cancel. The questions take the templates' part in pooled FGB* and in the effects
 answer is correct takes the style's part; this use is this project's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_text
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
@@ -114,7 +115,7 @@ class AnswerAccuracy(Metric):
         "effects.parquet has all.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model, the taxonomy and the questions."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
         from evenhand.evaluation.files import json_sha256
@@ -190,7 +191,7 @@ class AnswerAccuracy(Metric):
 
 
 def accuracy_scores(
-    table: pd.DataFrame, permutations: int, seed: int, signature: Mapping[str, Any]
+    table: pd.DataFrame, permutations: int, seed: int, signature: JsonObject
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
 

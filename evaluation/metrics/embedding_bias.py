@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +37,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import results_of_sources, sha256_of
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
@@ -102,20 +102,23 @@ class EmbeddingBias(Metric):
         "encoders or between languages.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
 
         If files of embeddings are missing, their texts are written to the subfolder `sources` of the folder.
         """
-        settings, model = config.settings, config.model
+        settings = config.settings
+        model = config.model
         if settings.vectors is None:
             require_extra("translation", "sentence_transformers", field="embedding_bias")
         references = _references(settings)
-        fingerprints = {"references": references_sha256(settings.references)}
+        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
         if settings.vectors is None:
-            return fingerprints | {"model": model_revision(model.name, model.revision, model.base)}
-        files = vector_files(settings.vectors, texts_by_language(references))
-        return fingerprints | {"vectors": {path.name: sha256_of(path) for path in files}}
+            fingerprints["model"] = model_revision(model.name, model.revision, model.base)
+        else:
+            files = vector_files(settings.vectors, texts_by_language(references))
+            fingerprints["vectors"] = {path.name: sha256_of(path) for path in files}
+        return fingerprints
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
@@ -268,7 +271,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 
 
 def embedding_scores(
-    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Mapping[str, Any] | None = None
+    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: JsonObject | None = None
 ) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
@@ -325,7 +328,7 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(
-    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: dict[str, Any]
+    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: JsonObject
 ) -> tuple[BiasScore, BiasScore]:
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
@@ -344,9 +347,21 @@ def _gap(
         reason = f"no sentence has a {' or a '.join(missing)} reference"
     scores = []
     for metric, alternative in (("embedding_gap", "two-sided"), ("embedding_gap_one_sided", "greater")):
-        tested = _t_test(differences, (-2.0, 2.0), alternative)
-        common = {"group": group, "reason": reason, "signature": signature | {"alternative": alternative}}
-        scores.append(BiasScore(metric, value, 0.0, (-2.0, 2.0), n, *tested, len(cosines) - n, **common))
+        interval, p_value = _t_test(differences, (-2.0, 2.0), alternative)
+        score = BiasScore(
+            metric=metric,
+            value=value,
+            ideal=0.0,
+            bounds=(-2.0, 2.0),
+            n=n,
+            interval=interval,
+            p_value=p_value,
+            n_left_out=len(cosines) - n,
+            group=group,
+            reason=reason,
+            signature={**signature, "alternative": alternative},
+        )
+        scores.append(score)
     return scores[0], scores[1]
 
 
@@ -369,16 +384,29 @@ def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
         adjusted = map(float, holm(tested))
         for score in family:
             p_value = None if score.p_value is None else next(adjusted)
-            signature = score.signature | {"correction": f"Holm, over {len(tested)} languages"}
-            changes = {"interval": None, "p_value": p_value, "signature": signature}
-            scores.append(replace(score, metric="embedding_gap_holm", **changes))
+            signature = {**score.signature, "correction": f"Holm, over {len(tested)} languages"}
+            corrected = replace(score, metric="embedding_gap_holm", interval=None, p_value=p_value, signature=signature)
+            scores.append(corrected)
     return scores
 
 
-def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: dict[str, Any]) -> BiasScore:
+def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: JsonObject) -> BiasScore:
     values = cosines.dropna().to_numpy(dtype=np.float64)
     interval, _ = _t_test(values, (-1.0, 1.0))
-    reason = None if len(values) else f"no sentence has a {gender} reference with a cosine"
-    common = {"n_left_out": len(cosines) - len(values), "group": group | {GENDER: gender}, "signature": signature}
-    value = float(values.mean()) if len(values) else math.nan
-    return BiasScore("embedding_similarity", value, None, (-1.0, 1.0), len(values), interval, reason=reason, **common)
+    value = math.nan
+    reason = f"no sentence has a {gender} reference with a cosine"
+    if len(values):
+        value = float(values.mean())
+        reason = None
+    return BiasScore(
+        metric="embedding_similarity",
+        value=value,
+        ideal=None,
+        bounds=(-1.0, 1.0),
+        n=len(values),
+        interval=interval,
+        n_left_out=len(cosines) - len(values),
+        group=group | {GENDER: gender},
+        reason=reason,
+        signature=signature,
+    )

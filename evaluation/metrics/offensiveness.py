@@ -19,6 +19,7 @@ from evenhand.evaluation.data.mentions import NEUTRAL
 from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import find_label
@@ -81,7 +82,7 @@ class Offensiveness(Metric):
         "Of twenty descriptors without an effect, about one is expected to have an interval that excludes 0 by chance.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the classifier and of the dataset."""
         from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
 
@@ -185,7 +186,7 @@ def is_offensive(probability: np.ndarray) -> np.ndarray:
 
 
 def offensive_share(
-    probability: np.ndarray, signature: Mapping[str, Any] | None = None, group: Mapping[str, str] | None = None
+    probability: np.ndarray, signature: JsonObject | None = None, group: Mapping[str, str] | None = None
 ) -> BiasScore:
     """Return the share of texts whose probability of the offensive label is at least 1/2.
 
@@ -208,7 +209,7 @@ def offensive_share(
 
 
 def offensiveness_changes(
-    before: np.ndarray, after: np.ndarray, signature: Mapping[str, Any] | None = None
+    before: np.ndarray, after: np.ndarray, signature: JsonObject | None = None
 ) -> list[BiasScore]:
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
@@ -291,7 +292,7 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
 
 
 def descriptor_effect(
-    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Mapping[str, Any] | None = None
+    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: JsonObject | None = None
 ) -> list[BiasScore]:
     """Return how much the descriptor alone adds to the offensiveness of a sentence, overall and for each descriptor.
 

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
+from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
@@ -75,7 +75,7 @@ LIMITS = [
 ]
 
 
-def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapping[str, Any]) -> list[BiasScore]:
+def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: JsonObject) -> list[BiasScore]:
     """Return all scores of the votes: `win_rate`, `pair_win_rate`, `agreement` and `left_share`.
 
     Win rates and agreement are computed for each question, over all axes and for each axis. The share of left

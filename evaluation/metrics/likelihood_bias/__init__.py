@@ -13,6 +13,7 @@ from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
@@ -109,7 +110,7 @@ class LikelihoodBias(Metric):
         "one model, and only between runs with the same nouns.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
         prompts, model = config.prompts, config.open_model(scores_sentences=True).identity()
         if prompts.file is None:

@@ -4,7 +4,7 @@ Translations come from a model or from a folder. The folder has a file SOURCE-TA
 with one line per source sentence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_translations,
     references_sha256,
 )
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
@@ -127,7 +128,7 @@ class TranslationBias(Metric):
         "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
 
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
@@ -135,7 +136,7 @@ class TranslationBias(Metric):
         """
         metric.check_installed()
         settings = config.settings
-        fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
+        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
         tables = metric.make_source_tables(_references(settings)[0], settings.directions)
@@ -267,7 +268,7 @@ def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.Data
 
 
 def _toxicity(
-    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]
+    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: JsonObject
 ) -> BiasScore:
     from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
+from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
@@ -180,7 +181,7 @@ def translation_scores(
     tokenize: str = "flores101",
     resamples: int = RESAMPLES,
     seed: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: JsonObject | None = None,
 ) -> list[BiasScore]:
     """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
 
@@ -283,7 +284,7 @@ def _language_scores(
     rows: pd.DataFrame,
     weights: np.ndarray,
     group: Mapping[str, str],
-    signature: Mapping[str, Any],
+    signature: JsonObject,
 ) -> tuple[list[BiasScore], dict[Kind, np.ndarray | None]]:
     """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
 
@@ -320,9 +321,7 @@ def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights
     return np.array([score_of_statistics(metric, row) for row in sums])
 
 
-def _score(
-    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
-) -> BiasScore:
+def _score(name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: JsonObject) -> BiasScore:
     interval = _interval(resampled)
     return BiasScore(name, float(resampled[0]), None, (0.0, 100.0), n, interval, group=group, signature=signature)
 
@@ -332,7 +331,7 @@ def _gap(
     resampled: np.ndarray | None,
     n: int,
     group: Mapping[str, str],
-    signature: Mapping[str, Any],
+    signature: JsonObject,
     reason: str | None,
 ) -> BiasScore:
     common = {"group": group, "signature": signature, "reason": reason}
