@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
     dataset_signature,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
+from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -89,7 +90,8 @@ def _responses(store: Store, model: Model, prompts: pd.DataFrame) -> pd.DataFram
     """Return the response to each prompt, and write the table of candidates, if there are any."""
     asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
     model.check(asked)
-    rows = store.rows(RESPONSES, asked, model.respond, unit="responses")
+    so_far = AnswersSoFar(prompts, store.tracker)
+    rows = store.rows(RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses")
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})

@@ -13,10 +13,13 @@ import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.parts.effects import plain_name
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
+from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, percent, sanitize
@@ -40,7 +43,6 @@ HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 MIN_RESPONSES = 50
 MAX_NAMED = 5  # names in a warning
 MAX_FILTERED = 8  # names of people whose answers were withheld
-MAX_NAME = 60  # characters of a name
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
@@ -58,6 +60,18 @@ def warnings(runs: Runs) -> list[str]:
         return _warnings_of_run(runs[0])
     before, after, _ = runs
     return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
+
+
+def template_warnings(run: FamilyRun) -> list[str]:
+    """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
+    signature = run.signature(FGB)
+    has_none = signature.get("format", {}).get("template") == NO_TEMPLATE
+    if not has_none or str(signature["model"].get("name", "")).startswith(PACKAGE):
+        return []
+    return [
+        f"{run.model_name} has no chat template: each prompt ended with its end-of-sequence token, as DialoGPT’s do. A "
+        "base model reads that as the end of a document; give --model.chat_template FILE."
+    ]
 
 
 def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
@@ -28,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     SHOWN,
     difference_bound,
     effect_table,
+    read_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -59,6 +61,7 @@ from evenhand.evaluation.score import (
     Kind,
     find_score,
 )
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, mean_interval
 from evenhand.evaluation.statistics.permutation import Family
@@ -80,6 +83,19 @@ FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses und
 NO_FLUENCY = "the first run's model has not scored the responses of the second run"
 # Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
 TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
+
+
+DEFAULT_OUTCOMES = ("language", "refusal", "length")
+
+
+class Settings(StrictSettings):
+    """The outcomes to measure."""
+
+    outcomes: list[str] = Field(
+        default_factory=lambda: list(DEFAULT_OUTCOMES),
+        description="what else may depend on the descriptor, such as language, refusal or length (an unknown name "
+        "lists all), or a column of a file of responses (numbers or classes)",
+    )
 
 
 @dataclass(frozen=True)
@@ -814,3 +830,9 @@ class OutcomesPart(Part):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
                 scores.append(replace(undefined, form=form, kind=Kind.DIFFERENCE))
         return scores
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        return [outcome_section(run.scores, read_effects(run, OUTCOME_EFFECTS))]
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        return [outcome_change_section(changes.scores)]

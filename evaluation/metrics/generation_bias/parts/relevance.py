@@ -21,10 +21,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
@@ -32,7 +33,19 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Kind,
+    find_score,
+)
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -65,6 +78,27 @@ MIN_RESPONSES = 300
 SMALL_MODEL = 10_000_000  # parameters; scoring all responses by a smaller model takes seconds
 OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column: of a response after the other prompt
 MAX_RESPONSES = 300  # of the relevance within the template
+
+
+class Settings(StrictSettings):
+    """Whether the measured model scores the responses, and how many of them."""
+
+    relevance: bool = Field(
+        True, description="whether the model itself scores how well responses fit their prompts, and their perplexity"
+    )
+    relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M "
+        "parameters",
+    )
+
+
+class ComparisonSettings(StrictSettings):
+    """Whether the first run's model scores the responses of two runs."""
+
+    relevance: bool = Field(
+        True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
+    )
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
@@ -476,3 +510,27 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
         *even_reference(prompts, old, even, comparison.signature),
         *template_relevance(old_within, new_within, comparison.signature),
     ]
+
+
+def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: str) -> list[BiasScore]:
+    """Return a run's scores, with its likelihood scores replaced by those under the base model in `changes`."""
+    found = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
+    for score in changes:
+        if score.metric in LIKELIHOOD_METRICS and score.group == {"run": side}:
+            found.append(replace(score, group={}))
+    return found
+
+
+def likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
+    """Return how relevance and the perplexity of responses were computed, and their unit; "" if they were not."""
+    score = find_score(scores, RELEVANCE)
+    if score is None:
+        return ""
+    scored = score.signature.get("scored")
+    part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
+    return (
+        f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
+        "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
+        "than after another person’s prompt of the same template. Both are in nats: 1 is 2.7 times as likely, 10 is "
+        "22,000 times."
+    )
