@@ -60,7 +60,8 @@ def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray
     """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names."""
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
-        numbers, start = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32), 0
+        numbers = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
+        start = 0
         for group in range(file.num_row_groups):  # group by group: one table of all would double the memory
             columns = file.read_row_group(group, columns=names).columns
             for index, column in enumerate(columns):

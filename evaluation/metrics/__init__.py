@@ -251,7 +251,8 @@ class Metric(ABC):
         return of_family
 
     def _caption(self, score: BiasScore) -> str:
-        of, group = format_of(score), f" ({self.label(score)})" if score.group else ""
+        of = format_of(score)
+        group = f" ({self.label(score)})" if score.group else ""
         return f"{of.label}{group}: {of.description}"
 
     def subtitle(self, run: FamilyRun) -> str:

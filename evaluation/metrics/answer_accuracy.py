@@ -108,7 +108,8 @@ class AnswerAccuracy(Metric):
         ),
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
-    TITLE, COUNTED = "Accuracy by who asks", "answers"
+    TITLE = "Accuracy by who asks"
+    COUNTED = "answers"
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
@@ -140,7 +141,9 @@ class AnswerAccuracy(Metric):
         from evenhand.evaluation.data.prompts import sample_cells, select_prompts
         from evenhand.evaluation.data.service import service_prompts
 
-        questions, settings, model = read_questions(config.settings), config.prompts, config.open_model()
+        questions = read_questions(config.settings)
+        settings = config.prompts
+        model = config.open_model()
         if not model.is_chat:
             raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())

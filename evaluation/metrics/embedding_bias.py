@@ -54,7 +54,8 @@ from evenhand.evaluation.tables import label_batches
 
 VERSION = 1
 COSINE = "cosine"
-ENGLISH_GENDER, AMBIGUOUS = "english_gender", "ambiguous"
+ENGLISH_GENDER = "english_gender"
+AMBIGUOUS = "ambiguous"
 ROUNDING = 1e-12  # cosines that differ by less are equal; a smaller spread is a rounding error of float64
 TOO_FEW = "fewer than two sentences have a masculine and a feminine reference with a cosine"
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
@@ -89,7 +90,8 @@ class EmbeddingBias(Metric):
             "embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3
         ),
     )
-    TITLE, COUNTED = "Embeddings and gender", "sentences"
+    TITLE = "Embeddings and gender"
+    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
         "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
@@ -145,7 +147,8 @@ class EmbeddingBias(Metric):
         return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["references"], settings = len(table), config.settings
+        store.facts["references"] = len(table)
+        settings = config.settings
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         if settings.vectors is None:
             encoder = {"model": config.open_model().description}
@@ -302,7 +305,8 @@ def embedding_scores(
         signature: the settings behind the vectors: the encoder, its revision, the number of truncated texts.
     """
     common = dict(signature or {}) | {"version": VERSION, "test": "paired t-test over sentences"}
-    gaps, similarities = [], []
+    gaps = []
+    similarities = []
     for group, cosines in _cuts(table):
         gaps.append(_gap(group, cosines, min_masculine_references, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]

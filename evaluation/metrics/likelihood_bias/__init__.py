@@ -94,7 +94,8 @@ class LikelihoodBias(Metric):
             **{"unit": "nats per token", "decimals": 3, "ideal": 0, "signed": True},
         ),
     )
-    TITLE, COUNTED = "Likelihood Bias", "pairs"
+    TITLE = "Likelihood Bias"
+    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
     )
@@ -112,7 +113,8 @@ class LikelihoodBias(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
-        prompts, model = config.prompts, config.open_model(scores_sentences=True).identity()
+        prompts = config.prompts
+        model = config.open_model(scores_sentences=True).identity()
         if prompts.file is None:
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
@@ -124,7 +126,9 @@ class LikelihoodBias(Metric):
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
     def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
-        model, settings, phrases = config.open_model(scores_sentences=True), config.settings, None
+        model = config.open_model(scores_sentences=True)
+        settings = config.settings
+        phrases = None
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations", "a masked model scores phrases in fixed sentences; turn them off.")
@@ -147,7 +151,8 @@ class LikelihoodBias(Metric):
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["sentences"], settings = len(table), as_settings(config.settings)
+        store.facts["sentences"] = len(table)
+        settings = as_settings(config.settings)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(store.inputs["dataset"]),
@@ -193,8 +198,10 @@ class LikelihoodBias(Metric):
         )
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        table, warnings = run.table("likelihoods"), []
-        n, n_missing = len(table), int((~(pairs.perplexity(table) > 0)).sum())
+        table = run.table("likelihoods")
+        warnings = []
+        n = len(table)
+        n_missing = int((~(pairs.perplexity(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
@@ -227,7 +234,8 @@ def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.Dat
     )
     from evenhand.evaluation.models.loading import load_masked_model
 
-    model, texts = load_masked_model(config.model), phrases[TEXT].tolist()
+    model = load_masked_model(config.model)
+    texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
@@ -265,7 +273,8 @@ def _extremes_section(likelihoods: pd.DataFrame) -> Section:
         f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
         "Only descriptors with the most common number of tokens of their axis are compared."
     )
-    columns, title = ("axis", "most likely", "least likely", "compared"), "Most and least likely descriptors by axis"
+    columns = ("axis", "most likely", "least likely", "compared")
+    title = "Most and least likely descriptors by axis"
     return Section(title, [note] if lines else [], [Table(title, columns, tuple(lines))])
 
 

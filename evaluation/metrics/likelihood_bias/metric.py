@@ -111,8 +111,11 @@ def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[s
 def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
     p = comparison.p_paired if paired else comparison.p
     tested = np.isfinite(p)
-    first, second, p = comparison.first[tested], comparison.second[tested], p[tested]
-    n, sides = len(comparison.descriptors), np.concatenate([first, second])
+    first = comparison.first[tested]
+    second = comparison.second[tested]
+    p = p[tested]
+    n = len(comparison.descriptors)
+    sides = np.concatenate([first, second])
     pairs_without = len(p) - np.bincount(sides, minlength=n)
     if corrected:
         differing = discoveries(np.sort(p), LEVEL)
@@ -125,7 +128,9 @@ def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
 def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return how many pairs Benjamini and Hochberg's method rejects if each descriptor is left out in turn, (D,)."""
     order = np.argsort(p, kind="stable")
-    first, second, p = first[order], second[order], p[order]
+    first = first[order]
+    second = second[order]
+    p = p[order]
     result = np.zeros(n_descriptors)
     for descriptor in range(n_descriptors):
         rest = p[(first != descriptor) & (second != descriptor)]
@@ -213,14 +218,18 @@ def likelihood_bias_change(
 
 def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: JsonObject) -> BiasScore:
     pairs = [sum(counts.pairs for _, counts in group) for group in (before, after)]
-    (old, old_without), (new, new_without) = _leave_one_out(before), _leave_one_out(after)
-    value, interval, p = new - old, None, None
+    old, old_without = _leave_one_out(before)
+    new, new_without = _leave_one_out(after)
+    value = new - old
+    interval = None
+    p = None
     if all(pairs):
         without = [b - a for a, b in zip(old_without, new_without, strict=True)]
         interval, p, reason = _jackknife(value, without, (-1.0, 1.0))
     else:
         reason = _no_pair_reason(after if pairs[0] else before)
-    n, left_out = min(pairs), max(pairs) - min(pairs)
+    n = min(pairs)
+    left_out = max(pairs) - min(pairs)
     return BiasScore(
         metric,
         value,

@@ -67,7 +67,8 @@ def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
     array([0., 1.])
     """
     log_p = np.clip(log_p, -1e3, 0.0)  # below −1000, p is 0 in float64
-    p, delta = np.exp(log_p), -np.expm1(log_p)
+    p = np.exp(log_p)
+    delta = -np.expm1(log_p)
     twice = p * log_p / math.log(2) + delta - (2 - delta) * np.log1p(-delta / 2) / math.log(2)
     return np.sqrt(np.clip(twice / 2, 0.0, 1.0))
 
@@ -96,9 +97,11 @@ def make_masked_pair_table(
         aul and aula, each as …_more and …_less; s_jsd, in [−1, 1], the mean over shared tokens of the distance in
         `more` minus the distance in `less`; left_out, the reason why a pair has no scores, or None.
     """
-    n, counts = len(pairs), np.array([len(texts) for texts in tokens], dtype=np.int64)
+    n = len(pairs)
+    counts = np.array([len(texts) for texts in tokens], dtype=np.int64)
     log_p = np.asarray(log_p, dtype=np.float64).reshape(2, counts.sum())
-    correct, pair = np.asarray(correct, dtype=bool).reshape(2, counts.sum()), np.repeat(np.arange(n), counts)
+    correct = np.asarray(correct, dtype=bool).reshape(2, counts.sum())
+    pair = np.repeat(np.arange(n), counts)
     aul, aula = (np.asarray(values, dtype=np.float64).reshape(2, n) for values in (aul, aula))
     likelihood, distance = (
         np.stack([np.bincount(pair, side, minlength=n) for side in values])
@@ -132,7 +135,8 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
         scores, or None.
     """
     likelihood = np.asarray(log_likelihood, dtype=np.float64).reshape(2, len(pairs))
-    usable, counts = np.isfinite(likelihood).all(axis=0), np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
+    usable = np.isfinite(likelihood).all(axis=0)
+    counts = np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
     table = pairs[PAIR_COLUMNS].reset_index(drop=True)
     for row, side in enumerate((MORE, LESS)):
         table[f"log_likelihood_{side}"] = np.where(usable, likelihood[row], np.nan)
@@ -266,7 +270,8 @@ def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
 
 def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
     """Return 100 for each pair whose first number is larger, 0 if the second number is larger, and 50 for a tie."""
-    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    first = np.asarray(first, dtype=np.float64)
+    second = np.asarray(second, dtype=np.float64)
     signs = np.where(np.isnan(first) | np.isnan(second), np.nan, (first > second) * 1.0 - (first < second))
     return _PairValues(50 * (1 + signs), 50.0, (0.0, 100.0), signs, percentage_interval)
 
@@ -287,7 +292,8 @@ def _percent(interval: Interval) -> Interval:
 
 
 def _difference(before: _PairValues, after: _PairValues) -> _PairValues:
-    values, width = after.values - before.values, after.bounds[1] - after.bounds[0]
+    values = after.values - before.values
+    width = after.bounds[1] - after.bounds[0]
     is_percentage = after.signs is not None
     return replace(
         after,

@@ -42,10 +42,12 @@ from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
-PAIR, TRANSLATION = "pair", "translation"
+PAIR = "pair"
+TRANSLATION = "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
-GAP, PREFERENCE = "translation_gap", "gap, % of the mean"
+GAP = "translation_gap"
+PREFERENCE = "gap, % of the mean"
 _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
@@ -111,7 +113,8 @@ class TranslationBias(Metric):
             **{"unit": "%", "factor": 100, "ideal": 0},
         ),
     )
-    TITLE, COUNTED = "Translations and gender", "sentences"
+    TITLE = "Translations and gender"
+    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
         "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "
@@ -158,7 +161,8 @@ class TranslationBias(Metric):
     def score(
         self, store: Store, config: MeasureConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
     ) -> list[BiasScore]:
-        settings, (table, translations) = config.settings, collected
+        settings = config.settings
+        table, translations = collected
         parts = [
             metric.align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
             for pair, part in translations.groupby(PAIR, sort=False)
@@ -235,7 +239,8 @@ class TranslationBias(Metric):
 
 
 def _references(settings: Settings) -> Any:
-    path, languages = settings.references, settings.languages
+    path = settings.references
+    languages = settings.languages
     field = "translation_bias.languages"
     references = load_references(path, settings.split, languages, field, settings.nouns)
     return build_comparable_sets(references, settings.min_masculine_references)
@@ -245,7 +250,8 @@ def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame)
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.evaluation.models.translation import translate
 
-    folder, parts = config.settings.translations, []
+    folder = config.settings.translations
+    parts = []
     if folder is None:
         model = load_dialogue_model(config.model)
     for pair, sentences in metric.make_source_tables(references, config.settings.directions).items():
@@ -286,7 +292,8 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
     rows = sentences[sentences["direction"] == (gap.group["direction"] if gap else "en-xx")]
     numbers = ("masculine", "feminine", "both", "mean")
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
-        cuts, n = metric.cut_table(rows[rows[by] != ""], by, bleu), ROWS_AT_EACH_END
+        cuts = metric.cut_table(rows[rows[by] != ""], by, bleu)
+        n = ROWS_AT_EACH_END
         caption = f"{find_format(bleu).label} of single sentences by {by}"
         if len(cuts) > 2 * n:
             caption += f", {n} at each end of {len(cuts)}"

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.metrics.base import Metric
 
-BOTH, REFERENCES = "both", "references"
+BOTH = "both"
+REFERENCES = "references"
 Kind = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
@@ -107,7 +108,8 @@ def metric_name(tokenize: str) -> str:
 
 def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return a table of the sentences to translate for each pair of languages; the keys are "SOURCE-TARGET"."""
-    english, languages = ENGLISH_LANGUAGE.code, sorted(set(table[LANG]))
+    english = ENGLISH_LANGUAGE.code
+    languages = sorted(set(table[LANG]))
     pairs = {
         "en-xx": [(english, lang) for lang in languages],
         "xx-en": [(lang, english) for lang in languages],
@@ -212,7 +214,8 @@ def translation_scores(
     counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
     weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
-    scores, between_others = [], (rows["direction"] == "xx-xx").any()
+    scores = []
+    between_others = (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
         means: dict[Kind, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
@@ -246,7 +249,8 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
         A row per sentence, language, direction and gender of the references: sentence_id, axis, descriptor, template,
         lang, direction, gender, and spbleu (or bleu) and chrf, in [0, 100].
     """
-    parts, metrics = [], {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
+    parts = []
+    metrics = {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
     for gender in (*REFERENCE_GENDERS, BOTH):
         part = _rows_of_gender(rows, gender)
         if part.empty:
@@ -304,7 +308,9 @@ def _language_scores(
         resampled[(*kind.items(),)] = values
         facts = {**signature, "sacrebleu": str(metric.get_signature())}
         scores.append(_score(names[0], values, len(selected), {**group, **kind}, facts))
-    sides, reason, gap = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS], None, None
+    sides = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS]
+    reason = None
+    gap = None
     if any(side is None for side in sides):
         reason = NOT_BOTH_GENDERS
     elif not rows[f"has_{FEMININE}"].any():
@@ -337,7 +343,8 @@ def _gap(
     common = {"group": group, "signature": signature, "reason": reason}
     if resampled is None:
         return BiasScore(name, math.nan, 0.0, (-100.0, 100.0), n, **common)
-    below, above = int((resampled[1:] <= 0).sum()), int((resampled[1:] >= 0).sum())
+    below = int((resampled[1:] <= 0).sum())
+    above = int((resampled[1:] >= 0).sum())
     p_value = min(1.0, 2 * (1 + min(below, above)) / len(resampled)) if len(resampled) > 1 else None
     return BiasScore(name, float(resampled[0]), 0.0, (-100.0, 100.0), n, _interval(resampled), p_value, **common)
 
@@ -370,7 +377,8 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
         sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
     genders = [*REFERENCE_GENDERS, BOTH]
     table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
-    table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
+    table["gap"] = table[MASCULINE] - table[FEMININE]
+    table["mean"] = table[genders].mean(axis=1)
     table["preference"] = table["gap"] / table[[*REFERENCE_GENDERS]].mean(axis=1, skipna=False)
     table["count"] = sentences.groupby(by).size()
     return table.rename_axis(columns=None).sort_values("mean").reset_index()

@@ -88,9 +88,11 @@ def gender_accuracy(rows: pd.DataFrame, signature: JsonObject | None = None) -> 
     Args:
         rows: the result of `align`.
     """
-    scores, facts = [], {**(signature or {}), "version": VERSION}
+    scores = []
+    facts = {**(signature or {}), "version": VERSION}
     for (direction, lang, gender), part in rows.groupby(["direction", LANG, GENDER]):
-        is_marked, group = has_marked_words(part), {LANG: lang, "direction": direction}
+        is_marked = has_marked_words(part)
+        group = {LANG: lang, "direction": direction}
         decided = is_marked[is_marked[MASCULINE] != is_marked[FEMININE]]
         if not gender:
             scores.append(_share("masculine_rendering", decided[MASCULINE], len(part), 0.5, group, facts))
