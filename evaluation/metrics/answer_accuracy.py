@@ -7,7 +7,7 @@ cancel. The questions take the templates' part in pooled FGB* and in the effects
 answer is correct takes the style's part; this use is this project's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Form,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
@@ -190,7 +191,7 @@ class AnswerAccuracy(Metric):
 
 
 def accuracy_scores(
-    table: pd.DataFrame, permutations: int, seed: int, signature: Mapping[str, Any]
+    table: pd.DataFrame, permutations: int, seed: int, signature: Signature
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
 

@@ -45,7 +45,7 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import BiasScore, display_name
+from evenhand.evaluation.score import BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
@@ -268,7 +268,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 
 
 def embedding_scores(
-    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Mapping[str, Any] | None = None
+    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 

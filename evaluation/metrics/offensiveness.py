@@ -33,7 +33,7 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, Signature, find_score
 from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
@@ -241,7 +241,7 @@ def is_offensive(probability: np.ndarray) -> np.ndarray:
 
 
 def offensive_share(
-    probability: np.ndarray, signature: Mapping[str, Any] | None = None, group: Mapping[str, str] | None = None
+    probability: np.ndarray, signature: Signature | None = None, group: Mapping[str, str] | None = None
 ) -> BiasScore:
     """Return the share of texts whose probability of the offensive label is at least 1/2.
 
@@ -263,9 +263,7 @@ def offensive_share(
     return share_score("offensive_share", is_offensive(probability[defined]), 0.0, reason=NO_TEXT, **common)
 
 
-def offensiveness_changes(
-    before: np.ndarray, after: np.ndarray, signature: Mapping[str, Any] | None = None
-) -> list[BiasScore]:
+def offensiveness_changes(before: np.ndarray, after: np.ndarray, signature: Signature | None = None) -> list[BiasScore]:
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
     The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
@@ -347,7 +345,7 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
 
 
 def descriptor_effect(
-    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Mapping[str, Any] | None = None
+    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return how much the descriptor alone adds to the offensiveness of a sentence, overall and for each descriptor.
 
