@@ -23,7 +23,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     value_text,
 )
-from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
+from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
@@ -133,7 +133,7 @@ class FamilyRun:
 
         return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
-    def signature(self, *metrics: str) -> Mapping[str, Any]:
+    def signature(self, *metrics: str) -> Signature:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_text
-from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
@@ -32,6 +32,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Form,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
@@ -194,7 +195,7 @@ class AnswerAccuracy(Metric):
 
 
 def accuracy_scores(
-    table: pd.DataFrame, permutations: int, seed: int, signature: JsonObject
+    table: pd.DataFrame, permutations: int, seed: int, signature: Signature
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
 

@@ -37,7 +37,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import results_of_sources, sha256_of
-from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
@@ -45,7 +45,7 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import BiasScore, display_name
+from evenhand.evaluation.score import BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
@@ -274,7 +274,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 
 
 def embedding_scores(
-    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: JsonObject | None = None
+    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
@@ -332,7 +332,7 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(
-    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: JsonObject
+    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: Signature
 ) -> tuple[BiasScore, BiasScore]:
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
@@ -394,7 +394,7 @@ def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
     return scores
 
 
-def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: JsonObject) -> BiasScore:
+def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: Signature) -> BiasScore:
     values = cosines.dropna().to_numpy(dtype=np.float64)
     interval, _ = _t_test(values, (-1.0, 1.0))
     value = math.nan

@@ -20,7 +20,7 @@ from evenhand.evaluation.data.mentions import NEUTRAL
 from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import find_label
@@ -34,7 +34,7 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, Signature, find_score
 from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
@@ -247,7 +247,7 @@ def is_offensive(probability: np.ndarray) -> np.ndarray:
 
 
 def offensive_share(
-    probability: np.ndarray, signature: JsonObject | None = None, group: Mapping[str, str] | None = None
+    probability: np.ndarray, signature: Signature | None = None, group: Mapping[str, str] | None = None
 ) -> BiasScore:
     """Return the share of texts whose probability of the offensive label is at least 1/2.
 
@@ -269,9 +269,7 @@ def offensive_share(
     return share_score("offensive_share", is_offensive(probability[defined]), 0.0, reason=NO_TEXT, **common)
 
 
-def offensiveness_changes(
-    before: np.ndarray, after: np.ndarray, signature: JsonObject | None = None
-) -> list[BiasScore]:
+def offensiveness_changes(before: np.ndarray, after: np.ndarray, signature: Signature | None = None) -> list[BiasScore]:
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
     The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
@@ -355,7 +353,7 @@ def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
 
 
 def descriptor_effect(
-    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: JsonObject | None = None
+    prompts: pd.DataFrame, probability: np.ndarray, neutral: np.ndarray, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return how much the descriptor alone adds to the offensiveness of a sentence, overall and for each descriptor.
 

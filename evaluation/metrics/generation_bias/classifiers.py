@@ -23,7 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
 from evenhand.evaluation.models.revisions import find_label, is_revision
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
@@ -183,7 +183,7 @@ def check_responses_language(field: str, classifier: str, responses: pd.DataFram
         )
 
 
-def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signature:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
     if "judge" in facts:

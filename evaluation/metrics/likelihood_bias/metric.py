@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, Comparison, compare_descriptors
-from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind
+from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 
@@ -45,7 +44,7 @@ class _Counts:
 _Group = list[tuple[Comparison, _Counts]]  # the comparisons of one group of scores
 
 
-def likelihood_bias(likelihoods: pd.DataFrame, signature: JsonObject | None = None) -> list[BiasScore]:
+def likelihood_bias(likelihoods: pd.DataFrame, signature: Signature | None = None) -> list[BiasScore]:
     """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
     - likelihood_bias (Smith et al. 2022, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
@@ -138,7 +137,7 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
     return result
 
 
-def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: JsonObject) -> BiasScore:
+def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Signature) -> BiasScore:
     pairs = sum(counts.pairs for _, counts in group)
     asked = [it for it, _ in group if it.n_sentences + it.n_undefined]  # `limit` draws templates by axis
     possible = sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)
@@ -192,7 +191,7 @@ def _jackknife(
 
 
 def likelihood_bias_change(
-    before: pd.DataFrame, after: pd.DataFrame, signature: JsonObject | None = None
+    before: pd.DataFrame, after: pd.DataFrame, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return the change of each Likelihood Bias score between two models over the same sentences.
 
@@ -216,7 +215,7 @@ def likelihood_bias_change(
     return scores
 
 
-def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: JsonObject) -> BiasScore:
+def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: Signature) -> BiasScore:
     pairs = [sum(counts.pairs for _, counts in group) for group in (before, after)]
     old, old_without = _leave_one_out(before)
     new, new_without = _leave_one_out(after)

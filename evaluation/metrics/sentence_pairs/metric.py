@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
@@ -144,7 +143,7 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
     return table.assign(**{LEFT_OUT: pd.Series(np.where(usable, None, NOT_FINITE), dtype=object)})
 
 
-def pair_scores(table: pd.DataFrame, *, signature: JsonObject, seed: int) -> list[BiasScore]:
+def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the scores of a model, for all pairs and by bias type and direction.
 
     The first scores are percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half,
@@ -195,7 +194,7 @@ def pair_scores(table: pd.DataFrame, *, signature: JsonObject, seed: int) -> lis
     return [*scores, *_accuracies([usable], len(table) - len(usable), signature, seed)]
 
 
-def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: JsonObject, seed: int) -> list[BiasScore]:
+def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the change of every score between two models over the same pairs, after − before.
 
     Only pairs with scores in both tables are compared; other pairs count as left out. Pairs are matched by pair_id
@@ -311,7 +310,7 @@ def _mean_scores(
     pairs: _PairValues,
     group: dict[str, str],
     left_out: int,
-    signature: JsonObject,
+    signature: Signature,
     seed: int,
     kind: Kind = Kind.LEVEL,
 ) -> list[BiasScore]:
@@ -361,7 +360,7 @@ def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -
     return None if interval is None else (max(interval[0], bounds[0]), min(interval[1], bounds[1]))
 
 
-def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: JsonObject, seed: int) -> list[BiasScore]:
+def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signature, seed: int) -> list[BiasScore]:
     ideal = None
     bounds = (0.0, 1.0)
     kind = Kind.LEVEL
@@ -418,7 +417,7 @@ def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
             yield {column: value}, table[table[column] == value]
 
 
-def _signature(signature: JsonObject, seed: int) -> JsonObject:
+def _signature(signature: Signature, seed: int) -> Signature:
     return {**signature, "sentence_pairs": VERSION, "resamples": RESAMPLES, "seed": seed}
 
 

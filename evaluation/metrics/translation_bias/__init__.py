@@ -37,7 +37,7 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name, find_score
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
@@ -274,7 +274,7 @@ def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.Data
 
 
 def _toxicity(
-    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: JsonObject
+    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Signature
 ) -> BiasScore:
     from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 

@@ -43,8 +43,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
-from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def translation_scores(
     tokenize: str = "flores101",
     resamples: int = RESAMPLES,
     seed: int = 0,
-    signature: JsonObject | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
 
@@ -288,7 +287,7 @@ def _language_scores(
     rows: pd.DataFrame,
     weights: np.ndarray,
     group: Mapping[str, str],
-    signature: JsonObject,
+    signature: Signature,
 ) -> tuple[list[BiasScore], dict[Kind, np.ndarray | None]]:
     """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
 
@@ -327,7 +326,7 @@ def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights
     return np.array([score_of_statistics(metric, row) for row in sums])
 
 
-def _score(name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: JsonObject) -> BiasScore:
+def _score(name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Signature) -> BiasScore:
     interval = _interval(resampled)
     return BiasScore(name, float(resampled[0]), None, (0.0, 100.0), n, interval, group=group, signature=signature)
 
@@ -337,7 +336,7 @@ def _gap(
     resampled: np.ndarray | None,
     n: int,
     group: Mapping[str, str],
-    signature: JsonObject,
+    signature: Signature,
     reason: str | None,
 ) -> BiasScore:
     common = {"group": group, "signature": signature, "reason": reason}
