@@ -20,7 +20,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_translations,
     references_sha256,
 )
-from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
