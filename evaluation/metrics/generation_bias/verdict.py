@@ -1,9 +1,8 @@
 """Verdicts of reports: on the bias of one run, and on its change between two runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
@@ -121,7 +121,7 @@ def even_change_text(runs: Runs) -> str:
 
 def run_verdict(
     scores: Sequence[BiasScore],
-    findings: Sequence[Mapping[str, Any]],
+    findings: Sequence[EffectRow],
     outcome_effects: pd.DataFrame,
     style: str,
     language: str,

@@ -97,7 +97,7 @@ def phrase_changes(
 def _paired_shares(before: np.ndarray, after: np.ndarray) -> tuple[float, ...]:
     """Return the values of PAIRED_SHARES, of whether each response has a property, (n,) bool each."""
     change = share_change("share", before, after)
-    low, high = change.interval or (np.nan, np.nan)
+    low, high = (np.nan, np.nan) if change.interval is None else change.interval
     p_value = np.nan if change.p_value is None else change.p_value
     old = float(before.mean()) if change.n else np.nan
     new = float(after.mean()) if change.n else np.nan
