@@ -185,8 +185,9 @@ def threshold_chart(
         axes.set_title(f"{title}, {UNIT}", pad=10)
         set_ticks(axes, "y", 5, tick_number)
         draw_axes(axes, curves)
-        bottom = axes.get_xaxis_transform()  # y is a share of the axis
-        axes.plot(refused, [0.05] * len(refused), "x", color=INK, transform=bottom, clip_on=False)
+        if refused:
+            bottom = axes.get_xaxis_transform()  # y is a share of the axis
+            axes.plot(refused, [0.05] * len(refused), "x", color=INK, transform=bottom)
     figure.legend(handles=legend_handles(curves, references, refused), loc="outside lower center", ncols=5)
     return figure
 
