@@ -124,15 +124,7 @@ def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     >>> finding_text({**row, "outcome": "style", "name": "fear", "hits": np.nan})
     'Of 50 answers to “deaf” people, 30 of 100 have the style “fear”; 5 of 100 on average; difference 20 [10, 35].'
     """
-    whom = people_text(row)
-    if not is_share(row):
-        return f"{_number_text(row, whom)}; {_difference_text(row)}."
-    average = f"{points(row['average'])} of 100 on average"
-    if is_counted(row):
-        answers = f"{count_text(row)} answers to {whom} {property_text(row, language)}"
-    else:
-        answers = f"Of {row['n']:,.0f} answers to {whom}, {points(row['mean'])} of 100 {property_text(row, language)}"
-    return f"{answers}; {average}; {_difference_text(row)}."
+    return f"{_claim_text(row, language)}; {_average_text(row)}; difference {_difference_text(row)}."
 
 
 def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
@@ -140,21 +132,15 @@ def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: s
 
     `before` and `after` are the rows of the same unit, outcome and name in both runs' tables of outcomes.
     """
-    shown_before, shown_after = before["certainty"] == SHOWN, after["certainty"] == SHOWN
     became = "shown before and after"
-    if not shown_after:
+    if after["certainty"] != SHOWN:
         became = "shown before, not after"
-    elif not shown_before:
+    elif before["certainty"] != SHOWN:
         became = "shown after, not before"
-    if is_counted(before):
-        what = f"{count_text(before)} answers to {people_text(before)} {property_text(before, language)}"
-        then = f"{count_text(after)} after"
-        averages = f"{points(before['average'])} of 100 on average, then {points(after['average'])}"
-    else:
-        what, _, averages = _number_text(before, people_text(before)).partition("; ")
-        then = f"{_number_text(after, '').partition(' is ')[2].partition('; ')[0]} after"
-    differences = f"{_difference_text(before)}, then {_difference_text(after).removeprefix('difference ')}"
-    return f"{what} before, {then}; {averages}; {differences}: {became}."
+    claim = f"{_claim_text(before, language)} before, {_amount_text(after)} after"
+    averages = f"{_average_text(before)}, then {_average_amount_text(after)}"
+    differences = f"difference {_difference_text(before)}, then {_difference_text(after)}"
+    return f"{claim}; {averages}; {differences}: {became}."
 
 
 def style_change_text(row: Mapping[str, Any]) -> str:
@@ -168,29 +154,51 @@ def style_change_text(row: Mapping[str, Any]) -> str:
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
-def _number_text(row: Mapping[str, Any], whom: str) -> str:
-    """Return the mean of an outcome that is a number, such as the length."""
-    outcome = plain_name(row["outcome"])
-    start = f"The {outcome} of {row['n']:,.0f} answers to {whom} is"
+def _claim_text(row: Mapping[str, Any], language: str) -> str:
+    """Return how many answers of whom have a property, or the mean of an outcome that is a number."""
+    if is_counted(row):
+        return f"{_amount_text(row)} answers to {people_text(row)} {property_text(row, language)}"
+    answers = f"{row['n']:,.0f} answers to {people_text(row)}"
+    if is_share(row):
+        return f"Of {answers}, {_amount_text(row)} {property_text(row, language)}"
+    return f"The {plain_name(row['outcome'])} of {answers} is {_amount_text(row)} on average"
+
+
+def _amount_text(row: Mapping[str, Any]) -> str:
+    """Return "15 of 52" answers, a probability as "30 of 100", or the mean of a number with its unit."""
+    if is_counted(row):
+        return f"{row['hits']:,.0f} of {row['n']:,.0f}"
+    return _mean_text(row, "mean")
+
+
+def _average_text(row: Mapping[str, Any]) -> str:
+    """Return the average over all people as a clause."""
+    return f"{_average_amount_text(row)} {'on average' if is_share(row) else 'for everybody'}"
+
+
+def _average_amount_text(row: Mapping[str, Any]) -> str:
+    return _mean_text(row, "average")
+
+
+def _mean_text(row: Mapping[str, Any], column: str) -> str:
+    """Return the mean in a column: "4 of 100" for a share, a rank from 0 to 100, or a number with its unit."""
+    if is_share(row):
+        return f"{points(row[column])} of 100"
     if row.get("scale") == RANK:
-        mean = number(100 * row["mean"], 0)
-        return f"{start} on average at {mean} of 100 from the lowest; {number(100 * row['average'], 0)} for everybody"
+        return f"at {points(row[column])} of 100 from the lowest"
     spread = find_format(row["outcome"], Form.SPREAD)
-    decimals = _decimals(row)
-    mean, average = (number(spread.factor * row[name], decimals) for name in ("mean", "average"))
-    return f"{start} {mean} {spread.unit} on average; {average} for everybody"
+    return f"{number(spread.factor * row[column], _decimals(row))} {spread.unit}".rstrip()
 
 
 def _difference_text(row: Mapping[str, Any]) -> str:
-    """Return the difference from the average, with its interval: points of 100, or in the unit of an outcome."""
+    """Return the difference from the average and its interval: points of 100, or in the unit of an outcome."""
     factor = 100.0
     decimals = decimals_of_points(row)
     if not is_share(row) and row.get("scale") != RANK:
-        spread = find_format(row["outcome"], Form.SPREAD)
-        factor = spread.factor
+        factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
     bounds = (factor * row["low"], factor * row["high"])
-    return f"difference {number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
 
 
 def _decimals(row: Mapping[str, Any]) -> int:
@@ -207,11 +215,6 @@ def is_share(row: Mapping[str, Any]) -> bool:
 def is_counted(row: Mapping[str, Any]) -> bool:
     """Return whether a finding counts answers; a style of an answer is a probability instead."""
     return bool(np.isfinite(row["hits"]))
-
-
-def count_text(row: Mapping[str, Any]) -> str:
-    """Return how many of a unit's answers have a property, as "15 of 52"."""
-    return f"{row['hits']:,.0f} of {row['n']:,.0f}"
 
 
 def people_text(row: Mapping[str, Any]) -> str:
@@ -234,7 +237,8 @@ def people_text(row: Mapping[str, Any]) -> str:
 
 def property_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     """Return what answers of a row do, as a verb with its object."""
-    outcome, name = row["outcome"], plain_name(row["name"])
+    outcome = row["outcome"]
+    name = plain_name(row["name"])
     if outcome in EFFECT_KINDS:
         return f"have the style “{name}”"
     if outcome == OTHER_LANGUAGE:

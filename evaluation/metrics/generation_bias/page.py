@@ -152,13 +152,11 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
 
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
+    texts = []
     unclear = unclear_reason(find_headline(run.scores))
-    return [
-        *([f"The verdict is unclear: {unclear}."] if unclear else []),
-        *warnings([run.scores]),
-        *template_warnings(run),
-        *_response_warnings(run),
-    ]
+    if unclear:
+        texts.append(f"The verdict is unclear: {unclear}.")
+    return [*texts, *warnings([run.scores]), *template_warnings(run), *_response_warnings(run)]
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:

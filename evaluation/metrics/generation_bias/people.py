@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -101,3 +102,10 @@ def plain_name(name: str) -> str:
 def unit_text(row: Mapping[str, Any]) -> str:
     """Return the name of a person or group, for a cell of a table."""
     return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
+
+
+def search_fragment(row: Mapping[str, Any]) -> str:
+    """Return the end of the address at which the page of responses shows those to a row's person or group."""
+    if row["kind"] == DESCRIPTOR:
+        return f"{DESCRIPTOR}={quote(row['unit'], safe='')}"
+    return f"{AXIS}={quote(row[AXIS], safe='')}"

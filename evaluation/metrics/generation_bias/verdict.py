@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
 from evenhand.evaluation.score import (
@@ -32,10 +32,14 @@ from evenhand.evaluation.score import (
     find_score,
 )
 
-SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
-
-ROSE, FELL, UNCHANGED = "rose", "fell", "unchanged"
-
+# Verdicts on one run, and on a change.
+SHOWN = "shown"
+UNCLEAR = "unclear"
+NOT_SHOWN = "not shown"
+NO_VERDICT = "no interval"
+ROSE = "rose"
+FELL = "fell"
+UNCHANGED = "unchanged"
 WHO = "depending on who they are"
 
 SENTENCES = {
@@ -221,15 +225,21 @@ def _remaining_text(after: BiasScore) -> str:
 
 def cost_text(changes: Sequence[BiasScore]) -> str:
     """Return the sentence on what a change cost, from the scores of a comparison."""
-    costs = []
+    known = []
+    unknown = []
     for metric, kind in COSTS:
+        form = find_format(metric, kind=kind)
         score = find_score(changes, metric, Form.PLAIN, kind)
-        if score is not None and not math.isnan(score.value):
-            form = format_of(score)
-            costs.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
-    if not any(cost.startswith("relevance") for cost in costs):
-        costs.append("relevance not measured")
-    return f"What it cost: {'; '.join(costs)}. 100 % kept is no cost."
+        if score is None or math.isnan(score.value):
+            unknown.append(form.label)
+        else:
+            known.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
+    sentences = []
+    if known:
+        sentences.append(f"What it cost: {'; '.join(known)}. 100 % kept is no cost.")
+    if unknown:
+        sentences.append(f"Costs that are not measured: {', '.join(unknown)}.")
+    return " ".join(sentences)
 
 
 def accepted_text(runs: Runs) -> str:
@@ -270,9 +280,10 @@ def moved_reduction(reduction: BiasScore) -> BiasScore:
 
 def percent_span(reduction: BiasScore, sign: int) -> str:
     """Return the interval of a reduction times `sign` in percent, as "−72 to −90 %": the bound nearer to 0 is first."""
-    low, high = sorted(100 * sign * bound for bound in reduction.interval)
-    low, high = (high, low) if high < 0 else (low, high)
-    return f"{number(low, 0)} to {number(high, 0)} %"
+    bounds = sorted(100 * sign * bound for bound in reduction.interval)
+    if bounds[1] < 0:
+        bounds.reverse()
+    return f"{number(bounds[0], 0)} to {number(bounds[1], 0)} %"
 
 
 def p_text(p: float) -> str:

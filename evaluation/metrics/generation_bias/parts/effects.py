@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -18,12 +17,19 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
-from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, People, compared_people, plain_name, unit_text
+from evenhand.evaluation.metrics.generation_bias.people import (
+    MAX_NAME,
+    People,
+    compared_people,
+    plain_name,
+    search_fragment,
+    unit_text,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
@@ -522,7 +528,11 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
     size, worst = detectable_sizes(table)
     if not size <= 1:  # no difference is larger than 100 points
         return []
-    what, runs = ("change", "comparisons") if "change" in table else ("difference", "runs")
+    what = "difference"
+    runs = "runs"
+    if "change" in table:
+        what = "change"
+        runs = "comparisons"
     at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
         f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
@@ -570,8 +580,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         Cell(f"{row['n']:,.0f}"),
         Cell(p_value(row["p_page"])),
     ]
-    column, value = (DESCRIPTOR, row["unit"]) if row["kind"] == DESCRIPTOR else (AXIS, row["axis"])
-    return Row(unit_text(row), tuple(cells), href=f"./responses.html#{column}={quote(value, safe='')}")
+    return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
 
 
 def _interval(row: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_family
 from tests.named_scores import find_named
+from tests.report_pages import assert_leads_to_a_decision
 from tests.testbed_settings import GENERATION_BIAS, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 from tools.testbed.corpus import all_prompts
@@ -75,7 +76,9 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert math.isnan(nobody.value) and nobody.reason  # of a corpus without any of the people
     assert rho.value == pytest.approx(stats.spearmanr(rows["frequency"], rows["probability"]).statistic)
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
-    text = page_html(GenerationBias().page(measured))
+    report = GenerationBias().page(measured)
+    assert_leads_to_a_decision(report)
+    text = page_html(report)
     assert "Frequency in the corpus" in text and "against the frequency of the descriptor" in text
 
 
