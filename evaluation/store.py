@@ -32,6 +32,7 @@ from evenhand.evaluation.files import (
     write_text,
     writes_checked,
 )
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import (
     FINISHED,
     FORMAT,
@@ -40,6 +41,7 @@ from evenhand.evaluation.manifest import (
     PAGES,
     PARTS,
     RUNNING,
+    RunRecord,
     commit,
     damaged_files,
     package_versions,
@@ -82,10 +84,10 @@ class Store:
     folder: Path
     fingerprint: str
     tracker: Tracker
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: JsonObject = field(default_factory=dict)
     family: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Json] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
@@ -204,7 +206,7 @@ def no_advice(changed: Sequence[str], folder: Path) -> str:
 
 @contextmanager
 def stage(
-    command: str, config: Any, inputs: Mapping[str, Any] | None = None, advice: Advice = no_advice
+    command: str, config: Any, inputs: JsonObject | None = None, advice: Advice = no_advice
 ) -> Iterator[Store | None]:
     """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
 
@@ -224,7 +226,7 @@ def stage(
     identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
     start = time.monotonic()
     started = datetime.now(UTC)
-    record = {
+    record: RunRecord = {
         "format": FORMAT,
         "state": RUNNING,
         "command": command,
@@ -237,6 +239,7 @@ def stage(
         "identity": identity,
         "inputs": inputs,
         "files": {},
+        "versions": {},
     }
     with ExitStack() as locks:
         if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice)):
@@ -250,20 +253,20 @@ def stage(
                 yield run
 
             def finish() -> None:
-                record["state"] = FINISHED
-                record["seconds"] = {**run.seconds, "total": round(time.monotonic() - start, 2)}
-                record.update(recorded_results(folder))
-                record.update(run.facts)
+                finished: dict[str, object] = {**record, "state": FINISHED}
+                finished["seconds"] = {**run.seconds, "total": round(time.monotonic() - start, 2)}
+                finished.update(recorded_results(folder))
+                finished.update(run.facts)
                 if run.failures:
-                    record["failures"] = run.failures
+                    finished["failures"] = run.failures
                     listed = "; ".join(f"{name}: {reason}" for name, reason in run.failures.items())
                     log.warning("%s: not computed: %s. The same command tries again.", command, listed)
-                write_record(folder, record)
+                write_record(folder, finished)
 
             processes.on_rank_zero(finish)
 
 
-def _is_finished(folder: Path, record: Mapping[str, Any], locks: ExitStack, advice: Advice) -> bool:
+def _is_finished(folder: Path, record: RunRecord, locks: ExitStack, advice: Advice) -> bool:
     """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the record.
 
     If files of a finished run are damaged, they are deleted, so that the stage computes them again.
@@ -287,7 +290,7 @@ def _is_finished(folder: Path, record: Mapping[str, Any], locks: ExitStack, advi
     return False
 
 
-def _state_and_damage(folder: Path, record: Mapping[str, Any], advice: Advice) -> tuple[bool, list[str]]:
+def _state_and_damage(folder: Path, record: RunRecord, advice: Advice) -> tuple[bool, list[str]]:
     """Return whether a folder has the finished run of a record, and the names of its damaged files.
 
     A run is not finished if something failed for a reason that may pass.
@@ -331,7 +334,7 @@ def check_no_files(folder: Path, but_folders: bool = False) -> None:
         )
 
 
-def _check_same_run(folder: Path, earlier: Mapping[str, Any], identity: Mapping[str, Any], advice: Advice) -> None:
+def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, object], advice: Advice) -> None:
     """Check that a folder has no run of another identity, unless that run has measured nothing yet."""
     old = earlier["identity"]
     changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]

@@ -6,13 +6,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
@@ -140,7 +141,7 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
     return f", there with --responses {responses} to score its responses again"
 
 
-def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Any]]:
+def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Json]]:
     """Return the fingerprints of the inputs of each family, by the family's name."""
     inputs = {}
     for name in dict.fromkeys(settings.metrics):

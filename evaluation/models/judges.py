@@ -25,6 +25,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.classifier_folders import (
     classifier_folder,
     classifier_sha256,
@@ -212,7 +213,7 @@ class StyleJudge:
         return [weight / total for weight in weights] if total > 0 else None
 
 
-def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
+def judge_facts(settings: StyleClassifierSettings) -> dict[str, Json]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
     judge = judge_settings(settings)
     with _cache(load_judge(settings)) as cache:

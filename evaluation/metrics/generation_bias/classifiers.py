@@ -13,6 +13,7 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -78,7 +79,7 @@ def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | Classif
     return given
 
 
-def classifier_inputs(config: MeasureConfig) -> dict[str, Any]:
+def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
     """Return fingerprints of the classifiers and of the style clusters, by name.
 
     Raises:
@@ -86,7 +87,7 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Any]:
             offensive; both style classifiers are the same; the style clusters do not fit the first one.
     """
     checkpoints = classifiers(config)
-    inputs: dict[str, Any] = _of_each(classifier_revision, checkpoints)
+    inputs: dict[str, Json] = _of_each(classifier_revision, checkpoints)
     if inputs[FIRST] == inputs.get(SECOND):
         name = checkpoints[SECOND].name
         raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
@@ -217,7 +218,7 @@ def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signa
     return {**facts, "revision": revision, "labels_sha256": sha256(labels.encode()).hexdigest()}
 
 
-def is_same_classifier(before: Any, after: Any) -> bool:
+def is_same_classifier(before: object, after: object) -> bool:
     """Return whether two entries of signatures are of the same classifier, or equal if they are of something else.
 
     The revision is a hash of a model's files. The same files may be in two folders, and then have two names. Earlier

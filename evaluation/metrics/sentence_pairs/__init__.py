@@ -23,6 +23,7 @@ from evenhand.evaluation.data.sentence_pairs import (
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
@@ -426,7 +427,7 @@ def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
     return Section("With standard errors", tables=[table] if rows else [], folded=True)
 
 
-def _distribution_section(groups: Mapping[Any, pd.Series]) -> Section:
+def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
     from evenhand.evaluation.report.figures import box_figure, svg
 

@@ -8,10 +8,11 @@ never tuned on, another language, the second classifier).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -122,11 +123,11 @@ class Part:
 
     FORMATS: Sequence[Format] = ()
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
         """Return fingerprints of what the part reads, by name, before any slow work; InputError if it is unusable."""
         return {}
 
-    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Json]:
         """Return fingerprints, by name, of what a comparison reads besides the two runs; InputError as of `inputs`."""
         return {}
 

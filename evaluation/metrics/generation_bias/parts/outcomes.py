@@ -10,7 +10,6 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
@@ -763,7 +763,7 @@ class OutcomesPart(Part):
 
     FORMATS = tuple(outcome.format(form) for form in (Form.SPREAD, Form.MEAN) for outcome in OUTCOMES.values())
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
         names = config.settings.outcomes
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
