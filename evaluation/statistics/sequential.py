@@ -130,7 +130,8 @@ def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator
     """Return the round of each prompt, (n,), counted from 0.
 
     With the templates in a random order, the i-th prompt (from 0) of a person with the r-th of T templates is in round
-    i T + r.
+    i T + r. If a person has n prompts of a template, and most have N, i N / n, rounded down, takes the place of i, so
+    that nobody's answers come all at the end.
 
     Args:
         template, person: codes of each prompt's template and person, (n,), numbered from 0.
@@ -142,11 +143,12 @@ def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator
     array([0, 2, 1, 3])
     """
     n_templates = int(template.max(initial=-1)) + 1
-    cell = person.astype(np.int64) * n_templates + template
+    code = person.astype(np.int64) * n_templates + template
+    _, cell, count = np.unique(code, return_inverse=True, return_counts=True)
     by_cell = np.argsort(cell, kind="stable")
-    first_of_cell = np.searchsorted(cell[by_cell], cell[by_cell])
-    repetition = np.empty(len(cell), dtype=np.int64)
-    repetition[by_cell] = np.arange(len(cell)) - first_of_cell
+    earlier = np.empty(len(cell), dtype=np.int64)
+    earlier[by_cell] = np.arange(len(cell)) - (np.cumsum(count) - count)[cell[by_cell]]
+    repetition = earlier * int(np.median(count)) // count[cell]
     return repetition * n_templates + rng.permutation(n_templates)[template]
 
 

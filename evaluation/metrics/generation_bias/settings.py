@@ -8,6 +8,7 @@ from pydantic import Field
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.settings import (
     BY_CONTENT,
+    NOT_COMPARED,
     OMITTED_IF_NULL,
     WITHOUT_FLAG,
     AnyPath,
@@ -93,6 +94,12 @@ class Settings(StrictSettings):
     )
     permutations: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         1999, description="number of permutations of people by which differences are tested; 0 tests nothing"
+    )
+    until: Literal["decided"] | Annotated[float, Field(gt=0, lt=100)] | None = Field(
+        None,
+        description="decided: stop asking when it is decided whether the difference is small, medium or large (limits "
+        "of 2 and 5 of 100 answers); a number: whether it is above so many of 100; null: ask all",
+        json_schema_extra=NOT_COMPARED,
     )
     relevance: bool = Field(
         True, description="whether the model itself scores how well responses fit their prompts, and their perplexity"

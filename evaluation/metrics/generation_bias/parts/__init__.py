@@ -21,10 +21,12 @@ from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.effects import Effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, Family
+from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
+    from evenhand.evaluation.metrics.generation_bias.stopping import Stop
 
 EVERYBODY = "everybody"  # the test that people differ in style at all
 
@@ -50,6 +52,7 @@ class Measurement:
         outcomes: the values of each outcome, (n, k) tables, NaN where a response has no value.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
+        stop: how the measurement ended, if it had looks before its end.
     """
 
     store: Store
@@ -59,6 +62,12 @@ class Measurement:
     outcomes: Mapping[str, pd.DataFrame]
     signature: Mapping[str, Any]
     classifiers: Mapping[str, Mapping[str, Any]]
+    stop: "Stop | None" = None
+
+    @property
+    def look(self) -> Look:
+        """How much the tests and the intervals of the measurement may err."""
+        return ONLY_LOOK if self.stop is None else self.stop.looks.at(self.stop.look)
 
 
 @dataclass(frozen=True)
