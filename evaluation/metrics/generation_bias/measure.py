@@ -32,7 +32,6 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.stopping import (
     answer_until_decided,
-    check_until,
     go_on,
     read_stop,
 )
@@ -63,7 +62,6 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
     model = measured_model(config)
-    check_until(config, model.can_be_asked)
     if config.settings.until is None:
         go_on(store)
         store.ensure(PROMPTS, lambda: asked_prompts(config))

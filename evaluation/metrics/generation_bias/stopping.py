@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
@@ -141,12 +140,6 @@ def stop_text(folder: Path) -> list[str]:
     asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers"
     rest = "The same command without --until asks the rest."
     return [f"Stopped after {asked}, because {stop.decision}; {account}. {rest}"]
-
-
-def check_until(config: MeasureConfig, can_be_asked: bool) -> None:
-    """Raise InputError if a measurement has looks, but no model that can be asked look by look."""
-    if config.settings.until is not None and not can_be_asked:
-        raise InputError("generation_bias.until", "the responses of a file are known already; leave this out.")
 
 
 def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFrame, ask: Ask) -> np.ndarray:
