@@ -12,8 +12,8 @@ HEAD = """# Settings
 
 Which settings does each command have?
 
-- A setting is `--NAME VALUE`, or `NAME: VALUE` in `--config FILE.yaml`; in a group it is `--GROUP.NAME`. The most frequent
-  ones have [short names](configs.md#flags).
+- A setting is `--NAME VALUE`, or `NAME: VALUE` in `--config FILE.yaml`; in a group it is `--GROUP.NAME`. The most
+  frequent ones have [short names](configs.md#flags).
 - A finished run that a command reads is an argument without a flag: `evenhand compare BEFORE AFTER`.
 - In `loop`, the settings of `measure`, `label` and `tune` are `--measure.NAME`, `--label.NAME` and `--tune.NAME`. In
   `ablate` they begin with `--loop.`, and in its sweeps they are as in `loop`. In Python they have the same names.

@@ -312,6 +312,14 @@ class ReferenceSettings(StrictSettings):
     languages: list[str] = Field(
         default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
     )
+    nouns: list[str] | None = Field(
+        None,
+        description="MMHB's ids of nouns; its own analysis of gender has N051, N052, N063 and N064; null: all",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+    min_masculine_references: Annotated[int, Field(ge=0)] = Field(
+        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+    )
 
 
 DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter

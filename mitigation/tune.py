@@ -395,7 +395,9 @@ def _fault_of(checkpoint: Path) -> str:
     try:
         state = TrainerState.load_from_json(str(file))
         steps = [step for step, _ in curve(state, "eval_loss")]
-        if not 0 <= state.global_step <= state.max_steps or state.best_global_step not in steps:
+        # A training without evaluations has no best step.
+        has_best = state.best_global_step in steps if steps else state.best_global_step is None
+        if not 0 <= state.global_step <= state.max_steps or not has_best:
             return f"{file.name}: its steps do not fit together"
         for file in sorted(checkpoint.iterdir()):
             if file.suffix == ".safetensors":

@@ -43,9 +43,10 @@ MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
 MIN_MASCULINE_REFERENCES = 100  # Costa-jussà et al. 2023, §4.1
-# Gender → MMHB's column of references; `both` has translations that fit either gender.
-MMHB_GENDERS = {MASCULINE: "masculine", FEMININE: "feminine", NEUTRAL: "both"}
-MMHB_COLUMNS = ("sentence_eng", "pattern_id_main", "noun_id_main", "desc_id_main", "lang", *MMHB_GENDERS.values())
+MMHB_BOTH = "both"  # MMHB's column of all references of a sentence, of either gender (its "Multi-Reference")
+MMHB_IDS = ("pattern_id_main", "noun_id_main", "desc_id_main")
+MMHB_COLUMNS = ("sentence_eng", *MMHB_IDS, "lang", MASCULINE, FEMININE, MMHB_BOTH)
+MMHB_GENDER_GROUP = "gender_group"  # MMHB's column of the gender of a sentence that has only one
 MMHB_DESCRIPTORS = "_descriptors_full_id.tsv"  # the end of the names of MMHB's files of descriptors
 MARK = re.compile(r"</?\s*([MF])\s*>", re.IGNORECASE)
 MARKED_SPAN = re.compile(r"<\s*([MF])\s*>(.*?)<\s*/\s*\1\s*>", re.IGNORECASE)
@@ -116,25 +117,53 @@ def read_references(path: Path) -> pd.DataFrame:
     return _check_references(path, rows[rows[REFERENCE] != ""])
 
 
-def read_mmhb(path: Path, axes: Mapping[str, str] | None = None) -> pd.DataFrame:
+def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence[str] | None = None) -> pd.DataFrame:
     """Return the references, with `COLUMNS`, of an MMHB sentence file, `mmhb_dataset/{lang}/{train,dev,devtest}.csv`.
 
-    Fields are separated by tabs; `masculine`, `feminine` and `both` (neutral here) are Python lists of sentences, or
-    empty. Descriptors and templates are MMHB's ids; a sentence_id consists of the ids of template, noun and descriptor
-    and the English text. `axes` is {descriptor id: axis} (`read_mmhb_axes`). Raises InputError for another format.
+    Fields are separated by tabs; `masculine`, `feminine` and `both` are Python lists of sentences, or empty. `both` is
+    the multi-reference of MMHB's own scripts (`mmhb/nllb` in ResponsibleNLP): a text in it is neutral only if it is
+    neither a masculine nor a feminine reference, and if the column `gender_group` gives the sentence no gender. So "I
+    have a deaf mother" has no masculine reference. If `gender_group` is a gender, only its references are read.
+
+    Descriptors and templates are MMHB's ids; a sentence_id consists of the ids of template, noun and descriptor and the
+    English text.
+
+    Args:
+        axes: {descriptor id: axis} (`read_mmhb_axes`).
+        nouns: ids of nouns, such as "N051"; None for all.
+
+    Raises:
+        InputError: the file has another format.
     """
     rows = _read_table(path, MMHB_COLUMNS)
     axes = axes or {}
     references = []
     for line, row in enumerate(rows.to_dict("records"), start=2):
-        ids = [row[name] for name in ("pattern_id_main", "noun_id_main", "desc_id_main")]
+        ids = [row[name] for name in MMHB_IDS]
+        if nouns is not None and row["noun_id_main"] not in nouns:
+            continue
         metadata = {SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]), AXIS: axes.get(ids[2], "")}
         metadata |= {DESCRIPTOR: ids[2], TEMPLATE: ids[0], ENGLISH: row["sentence_eng"], LANG: row["lang"]}
-        for gender, column in MMHB_GENDERS.items():
-            cell = "" if row[column] in ("nan", "None") else row[column]  # missing values written by pandas
-            texts = _parse_texts(path, line, column, cell, ast.literal_eval) if cell.strip() else []
-            references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts if text.strip()]
+        for gender, texts in _mmhb_texts(path, line, row).items():
+            references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts]
+    if not references and nouns is not None:
+        raise InputError("nouns", f"{path} has no reference with {', '.join(nouns)}; give ids of MMHB, such as N051.")
     return _check_references(path, pd.DataFrame(references, columns=COLUMNS))
+
+
+def _mmhb_texts(path: Path, line: int, row: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the references of each gender in a row of an MMHB sentence file."""
+    texts = {}
+    for column in (MASCULINE, FEMININE, MMHB_BOTH):
+        cell = "" if row[column] in ("nan", "None") else row[column]  # missing values written by pandas
+        parsed = _parse_texts(path, line, column, cell, ast.literal_eval) if cell.strip() else []
+        texts[column] = [text for text in parsed if text.strip()]
+    both = texts.pop(MMHB_BOTH)
+    gender = row.get(MMHB_GENDER_GROUP, "")
+    if gender in texts:
+        return {gender: texts[gender]}
+    gendered = {text for of_gender in texts.values() for text in of_gender}
+    return texts | {NEUTRAL: [text for text in both if text not in gendered]}
 
 
 def read_mmhb_axes(path: Path) -> dict[str, str]:
@@ -193,20 +222,24 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
 
 
 def load_references(
-    path: Path | None, split: str = "dev", languages: Sequence[str] = (), field: str = "languages"
+    path: Path | None,
+    split: str = "dev",
+    languages: Sequence[str] = (),
+    field: str = "languages",
+    nouns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
 
     MMHB is read from its zip as it is, or from a folder with its zips or its files. `languages` are codes of
-    `find_language`, by default all; `field` is their setting, for errors.
+    `find_language`, by default all; `field` is their setting, for errors. `nouns` are ids of MMHB (`read_mmhb`).
 
     Raises:
-        InputError: `path` is None, the references cannot be read, or they lack a language.
+        InputError: `path` is None, the references cannot be read, they lack a language, or have no ids of nouns.
     """
     path = _check_path(path)
     wanted = [find_language(code, field) for code in languages]
     with TemporaryDirectory() as folder:
-        table = _read_any(path, split, wanted, Path(folder))
+        table = _read_any(path, split, wanted, Path(folder), nouns)
     codes = {language.code for language in wanted}
     present = set(table[LANG])
     if missing := codes - present:
@@ -214,7 +247,9 @@ def load_references(
     return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
 
 
-def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Path) -> pd.DataFrame:
+def _read_any(
+    path: Path, split: str, wanted: Sequence[Language], extracted: Path, nouns: Sequence[str] | None
+) -> pd.DataFrame:
     """Return the references in a file or folder; the files of MMHB's zips are extracted to the folder `extracted`."""
     for archive in [path] if path.suffix == ".zip" else sorted(path.glob("*.zip")):
         try:
@@ -224,16 +259,20 @@ def _read_any(path: Path, split: str, wanted: Sequence[Language], extracted: Pat
         except (OSError, BadZipFile) as error:
             raise InputError("references", f"{archive} cannot be read ({error}); give MMHB's zip.") from None
     folders = (path, extracted)
-    if path.is_file() and path.suffix != ".zip":
+    is_table = path.is_file() and path.suffix != ".zip"
+    mt_geneval = sorted(path.glob(MT_GENEVAL.format(split=split, lang="*")))
+    if nouns is not None and (is_table or mt_geneval):
+        raise InputError("nouns", f"{path} is not MMHB, and has no ids of nouns; leave the setting out.")
+    if is_table:
         return read_references(path)
-    if files := sorted(path.glob(MT_GENEVAL.format(split=split, lang="*"))):
+    if files := mt_geneval:
         codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
         return pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
     if files := sorted(file for folder in folders for file in folder.rglob(f"*/{split}.csv")):
         axes: dict[str, str] = {}
         for file in sorted(file for folder in folders for file in folder.rglob(f"*{MMHB_DESCRIPTORS}")):
             axes |= read_mmhb_axes(file)
-        return pd.concat([read_mmhb(file, axes) for file in files], ignore_index=True)
+        return pd.concat([read_mmhb(file, axes, nouns) for file in files], ignore_index=True)
     raise InputError(
         "references",
         f"{path} is no CSV file, and has neither {MT_GENEVAL.format(split=split, lang='…')} (MT-GenEval) "

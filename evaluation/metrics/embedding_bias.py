@@ -110,8 +110,7 @@ class EmbeddingBias(Metric):
         settings, model = config.settings, config.model
         if settings.vectors is None:
             require_extra("translation", "sentence_transformers", field="embedding_bias")
-        read = settings.references, settings.split, settings.languages
-        references = load_references(*read, "embedding_bias.languages")
+        references = _references(settings)
         fingerprints = {"references": references_sha256(settings.references)}
         if settings.vectors is None:
             return fingerprints | {"model": model_revision(model.name, model.revision, model.base)}
@@ -125,7 +124,7 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 
         settings = config.settings
-        references = load_references(settings.references, settings.split, settings.languages)
+        references = _references(settings)
         pairs = pair_with_references(references)
         if settings.vectors is not None:
             return cosines_of_files(pairs, settings.vectors, texts_by_language(references))
@@ -154,9 +153,12 @@ class EmbeddingBias(Metric):
             **encoder,
             "references": references,
             "languages": settings.languages,
+            **({} if settings.nouns is None else {"nouns": settings.nouns}),
+            "min_masculine_references": settings.min_masculine_references,
             "packages": package_versions(),
         }
-        return embedding_scores(table, signature=signature)
+        minimum = settings.min_masculine_references
+        return embedding_scores(table, min_masculine_references=minimum, signature=signature)
 
     def subtitle(self, run: FamilyRun) -> str:
         settings = run.config.settings
@@ -190,6 +192,11 @@ class EmbeddingBias(Metric):
         values = {f"{language_name(lang)}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
         chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
+
+
+def _references(settings: Settings) -> pd.DataFrame:
+    field = "embedding_bias.languages"
+    return load_references(settings.references, settings.split, settings.languages, field, settings.nouns)
 
 
 def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
@@ -260,7 +267,9 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
     return pairs.assign(cosine=np.clip(np.einsum("rh,rh->r", unit[english], unit[reference]), -1.0, 1.0))
 
 
-def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
+def embedding_scores(
+    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Mapping[str, Any] | None = None
+) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
     - embedding_gap (Costa-jussà et al. 2023, §5): the mean over sentences of cos(english, masculine) − cos(english,
@@ -281,16 +290,18 @@ def embedding_scores(table: pd.DataFrame, *, signature: Mapping[str, Any] | None
     of the module). n counts sentences; n_left_out counts the group's sentences that lack a reference or have a cosine
     that is NaN.
 
-    A gap is NaN, with a reason, if fewer than two sentences have both references, as for Thai in the paper.
+    A gap is NaN, with a reason, if fewer than two sentences have both references, as for Thai in the paper, or fewer
+    than `min_masculine_references` have a masculine one (§4.1: 100).
 
     Args:
         table: the result of `add_cosines`.
+        min_masculine_references: the number of sentences with a masculine reference below which a language is left out.
         signature: the settings behind the vectors: the encoder, its revision, the number of truncated texts.
     """
     common = dict(signature or {}) | {"version": VERSION, "test": "paired t-test over sentences"}
     gaps, similarities = [], []
     for group, cosines in _cuts(table):
-        gaps.append(_gap(group, cosines, common))
+        gaps.append(_gap(group, cosines, min_masculine_references, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
     return [*(score for pair in gaps for score in pair), *_correct([two_sided for two_sided, _ in gaps]), *similarities]
 
@@ -313,12 +324,22 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
     return cosines
 
 
-def _gap(group: dict[str, str], cosines: pd.DataFrame, signature: dict[str, Any]) -> tuple[BiasScore, BiasScore]:
+def _gap(
+    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: dict[str, Any]
+) -> tuple[BiasScore, BiasScore]:
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
-    n, value, reason = len(differences), math.nan, TOO_FEW
+    n_masculine = both[MASCULINE].notna().sum()
+    if n_masculine < min_masculine_references:
+        differences = differences[:0]
+    n = len(differences)
+    value = math.nan
+    reason = TOO_FEW
     if n > 1:
-        value, reason = float(differences.mean()), None
+        value = float(differences.mean())
+        reason = None
+    elif n_masculine < min_masculine_references:
+        reason = f"fewer than {min_masculine_references} masculine references"
     elif missing := [gender for gender in (MASCULINE, FEMININE) if gender not in cosines]:
         reason = f"no sentence has a {' or a '.join(missing)} reference"
     scores = []

@@ -7,7 +7,7 @@ image, so nothing in it can run or be styled; in dark mode, the style sheet inve
 import io
 import warnings
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -18,21 +18,52 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from evenhand.evaluation.report.numbers import sanitize, tick_number
 
-INK, MUTED, FAINT, ZERO, PAPER = "#1f1e1b", "#65625b", "#e3e0d8", "#9d998f", "#fffefb"
-BEFORE, AFTER = "#a64b00", "#0b5394"
-TEXT, SMALL = 12, 11  # pixels
-WIDE, PANEL = 880, (360, 250)  # pixels: the width of a page on a wide screen; the size of a small chart
+INK = "#1f1e1b"
+MUTED = "#65625b"
+FAINT = "#e3e0d8"
+ZERO = "#9d998f"
+PAPER = "#fffefb"
+BEFORE = "#a64b00"
+AFTER = "#0b5394"
+TEXT = 12  # pixels
+SMALL = 11  # pixels
+WIDE = 880  # pixels: the width of a page on a wide screen
+PANEL = (360, 250)  # pixels: the size of a small chart
 
 _STYLE = {
-    **{"figure.dpi": 72, "savefig.dpi": 72, "svg.fonttype": "none", "text.parse_math": False},  # 1 point = 1 pixel
-    **{"font.size": TEXT, "text.color": INK, "axes.titlesize": TEXT, "axes.titleweight": "bold"},
-    **{"axes.titlelocation": "left", "axes.labelsize": SMALL, "axes.labelcolor": MUTED, "axes.labelpad": 6},
-    **{f"{axis}tick.{name}": value for axis in "xy" for name, value in (("color", MUTED), ("labelsize", SMALL))},
-    **{f"{axis}tick.major.size": 0 for axis in "xy"},
-    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
-    **{"axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none"},
-    **{"axes.grid": True, "grid.color": FAINT, "grid.linewidth": 1, "axes.axisbelow": True},
-    **{"lines.solid_capstyle": "butt", "legend.frameon": False, "legend.fontsize": SMALL, "legend.labelcolor": INK},
+    "figure.dpi": 72,  # 1 point = 1 pixel
+    "savefig.dpi": 72,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": TEXT,
+    "text.color": INK,
+    "axes.titlesize": TEXT,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": SMALL,
+    "axes.labelcolor": MUTED,
+    "axes.labelpad": 6,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelsize": SMALL,
+    "ytick.labelsize": SMALL,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.spines.bottom": False,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 1,
+    "axes.axisbelow": True,
+    "lines.solid_capstyle": "butt",
+    "legend.frameon": False,
+    "legend.fontsize": SMALL,
+    "legend.labelcolor": INK,
 }
 styled = matplotlib.rc_context(_STYLE)  # decorator of functions that return a chart
 
@@ -60,7 +91,8 @@ def tick_percent(fraction: float) -> str:
 
 def svg(figure: Figure) -> Markup:
     """Return a chart as an image element with the SVG that matplotlib writes; equal charts give equal bytes."""
-    label, buffer = figure.get_label(), io.BytesIO()
+    label = figure.get_label()
+    buffer = io.BytesIO()
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": label}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the browser has other fonts
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
@@ -71,13 +103,21 @@ def svg(figure: Figure) -> Markup:
 
 
 @styled
-def box_figure(label: str, values: Mapping[str, Any], ideal: float | None = None) -> Figure:
+def box_figure(label: str, values: Mapping[str, Sequence[float]], ideal: float | None = None) -> Figure:
     """Return a chart with a box of the quartiles, and whiskers of 5 % and 95 %, for each list of values by name."""
     figure, axes = new_chart(label, WIDE, 60 + 26 * len(values))
-    names, line = [sanitize(name, 60) for name in values], {"color": INK}
-    options = {"orientation": "horizontal", "tick_labels": names, "whis": (5, 95), "showfliers": False}
-    styles = {f"{part}props": line for part in ("box", "whisker", "cap")}
-    axes.boxplot(list(values.values()), **options, **styles, medianprops={"color": BEFORE, "linewidth": 2})
+    line = {"color": INK}
+    axes.boxplot(
+        list(values.values()),
+        orientation="horizontal",
+        tick_labels=[sanitize(name, 60) for name in values],
+        whis=(5, 95),
+        showfliers=False,
+        boxprops=line,
+        whiskerprops=line,
+        capprops=line,
+        medianprops={"color": BEFORE, "linewidth": 2},
+    )
     axes.set(xlabel=label)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.numbers import NO_NUMBER
 from evenhand.evaluation.report.page import SCORES, Cell, Link, Page, Row, Section, Table, signature_rows
 from evenhand.evaluation.report.terminal import print_page
 
@@ -33,19 +34,24 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
     Raises:
         InputError: a file cannot be written.
     """
-    files = dict(zip([REPORT], pages.values(), strict=False))
-    if len(pages) > 1:
+    report_file = folder / f"{REPORT}.html"
+    if len(pages) == 1:
+        (only,) = pages.values()
+        files = {report_file: only}
+    else:
         links = [Link(page.title, f"{REPORT}_{family}.html") for family, page in pages.items()]
-        files = {REPORT: summary_page(pages, links)} | {f"{REPORT}_{family}": page for family, page in pages.items()}
+        files = {report_file: summary_page(pages, links)}
+        for family, page in pages.items():
+            files[folder / f"{REPORT}_{family}.html"] = page
     if show:
         for page in pages.values():
             print_page(page)
             print()
-        print(f"Report: {(folder / f'{REPORT}.html').resolve()}")
-    paths = {folder / f"{stem}.html": page for stem, page in files.items()}
-    for path, page in paths.items() if write else ():
-        write_text(path, page_html(page))
-    return paths
+        print(f"Report: {report_file.resolve()}")
+    if write:
+        for path, page in files.items():
+            write_text(path, page_html(page))
+    return files
 
 
 def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
@@ -58,13 +64,18 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
         verdict=f"The page shows the verdicts of {len(pages)} families of metrics for one model. Their units differ.",
         warnings=[f"{page.title}: {warning}" for page in pages.values() for warning in page.warnings],
         sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
-        **{"notes": (), "glossary": (), "limits": (), "signature": {}, "links": links},
+        explanations=(),
+        notes=(),
+        glossary=(),
+        limits=(),
+        signature={},
+        links=links,
         signature_lines=[line for page in pages.values() for line in page.signature_lines],
     )
 
 
 def _first_tables(page: Page) -> Sequence[Table]:
-    return next((it.tables for it in page.sections if it.title == SCORES), ())
+    return next((section.tables for section in page.sections if section.title == SCORES), ())
 
 
 def side_by_side_page(
@@ -82,10 +93,25 @@ def side_by_side_page(
         first: the first sections of the page.
     """
     pages_of_first = next(iter(families.values()))
+    first_page = next(iter(pages_of_first.values()))
     names = list(dict.fromkeys(name for runs in families.values() for name in runs))
-    pages = [*(page for runs in families.values() for page in runs.values()), *further]
+    pages = [page for runs in families.values() for page in runs.values()] + list(further)
     settings = {name.replace("_", " "): _settings_table(runs) for name, runs in families.items()}
     headlines = ", ".join(f"{name} {page.headline_value}" for name, page in pages_of_first.items())
+    warnings = []
+    for name, table in settings.items():
+        if table.rows:
+            warnings.append(
+                f"The runs used different settings of {name} (see “{table.caption}”), which may explain part of the "
+                f"differences."
+            )
+    sections = list(first)
+    for runs in families.values():
+        sections += _joined_sections(runs)
+    sections += [Section(table.caption, tables=[table]) for table in settings.values()]
+    for page in further:
+        section = Section(page.title, [page.subtitle, page.verdict], _first_tables(page), first_screen=True)
+        sections.append(section)
     return Page(
         title="Runs side by side",
         subtitle=" · ".join(names),
@@ -93,55 +119,53 @@ def side_by_side_page(
         headline_value=" · ".join(page.headline_value for page in pages_of_first.values()),
         headline_caption=f"headlines of {', '.join(pages_of_first)}; {len(names)} runs in all",
         verdict=f"The headline numbers are {headlines}.",
-        warnings=[
-            f"The runs used different settings of {name} (see “{table.caption}”), which may explain part of the "
-            f"differences."
-            for name, table in settings.items()
-            if table.rows
-        ],
+        warnings=warnings,
         notes=[NOTE],
-        sections=[
-            *first,
-            *(section for runs in families.values() for section in _joined_sections(runs)),
-            *(Section(table.caption, tables=[table]) for table in settings.values()),
-            *(Section(it.title, [it.subtitle, it.verdict], _first_tables(it), first_screen=True) for it in further),
-        ],
-        glossary=next(iter(pages_of_first.values())).glossary,
-        limits=next(iter(pages_of_first.values())).limits,
+        sections=sections,
+        glossary=first_page.glossary,
+        limits=first_page.limits,
         signature_lines=[line for page in pages for line in page.signature_lines],
         links=links,
     )
 
 
 def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
+    """Yield a section for each table that several pages have, with a column for each of these pages."""
     found: dict[tuple[str, str], dict[str, Table]] = {}
     for name, page in pages.items():
         for section in page.all_sections():
             for table in section.tables:
                 found.setdefault((section.title, table.caption), {})[name] = table
     for n, ((title, caption), tables) in enumerate(found.items()):
-        if len(tables) > 1 and (rows := _joined_rows(pages, tables)):
-            of_first = next(iter(tables.values()))
-            joined = Table(caption, (of_first.columns[0], *tables), rows, of_first.note)
+        if len(tables) < 2:
+            continue
+        rows = _joined_rows(pages, tables)
+        if rows:
+            first_table = next(iter(tables.values()))
+            joined = Table(caption, (first_table.columns[0], *tables), rows, first_table.note)
             yield Section(title, tables=[joined], first_screen=n == 0)
 
 
 def _joined_rows(pages: Mapping[str, Page], tables: Mapping[str, Table]) -> tuple[Row, ...]:
-    cells = {}
+    """Return a row for each label that several tables have, with the cell of each page's first side."""
+    cells: dict[str, dict[str, Cell]] = {}
     for name, table in tables.items():
         side = pages[name].sides[0]
         column = table.columns.index(side) - 1 if side in table.columns[1:] else 0
         cells[name] = {row.label: row.cells[column] for row in table.rows if row.cells}
-    labels = dict.fromkeys(label for of_run in cells.values() for label in of_run)
-    shared = (label for label in labels if sum(label in of_run for of_run in cells.values()) > 1)
-    return tuple(Row(label, tuple(of_run.get(label, Cell("–")) for of_run in cells.values())) for label in shared)
+    rows = []
+    for label in dict.fromkeys(label for cells_of_run in cells.values() for label in cells_of_run):
+        found = [cells_of_run.get(label) for cells_of_run in cells.values()]
+        if sum(cell is not None for cell in found) > 1:
+            rows.append(Row(label, tuple(Cell(NO_NUMBER) if cell is None else cell for cell in found)))
+    return tuple(rows)
 
 
 def _settings_table(pages: Mapping[str, Page]) -> Table:
     settings = {name: dict(signature_rows(page.signature)) for name, page in pages.items()}
     rows = []
     for setting in dict.fromkeys(setting for values in settings.values() for setting in values):
-        values = [run.get(setting, "–") for run in settings.values()]
+        values = [run.get(setting, NO_NUMBER) for run in settings.values()]
         if len(set(values)) > 1 and not setting.startswith(MODEL_FIELDS):
             rows.append(Row(setting, tuple(Cell(value, prose=True) for value in values)))
     title = next(iter(pages.values())).title

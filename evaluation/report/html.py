@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,32 +31,43 @@ Side = tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]
 
 def page_html(page: Page) -> str:
     """Return the page as HTML. The script in the HTML only sorts, filters and saves tables."""
-    sections = [_format_section(part) for part in page.sections if part.has_content]
+    sections = [_format_section(section) for section in page.sections if section.has_content]
     return render("page.html.j2", "report", page=page, sections=sections)
 
 
 def render(template: str, script_name: str, **values: object) -> str:
     """Return the HTML of a template with the style sheet and one script, the only one that the page's policy allows."""
-    css, script = (
-        Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
-        for name in ("style.css", f"{script_name}.js")
-    )
+    css = _read_file("style.css")
+    script = _read_file(f"{script_name}.js")
     script_hash = f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
     return _environment().get_template(template).render(css=css, script=script, script_hash=script_hash, **values)
 
 
-def _format_section(part: Section) -> Section:
-    tables = [format_table(table) for table in part.tables if table.rows or table.note]
-    return replace(part, tables=tables, parts=[_format_section(it) for it in part.parts if it.has_content])
+def _read_file(name: str) -> Markup:
+    """Return the content of a file of this folder, which is inserted without escaping."""
+    return Markup(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+def _format_section(section: Section) -> Section:
+    tables = [format_table(table) for table in section.tables if table.rows or table.note]
+    parts = [_format_section(part) for part in section.parts if part.has_content]
+    return replace(section, tables=tables, parts=parts)
 
 
 @cache
 def _environment() -> Environment:
-    options = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=FileSystemLoader(Path(__file__).parent), **options)
-    environment.filters |= {"sanitize": sanitize, "sentence": _keep_units_together}
-    plots = {"row_scale": row_scale, "row_ticks": row_ticks, "row_plot": row_plot}
-    environment.globals |= {**plots, "signature_rows": signature_rows, "zip": zip}
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["sanitize"] = sanitize
+    environment.filters["sentence"] = _keep_units_together
+    environment.globals.update(
+        row_scale=row_scale, row_ticks=row_ticks, row_plot=row_plot, signature_rows=signature_rows, zip=zip
+    )
     return environment
 
 
@@ -85,11 +95,16 @@ class Scale:
 
 def row_scale(rows: Sequence[Row], ideal: float = 0.0) -> Scale:
     """Return a scale for the plots of all rows, which includes all finite marks, their intervals and the ideal."""
-    marks = [value for row in rows for mark in row.marks for value in (mark.value, *(mark.interval or ()))]
-    values = [ideal, *filter(math.isfinite, marks)]
-    low, high = min(values), max(values)
+    values = [ideal]
+    for row in rows:
+        for mark in row.marks:
+            values.append(mark.value)
+            values += mark.interval or ()
+    finite = [value for value in values if math.isfinite(value)]
+    low = min(finite)
+    high = max(finite)
     margin = 0.04 * (high - low) or 1.0
-    return Scale(low - margin * (low < ideal), high + margin)
+    return Scale(low - margin if low < ideal else low, high + margin)
 
 
 def row_ticks(scale: Scale) -> Markup:
@@ -105,22 +120,23 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
     `sides` are the names for "before" and "after" in the text alternative of the plot.
     """
     line = Markup('<line x1="{}%" y1="{}%" x2="{}%" y2="{}%" class="{}"/>')
-    parts = [line.format(scale(x), 0, scale(x), 100, "grid") for x in scale.ticks if x != ideal]
-    parts.append(line.format(scale(ideal), 0, scale(ideal), 100, "zero"))
-    heights = {"before": 34, "after": 66} if any(mark.role == "after" for mark in row.marks) else {"before": 50}
+    circle = Markup('<circle cx="{}%" cy="{}%" r="4" class="{}"/>')
+    shapes = [line.format(scale(tick), 0, scale(tick), 100, "grid") for tick in scale.ticks if tick != ideal]
+    shapes.append(line.format(scale(ideal), 0, scale(ideal), 100, "zero"))
+    heights = {"before": 50}
+    if any(mark.role == "after" for mark in row.marks):
+        heights = {"before": 34, "after": 66}
     for mark in row.marks:
         y = heights[mark.role]
         if mark.interval is not None:
-            low, high = map(scale, mark.interval)
-            parts.append(line.format(low, y, high, y, f"whisker {mark.role}"))
-        circle = Markup('<circle cx="{}%" cy="{}%" r="4" class="{}"/>')
-        parts.append(circle.format(scale(mark.value), y, mark.role))
+            low, high = mark.interval
+            shapes.append(line.format(scale(low), y, scale(high), y, f"whisker {mark.role}"))
+        shapes.append(circle.format(scale(mark.value), y, mark.role))
     names = dict(zip(("before", "after"), sides, strict=False))
-    texts = ", ".join(_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks)
-    title = f"{row.label}: {texts}"
-    return Markup('<svg class="row" role="img" aria-label="{}"><title>{}</title>{}</svg>').format(
-        title, title, Markup("").join(parts)
-    )
+    texts = [_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks]
+    title = f"{row.label}: {', '.join(texts)}"
+    svg = Markup('<svg class="row" role="img" aria-label="{}"><title>{}</title>{}</svg>')
+    return svg.format(title, title, Markup("").join(shapes))
 
 
 def _mark_text(name: str, mark: Mark) -> str:
@@ -136,16 +152,17 @@ def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapp
         sides: for each run's name: responses (n,), style vectors (n, S), names of the styles (S,), bias values (n,),
             NaN for none.
     """
-    n, size = len(prompts), 0
+    n = len(prompts)
+    size = 0
     texts = prompts[["axis", "descriptor", "text"]].to_numpy()
-    answers = {name: np.asarray(responses, dtype=object) for name, (responses, *_) in sides.items()}
+    answers = {name: np.asarray(side[0], dtype=object) for name, side in sides.items()}
     rows: dict[int, Markup] = {}
     for row in np.random.default_rng(0).permutation(n).tolist():
-        answered = [
-            [_cut(answers[name][row]), _most_probable_style(vectors[row], styles), _rounded(b[row])]
-            for name, (_, vectors, styles, b) in sides.items()
-        ]
-        line = _json_for_script([*map(_cut, texts[row]), answered])
+        answered = []
+        for name, (_, vectors, styles, b) in sides.items():
+            answered.append([_cut(answers[name][row]), _most_probable_style(vectors[row], styles), _rounded(b[row])])
+        axis, descriptor, text = texts[row]
+        line = _json_for_script([_cut(axis), _cut(descriptor), _cut(text), answered])
         size += len(line) + 1
         if size > MAX_BYTES:
             break
@@ -153,12 +170,19 @@ def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapp
     data = Markup('{{"sides":{},"rows":[{}]}}').format(
         _json_for_script(list(sides)), Markup(",").join(rows[row] for row in sorted(rows))
     )
-    whose = "base model’s" if len(sides) > 1 else "run’s"
-    shown = {"title": sanitize(title), "subtitle": sanitize(subtitle), "n_shown": len(rows), "n": n, "whose": whose}
-    return render("responses.html.j2", "responses", **shown, rows=data)
+    return render(
+        "responses.html.j2",
+        "responses",
+        title=sanitize(title),
+        subtitle=sanitize(subtitle),
+        n_shown=len(rows),
+        n=n,
+        whose="base model’s" if len(sides) > 1 else "run’s",
+        rows=data,
+    )
 
 
-def _cut(text: Any) -> str:
+def _cut(text: object) -> str:
     return sanitize(str(text), MAX_LENGTH)
 
 
@@ -170,7 +194,7 @@ def _most_probable_style(vector: np.ndarray, styles: Sequence[str]) -> str:
     return "–" if np.isnan(vector).any() else sanitize(styles[int(vector.argmax())])
 
 
-def _json_for_script(data: Any) -> Markup:
+def _json_for_script(data: object) -> Markup:
     """Return the data as JSON for a script element, with characters escaped that could end the element."""
     encoded = json.dumps(data, separators=(",", ":"))  # ASCII
     for character in "<>&":

@@ -34,7 +34,10 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
     >>> decimals_for_interval((0.0004, 0.0041), 2), decimals_for_interval((15.7799, 15.7801), 2)
     (3, 2)
     """
-    half_width, largest = (0.0, 0.0) if bounds is None else ((bounds[1] - bounds[0]) / 2, max(map(abs, bounds)))
+    if bounds is None:
+        return decimals
+    half_width = (bounds[1] - bounds[0]) / 2
+    largest = max(abs(bounds[0]), abs(bounds[1]))
     if not (half_width > 0 and math.isfinite(largest)):
         return decimals
     needed = min(math.ceil(-math.log10(half_width) - ROUNDING), 1 - math.floor(math.log10(largest)))
@@ -76,9 +79,11 @@ def score_text(score: BiasScore) -> str:
     """Return a bias score as "15.78 [14.52, 17.04] thousandths", or "undefined" with the reason."""
     if math.isnan(score.value):
         return undefined(score)
-    bounds = score.interval and (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
+    if score.interval is None:
+        return f"{number(PER_UNIT * score.value)} {UNIT}"
+    bounds = (PER_UNIT * score.interval[0], PER_UNIT * score.interval[1])
     decimals = decimals_for_interval(bounds, 2)
-    return " ".join(filter(None, (number(PER_UNIT * score.value, decimals), interval(bounds, decimals), UNIT)))
+    return f"{number(PER_UNIT * score.value, decimals)} {interval(bounds, decimals)} {UNIT}"
 
 
 def tick_number(value: float) -> str:

@@ -11,7 +11,6 @@ All texts are plain strings with formatted numbers. The modules `html` and `term
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -143,9 +142,10 @@ class Section:
     @property
     def has_content(self) -> bool:
         """Whether the section has sentences, figures, examples, a non-empty table, or a part with content."""
+        if self.sentences or self.figures or self.examples:
+            return True
         has_table = any(table.rows or table.note for table in self.tables)
-        has_more = any(map(len, (self.sentences, self.figures, self.examples)))
-        return has_more or has_table or any(part.has_content for part in self.parts)
+        return has_table or any(part.has_content for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Page:
     sections: Sequence[Section] = ()
     glossary: Sequence[tuple[str, str]] = ()
     limits: Sequence[str] = ()
-    signature: Mapping[str, Any] = field(default_factory=dict)
+    signature: Mapping[str, object] = field(default_factory=dict)
     signature_lines: Sequence[str] = ()
     sides: tuple[str, ...] = ("value",)
     links: Sequence[Link] = ()
@@ -181,11 +181,13 @@ class Page:
 
     def all_sections(self) -> Iterator[Section]:
         """Yield the sections and subsections that have content, in the order of the page."""
-        for top in self.sections:
-            yield from (part for part in (top, *top.parts) if part.has_content)
+        for section in self.sections:
+            for part in [section, *section.parts]:
+                if part.has_content:
+                    yield part
 
 
-def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def signature_rows(signature: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     """Return a nested signature as (dotted name, value) rows, with absolute paths shortened by `display_name`."""
     rows = []
     for name, value in signature.items():
@@ -197,7 +199,7 @@ def signature_rows(signature: Mapping[str, Any], prefix: str = "") -> list[tuple
     return rows
 
 
-def _without_folders(value: Any) -> Any:
+def _without_folders(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_without_folders(item) for item in value]
     return display_name(value) if isinstance(value, str) else value

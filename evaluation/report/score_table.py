@@ -27,10 +27,22 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     rows = []
     for score in scores:
         low, high = score.interval or (None, None)
-        row = {"metric": score.metric, "form": score.form.value, "kind": score.kind.value, **score.group}
-        row |= {"value": score.value, "low": low, "high": high}
-        row |= {name: getattr(score, name) for name in ("ideal", "p_value", "n", "n_left_out", "reason")}
-        rows.append(row | {"signature": signature_line(score)})
+        row = {
+            "metric": score.metric,
+            "form": score.form.value,
+            "kind": score.kind.value,
+            **score.group,
+            "value": score.value,
+            "low": low,
+            "high": high,
+            "ideal": score.ideal,
+            "p_value": score.p_value,
+            "n": score.n,
+            "n_left_out": score.n_left_out,
+            "reason": score.reason,
+            "signature": signature_line(score),
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -59,7 +71,9 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
         axes.plot(score.value, y, "o", color="#1f4e79", markersize=6)
     for ideal in {score.ideal for score in defined} - {None}:
         axes.axvline(ideal, color="#999999", linewidth=1, linestyle=":")
-    labels = [", ".join([score.name, *map(str, score.group.values())]) for score in reversed(defined)]
+    labels = []
+    for score in reversed(defined):
+        labels.append(", ".join([score.name, *(str(value) for value in score.group.values())]))
     axes.set_yticks(range(len(defined)), labels)
     axes.set_ylim(-0.6, len(defined) - 0.4)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -173,10 +173,9 @@ def scores_table(
         caption += f"; ideal {formats[0].ideal_text}"
     rest = None
     if max_rows is not None and len(shown) > max(max_rows, LONG):
-        caption += (
-            f"; the {max_rows} furthest from {formats[0].ideal_text if ideal is not None else 0} of {len(shown):,}"
-        )
-        shown = sorted(shown, key=lambda score: (-abs(score.value - (ideal or 0.0)), label(score)))[:max_rows]
+        center = 0.0 if ideal is None else ideal
+        caption += f"; the {max_rows} furthest from {formats[0].factor * center:g} of {len(shown):,}"
+        shown = sorted(shown, key=lambda score: (-abs(score.value - center), label(score)))[:max_rows]
         rest = Link("All are in scores.csv.", "scores.csv")
     if is_drawn:
         shown = sorted(shown, key=lambda score: (-score.value, label(score)))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import wrap
 
@@ -12,7 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Page, Table
+from evenhand.evaluation.report.page import Cell, Page, Table
 from evenhand.evaluation.report.tables import format_table
 
 LOG_WIDTH = 100
@@ -38,9 +39,10 @@ def print_page(page: Page, console: Console | None = None) -> None:
         line(f"WARNING  {warning}", "bold red", 0)
     for section in page.all_sections():
         if section.first_screen:
-            for sentence in (*section.sentences, *(example.claim for example in section.examples if example.claim)):
+            claims = [example.claim for example in section.examples if example.claim]
+            for sentence in [*section.sentences, *claims]:
                 line(sentence)
-            for table in map(format_table, section.tables):
+            for table in [format_table(table) for table in section.tables]:
                 if table.rows:
                     line(table.caption or section.title, "bold")
                     console.print(_rich_table(table, page, console))
@@ -60,33 +62,47 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 
 def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
+    """Return the table, without the intervals of the plotted sides if the console is too narrow."""
     grid = _grid(table)
     if Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width:
         return grid
-    dropped = [len(page.sides) < 2 or name in page.sides for name in table.columns[1:]]
-    rows = [
-        replace(
-            row, cells=[replace(it, interval="") if drop else it for it, drop in zip(row.cells, dropped, strict=True)]
-        )
-        for row in table.rows
-    ]
-    return _grid(replace(table, rows=rows))
+    rows = []
+    for row in table.rows:
+        cells = []
+        for name, cell in zip(table.columns[1:], row.cells, strict=True):
+            is_dropped = len(page.sides) < 2 or name in page.sides
+            cells.append(replace(cell, interval="") if is_dropped else cell)
+        rows.append(replace(row, cells=tuple(cells)))
+    return _grid(replace(table, rows=tuple(rows)))
 
 
 def _grid(table: Table) -> RichTable:
     grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     labels = [table.columns[0], *(row.label for row in table.rows)]
-    grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, max(map(len, labels))))
-    texts = [[f"{cell.text} {cell.interval}".rstrip() for cell in row.cells] for row in table.rows]
+    grid.add_column(Text(table.columns[0]), overflow="fold", min_width=min(12, max(len(label) for label in labels)))
+    columns = []
     for place, name in enumerate(table.columns[1:]):
-        column = [row.cells[place] for row in table.rows]
-        is_prose = any(cell.prose for cell in column)
-        width = max((len(cell.interval) for cell in column), default=0)
-        for row, cell in zip(texts, column, strict=True):
-            row[place] += " " * (width - len(cell.interval) + 1) * bool(width and not cell.interval)
-        longest = max((len(row[place]) for row in texts), default=0)
-        header = name if is_prose else "\n".join(wrap(name, max(12, longest)))
-        grid.add_column(Text(header), justify="left" if is_prose else "right", overflow="fold", no_wrap=not is_prose)
-    for row, cells in zip(table.rows, texts, strict=True):
-        grid.add_row(*map(Text, (row.label, *cells)))
+        cells = [row.cells[place] for row in table.rows]
+        texts = _aligned(cells)
+        columns.append(texts)
+        if any(cell.prose for cell in cells):
+            grid.add_column(Text(name), justify="left", overflow="fold")
+        else:
+            longest = max((len(text) for text in texts), default=0)
+            header = "\n".join(wrap(name, max(12, longest)))
+            grid.add_column(Text(header), justify="right", overflow="fold", no_wrap=True)
+    for place, row in enumerate(table.rows):
+        grid.add_row(Text(row.label), *(Text(texts[place]) for texts in columns))
     return grid
+
+
+def _aligned(cells: Sequence[Cell]) -> list[str]:
+    """Return the texts of a column's cells with their intervals, or with spaces where the others have an interval."""
+    width = max((len(cell.interval) for cell in cells), default=0)
+    texts = []
+    for cell in cells:
+        text = f"{cell.text} {cell.interval}".rstrip()
+        if width and not cell.interval:
+            text += " " * (width + 1)
+        texts.append(text)
+    return texts

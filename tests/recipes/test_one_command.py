@@ -163,7 +163,7 @@ def measurement(folder):
 def test_a_run_has_the_precision_of_its_weights(runs, name):
     settings, record = read_run(runs / name, "measure", "run")
     assert settings["model"]["dtype"] == record["identity"]["model.dtype"] == name
-    assert json.loads((runs / name / "model.json").read_text())["dtype"] == name
+    assert json.loads((runs / name / "model_facts.json").read_text())["model"]["dtype"] == name
 
 
 def test_runs_of_different_precisions_are_not_compared(runs, tmp_path):

@@ -81,11 +81,12 @@ def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[Mapping[st
     """
     run = _quoted(str(folder))
     model = "MODEL" if config.responses is not None else _quoted(config.model.name)
+    loop = model if config.responses is not None else run  # a loop goes on from a measurement of a model
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
     if not findings and not is_shown:
         steps.append(Step("See how many answers a surer result takes:", f"evenhand plan {run}"))
     else:
-        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {model}"))
+        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {loop}"))
     steps.append(
         Step(
             "Measure everyday requests, where a different answer is hardly right:",

@@ -13,10 +13,9 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.findings import (
     ANY_LANGUAGE,
-    MAX_NAME,
+    FIRST_OUTCOMES,
     change_text,
     finding_text,
-    plain_name,
     points,
     style_change_text,
     unit_text,
@@ -24,10 +23,12 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     IN_USE,
     INCONCLUSIVE,
+    MAX_NAME,
     SHOWN,
     WORTH_A_LOOK,
     detectable_sizes,
     effects_figure,
+    plain_name,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import MOVED, SHARE, SHIFT
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -302,13 +303,18 @@ def changes_section(
         example_of: a function that returns the answers before and after to the unit of a row.
         language: the language of the requests.
     """
-    claims = []
+    serious = []
+    other = []
     for before, after in outcomes:
         sides = {f"{name}_before": before[name] for name in ("shrunk", "certainty")}
         sides |= {f"{name}_after": after[name] for name in ("shrunk", "certainty")}
-        claims.append(replace(example_of({**before, **sides}), claim=change_text(before, after, language)))
-    for row in styles:
-        claims.append(replace(example_of(row), claim=style_change_text(row)))
+        example = replace(example_of({**before, **sides}), claim=change_text(before, after, language))
+        if before["outcome"] in FIRST_OUTCOMES:
+            serious.append(example)
+        else:
+            other.append(example)
+    of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
+    claims = serious + of_styles + other
     sentences: list[str] = []
     if not claims and len(changes):
         sentences.append("No person and no group is shown to be treated differently, neither before nor after.")

@@ -12,7 +12,12 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, INCONCLUSIVE, SHOWN
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_KINDS,
+    INCONCLUSIVE,
+    SHOWN,
+    plain_name,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
     OTHER,
@@ -28,7 +33,6 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 MAX_NAME = 60
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
-MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
@@ -254,14 +258,6 @@ def request_language(scores: Sequence[BiasScore]) -> str:
     if not shares or max(shares.values()) <= 0.5:
         return ANY_LANGUAGE
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
-
-
-def plain_name(name: str) -> str:
-    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
-    if name == "nonce":
-        return MADE_UP
-    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
-    return words.lower() if words == words.upper() else words
 
 
 def unit_text(row: Mapping[str, Any]) -> str:

@@ -34,13 +34,19 @@ from evenhand.evaluation.metrics.generation_bias.effect_sections import (
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
-    plain_name,
     request_language,
     shown_findings,
 )
 from evenhand.evaluation.metrics.generation_bias.model_warnings import template_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, warnings
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_CHANGES, EFFECTS, SHIFTS, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_CHANGES,
+    EFFECTS,
+    SHIFTS,
+    plain_name,
+    read_effects,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OTHER_LANGUAGE,
     OUTCOME_EFFECTS,
@@ -67,10 +73,8 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     p_text,
     percent_span,
     plain_verdict,
-    response_warnings,
     run_verdict,
     unclear_reason,
-    warnings,
 )
 from evenhand.evaluation.report.formats import find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import (
@@ -248,8 +252,8 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> 
         moved = moved_reduction(reduction)
         headline = percent(-moved.value, 0, True)
         caption = (
-            f"(95 % interval {percent_span(moved, -1)}) of the answers that differ in style with the person: "
-            f"{_size_of(old)} before, {_size_of(new)} after; {SCALE}."
+            f"of what differed in style with the person, 95 % interval {percent_span(moved, -1)}. The size before: "
+            f"{_size_of(old)}; after: {_size_of(new)} ({SCALE})."
         )
     people_changes = _people_changes(before, after, changes)
     people = [example.claim for example in people_changes.examples]

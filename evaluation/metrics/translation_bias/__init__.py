@@ -52,9 +52,6 @@ _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 class Settings(ReferenceSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
-    min_masculine_references: Annotated[int, Field(ge=0)] = Field(
-        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
-    )
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = Field(
         default_factory=lambda: ["en-xx"], description="from English, into English, and between the other languages"
     )
@@ -175,6 +172,7 @@ class TranslationBias(Metric):
             **source,
             "references": references,
             "languages": settings.languages,
+            **({} if settings.nouns is None else {"nouns": settings.nouns}),
             "min_masculine_references": settings.min_masculine_references,
             "directions": settings.directions,
             "packages": package_versions(),
@@ -237,7 +235,8 @@ class TranslationBias(Metric):
 
 def _references(settings: Settings) -> Any:
     path, languages = settings.references, settings.languages
-    references = load_references(path, settings.split, languages, "translation_bias.languages")
+    field = "translation_bias.languages"
+    references = load_references(path, settings.split, languages, field, settings.nouns)
     return build_comparable_sets(references, settings.min_masculine_references)
 
 

@@ -70,6 +70,34 @@ def test_an_mmhb_file(tmp_path):
     assert references["sentence_id"].nunique() == 2
 
 
+def test_the_multi_reference_of_mmhb_is_neutral_only_where_it_is_no_gendered_reference(tmp_path):
+    rows = [
+        # A woman: the multi-reference repeats the feminine reference, and gives no masculine one.
+        "I have a deaf mother.\tP1\tN063\tP_D001\tdev\t['una madre sorda']\t['una madre sorda']\t[]\tspa_Latn\t"
+        "feminine",
+        # Without its own references, a sentence about a woman is still not about a man.
+        "I have a rich mother.\tP1\tN063\tP_D002\tdev\t['una madre rica']\t\t\tspa_Latn\tfeminine",
+        # Both genders: the multi-reference repeats both, and adds one that fits either.
+        "I have a deaf kid.\tP1\tN051\tP_D001\tdev\t['un niño sordo', 'una niña sorda', 'prole sorda']\t"
+        "['una niña sorda']\t['un niño sordo']\tspa_Latn\tboth",
+    ]
+    path = write(tmp_path, "\n".join([MMHB_HEADER, *rows]) + "\n")
+    references = read_mmhb(path)
+    assert list(zip(references["gender"], references["reference"], strict=True)) == [
+        ("feminine", "una madre sorda"),
+        ("masculine", "un niño sordo"),
+        ("feminine", "una niña sorda"),
+        ("neutral", "prole sorda"),
+    ]
+    assert read_mmhb(path, nouns=["N051"])["english"].unique().tolist() == ["I have a deaf kid."]
+    with pytest.raises(InputError, match="nouns"):
+        read_mmhb(path, nouns=["N999"])
+    with pytest.raises(InputError, match="nouns"):
+        load_references(
+            write(tmp_path, "english,lang,gender,reference\nI.,es,feminine,Yo.\n", "own.csv"), nouns=["N051"]
+        )
+
+
 def test_mmhb_is_read_from_its_zips_as_they_are_and_by_codes_of_three_letters(tmp_path):
     rows = {lang: f"I sing.\tP2\tN1\tP_D002a\tdev\t['{lang}']\t\t\t{lang}\tx" for lang in ("kor", "cmn", "spa")}
     with ZipFile(tmp_path / "mmhb_dataset.zip", "w") as file:

@@ -20,6 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import check_argum
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
@@ -63,6 +64,8 @@ CHANGE_COLUMNS = [*IDENTITY, "transition", *SIDES, "change", *ESTIMATES, *TESTS,
 SHIFT_COLUMNS = ["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"]
 MAP_DESCRIPTORS = 40  # rows of the map
 MAP_STYLES = 12  # columns of the map
+MAX_NAME = 60  # characters of a name from a table
+MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
 COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for colour-blind readers
 
 
@@ -411,6 +414,14 @@ def difference_bound(
     )
 
 
+def plain_name(name: str) -> str:
+    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
+    if name == "nonce":
+        return MADE_UP
+    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
+    return words.lower() if words == words.upper() else words
+
+
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
     """Log the number of shown effects or changes, a table without the inconclusive ones, and a heat map of all."""
     if len(table):
@@ -466,7 +477,7 @@ def effects_figure(
     y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
     axes.plot(x, y, "o", color="black", markersize=4)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", parse_math=False)
-    labels = [f"{unit[:40]} ({axis[unit][:20].replace('_', ' ')})" for unit in units]
+    labels = [f"{unit[:40]} ({plain_name(axis[unit])[:20]})" for unit in units]
     axes.set_yticks(range(len(units)), labels, parse_math=False)
     figure.colorbar(image, label="points of 100; dot: shown")
     return figure

@@ -41,7 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.people import People, compared_
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
-from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.numbers import interval, number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import (
@@ -72,6 +72,8 @@ MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be A
 TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
+MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
+BOUND_NOTE = "“Cannot rule out”: somebody may be so far from the average; nobody is further, with 95 % confidence."
 NO_SPREAD = "people do not differ in either run"
 NO_VALUE = "no response has a value"
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
@@ -687,7 +689,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 label=lambda score: format_of(score).title,
                 counted="responses",
                 further={"cannot rule out": bound_cell},
-                note="“Cannot rule out”: nobody is further from the average than this, with 95 % confidence.",
+                note=BOUND_NOTE,
             ),
             Table("Shown differences, the largest first", columns, tuple(rows), note),
         ],
@@ -722,17 +724,30 @@ def _outcome_label(row: Mapping[str, Any]) -> str:
 
 
 def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
-    """Return the section of a comparison on outcomes: means and spreads before and after, with paired changes."""
+    """Return the section of a comparison on outcomes: means and spreads before and after, with paired changes.
+
+    Classes of fewer than MIN_LISTED of the answers before and after have no row.
+    """
     rows = []
     for change in changes:
         if change.kind == Kind.DIFFERENCE and change.form in (Form.SPREAD, Form.MEAN):
             before = find_score(changes, change.metric, change.form, **change.group, run="before")
             after = find_score(changes, change.metric, change.form, **change.group, run="after")
-            label = ": ".join([find_format(change.metric, change.form).title, *change.group.values()])
-            rows.append(ScoreChange(label, before, after, change))
+            if change.group and max(value_or(before, 0.0), value_or(after, 0.0)) < MIN_LISTED:
+                continue
+            rows.append(ScoreChange(_change_label(change), before, after, change))
     title = "Language and other outcomes, before and after"
     table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)
+
+
+def _change_label(change: BiasScore) -> str:
+    title = find_format(change.metric, change.form).title
+    value = change.group.get("value")
+    if value is None:
+        return title
+    is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
+    return f"{title}: {language_name(value) if is_language else value}"
 
 
 class OutcomesPart(Part):

@@ -29,7 +29,9 @@ def sentence_encoder(folder):
 def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
     """Planted vectors: Spanish masculine sentences are English ones, feminine ones are at right angles to them."""
     folder = tmp_path / "vectors"
-    settings = Settings(references=written_references(tmp_path), languages=["spa"], vectors=folder)
+    settings = Settings(
+        references=written_references(tmp_path), languages=["spa"], vectors=folder, min_masculine_references=0
+    )
     config = MeasureConfig(model=ModelSettings(name="LASER"), settings=settings)
     with pytest.raises(InputError, match=r"2 of 2 files \(eng_Latn.npy, …\); embed .*sources"):
         EmbeddingBias().inputs(config)
@@ -48,7 +50,9 @@ def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
 
 def test_embedding_gaps_by_language(tmp_path, browser):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
-    config = MeasureConfig(model=model, settings=Settings(references=written_references(tmp_path)))
+    config = MeasureConfig(
+        model=model, settings=Settings(references=written_references(tmp_path), min_masculine_references=0)
+    )
     run = measure_family(tmp_path / "run", "embedding_bias", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")

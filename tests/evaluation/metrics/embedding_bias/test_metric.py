@@ -104,6 +104,15 @@ def test_no_gap_without_two_pairs(rows, reason, n):
         assert (score.n, score.n_left_out) == (n, len({name for name, *_ in rows}) - n)
 
 
+def test_a_language_with_too_few_masculine_references_has_no_gap():
+    kept = find_score(embedding_scores(GAPS, min_masculine_references=3), "embedding_gap", lang="spa_Latn")
+    assert kept.value == pytest.approx(0.1)
+    for name in ("embedding_gap", "embedding_gap_one_sided", "embedding_gap_holm"):
+        score = find_score(embedding_scores(GAPS, min_masculine_references=4), name, lang="spa_Latn")
+        assert math.isnan(score.value) and score.p_value is None and score.n == 0 and score.n_left_out == 3
+        assert "4" in score.reason
+
+
 def ambiguous(n=6):
     return references(
         *((str(i), "fra_Latn", f"e{i}", gender, f"{gender} {i}") for i in range(n) for gender in SWAP),

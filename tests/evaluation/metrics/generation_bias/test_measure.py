@@ -13,12 +13,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
 from evenhand.evaluation.metrics.generation_bias.page import page
+from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
-from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.models import loading, styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
 from evenhand.evaluation.report.html import page_html

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     FELL,
     ROSE,
@@ -17,7 +18,6 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     cost_text,
     headline_scores,
     unclear_reason,
-    warnings,
 )
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 

