@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.stopping import suffices
+from evenhand.evaluation.metrics.generation_bias.stops import suffices
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.files import present

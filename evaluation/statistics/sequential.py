@@ -48,6 +48,7 @@ from evenhand.evaluation.statistics.spread import Estimate
 
 N_LOOKS = 8
 GAMMA = -4.0  # of the spending function; the default of R's gsDesign, too
+DRAWS_AT_LEVEL = 10  # permutations with a p-value of LEVEL or less, at least
 NODES = 400  # of the numerical integration between two looks
 FARTHEST = 9.0  # standard deviations; the probability beyond is 10⁻¹⁹
 PATHS = 5_000  # simulated measurements for the interval after stopping
@@ -68,6 +69,16 @@ class Look:
     share: float = 1.0
     tail: float = TAILS[1]
     one_sided_tail: float = 1 - LEVEL
+
+    def draws(self, n: int) -> int:
+        """Return the number of permutations at this look in place of n; 0 if n is 0.
+
+        A p-value is at least 1 over their number, and is divided by the share, so that few of them could show nothing.
+
+        >>> Look(share=0.01).draws(1999), ONLY_LOOK.draws(1999)
+        (20000, 1999)
+        """
+        return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
 
 
 ONLY_LOOK = Look()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.stopping import Stop, spread_limits
+from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.statistics.sequential import plan_looks
@@ -100,7 +100,7 @@ def test_a_run_that_was_looked_at_has_wider_intervals_at_its_end(runs):
 
 def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
     stop = runs["record_stopped"]["stopped"]
-    low, high = runs["score_stopped"].interval
+    high = runs["score_stopped"].interval[1]
     assert stop["rounds"] == list(plan_looks(TEMPLATES).rounds)
     assert high < spread_limits(90.0)[0]
     made = Stop(until=90.0, rounds=(7, 26), look=0, decided=0, asked=98, planned=364)

@@ -30,11 +30,8 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
     dataset_signature,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stopping import (
-    answer_until_decided,
-    go_on,
-    read_stop,
-)
+from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on
+from evenhand.evaluation.metrics.generation_bias.stops import read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -158,7 +155,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
 
 def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.config.settings.permutations
+    permutations = run.look.draws(run.config.settings.permutations)
     has_value = run.responses.has_vector()
     if FILTERED in run.outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(run.responses), dtype=bool)

@@ -58,7 +58,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import CHANGES, Q
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import EVEN, LIKELIHOOD_METRICS
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stopping import stop_text
+from evenhand.evaluation.metrics.generation_bias.stops import stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,

@@ -8,21 +8,19 @@ Once a run was looked at, its intervals and p-values account for the looks, also
 
 import logging
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, OFFENSIVENESS, styles_of_responses
 from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Stop, read_stop, spread_limits
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     NO_LABEL,
     PROMPTS,
@@ -37,109 +35,15 @@ from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.sequential import (
-    Look,
-    Looks,
-    decided_range,
-    interval_after_stopping,
-    plan_looks,
-    rounds_of,
-)
-from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.statistics.sequential import Look, decided_range, plan_looks, rounds_of
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-DECIDED = "decided"
-SIZES = ("small", "medium", "large")
-SIZE_LIMITS = (0.02, 0.05)  # between the sizes, as shares of answers as if moved to another style (docs/deciding.md)
-STOPPED = "stopped"  # the file of a `Stop`
 KEPT = "looks"  # among the batches of rows: the file of the last `Stop`, which stays if the run goes on
 BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the numbers of planned prompts
 
 Ask = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
-
-
-@dataclass(frozen=True)
-class Stop:
-    """How a measurement with looks ended.
-
-    Attributes:
-        until: the setting: DECIDED, or a limit in answers of 100.
-        rounds: number of finished rounds at each planned look.
-        look: number of the look at which the measurement stopped, from 0.
-        decided: number of the range that was decided, from 0; None if none was.
-        asked, planned: number of prompts that were asked, and of all.
-    """
-
-    until: str | float
-    rounds: tuple[int, ...]
-    look: int
-    decided: int | None
-    asked: int
-    planned: int
-
-    @property
-    def looks(self) -> Looks:
-        """The planned looks."""
-        return Looks(tuple(self.rounds))
-
-    @property
-    def limits(self) -> list[float]:
-        """The limits of pooled FGB* between which a range is decided."""
-        return spread_limits(self.until)
-
-    @property
-    def decision(self) -> str:
-        """What was decided, in words; "" if nothing."""
-        if self.decided is None:
-            return ""
-        if self.until == DECIDED:
-            return f"the difference is {SIZES[self.decided]}"
-        side = "above" if self.decided else "at most"
-        return f"the difference is {side} {self.until:g} of 100 answers"
-
-    def interval(self, estimate: Estimate) -> Interval | None:
-        """Return the interval of pooled FGB* of all responses, which was the reason to stop, or the end."""
-        return interval_after_stopping(estimate, self.looks, self.look, self.limits)
-
-
-def spread_limits(until: str | float) -> list[float]:
-    """Return the limits of pooled FGB* of a setting `until`.
-
-    >>> [round(limit, 4) for limit in spread_limits(DECIDED)], spread_limits(10)
-    ([0.0008, 0.005], [0.02])
-    """
-    shares = SIZE_LIMITS if until == DECIDED else (until / 100,)
-    return [2 * share**2 for share in shares]
-
-
-def read_stop(store: Store, name: str = STOPPED) -> Stop | None:
-    """Return how the measurement ended; None if it had no looks."""
-    facts = store.read_facts(name)
-    return None if facts is None else Stop(**{**facts, "rounds": tuple(facts["rounds"])})
-
-
-def suffices(record: Mapping[str, Any], until: str | float | None) -> bool:
-    """Return whether a finished run with this record has all that the setting `until` asks for."""
-    stop = record.get(STOPPED)
-    return stop is None or stop["asked"] == stop["planned"] or stop["until"] == until
-
-
-def stop_text(folder: Path) -> list[str]:
-    """Return a sentence on where the measurement in a folder stopped, if it had looks before its end."""
-    path = folder / f"{STOPPED}.json"
-    if not path.exists():
-        return []
-    facts = read_json(path, "output_dir")
-    facts.pop("run", None)
-    stop = Stop(**facts)
-    account = "its intervals and tests account for all looks"
-    if stop.decided is None:
-        return [f"This measurement was looked at before its end: {account}."]
-    asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers"
-    rest = "The same command without --until asks the rest."
-    return [f"Stopped after {asked}, because {stop.decision}; {account}. {rest}"]
 
 
 def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFrame, ask: Ask) -> np.ndarray:
@@ -155,7 +59,7 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
 
     rounds = _rounds(prompts, config.seed)
     stop = read_stop(store)
-    if stop is None:
+    if stop is None or stop.until != config.settings.until:
         looks = plan_looks(int(rounds.max()) + 1)
         limits = spread_limits(config.settings.until)
         classifier = load_style_classifier(config.settings.style_classifier, FIRST)
@@ -171,6 +75,7 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
                 break
         del classifier
         stop = Stop(config.settings.until, looks.rounds, look, decided, len(numbers), len(prompts))
+    _log_stop(config, stop)
     _keep(store, stop)
     numbers = np.flatnonzero(rounds < stop.rounds[stop.look])
     store.write(RESPONSES, ask(numbers))
@@ -198,6 +103,13 @@ def _interval(config: MeasureConfig, prompts: pd.DataFrame, styles: pd.DataFrame
     if config.settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
+
+
+def _log_stop(config: MeasureConfig, stop: Stop) -> None:
+    """Log what was decided, and how many answers were not necessary."""
+    if stop.decided is not None and processes.is_rank_zero():
+        kind = "requests" if config.model.server else "answers"
+        log.info("%s; %s %s saved", stop.decision, number(stop.planned - stop.asked, 0), kind)
 
 
 def _log_look(bounds: Interval | None, n_asked: int, n_planned: int) -> None:

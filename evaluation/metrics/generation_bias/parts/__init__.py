@@ -14,6 +14,7 @@ import pandas as pd
 
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.stops import Stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -26,7 +27,6 @@ from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-    from evenhand.evaluation.metrics.generation_bias.stopping import Stop
 
 EVERYBODY = "everybody"  # the test that people differ in style at all
 
@@ -62,12 +62,12 @@ class Measurement:
     outcomes: Mapping[str, pd.DataFrame]
     signature: Mapping[str, Any]
     classifiers: Mapping[str, Mapping[str, Any]]
-    stop: "Stop | None" = None
+    stop: Stop | None = None
 
     @property
     def look(self) -> Look:
         """How much the tests and the intervals of the measurement may err."""
-        return ONLY_LOOK if self.stop is None else self.stop.looks.at(self.stop.look)
+        return ONLY_LOOK if self.stop is None else self.stop.last_look
 
 
 @dataclass(frozen=True)
