@@ -184,7 +184,7 @@ def show_scores(results: Sequence[tuple[str, bool, list[BiasScore]]]) -> None:
     print("| --- | --- | --- | --- | --- |")
     for name, is_perturbed, scores in results:
         cells = []
-        for metric, factor in (("s_jsd", 1000), ("cps", 100), ("b_s_jsd", 100)):
+        for metric, factor in (("s_jsd", 1000), ("cps", 1), ("b_s_jsd", 1)):
             score = next(score for score in scores if score.metric == metric and not score.group)
             cells.append(f"{factor * score.value:.1f} ± {factor * score.standard_error:.1f}")
         print(f"| {name} | {'yes' if is_perturbed else 'no'} | {' | '.join(cells)} |")

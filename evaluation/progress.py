@@ -1,9 +1,11 @@
-"""Progress of long computations: a bar in a terminal, or a line every 15 seconds in a log."""
+"""Progress of long computations: a bar in a terminal, lines in a log, and a sign of life at least every ten seconds."""
 
 import io
 import logging
 import os
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +17,19 @@ from evenhand.evaluation.untrusted_text import escape_hidden
 
 log = logging.getLogger("evenhand")
 
-SECONDS_BETWEEN_LINES = 15.0
+SECONDS_BETWEEN_LINES = 10.0
+SIGNS_OF_LIFE = "signs of life"  # the name of a thread
+_running: list[tuple[str, float]] = []  # description and start of what is computed, the innermost last
+_last_line = time.monotonic()  # when a line was last written
+
+
+class _Bar(tqdm):
+    """A bar of tqdm, which counts as a line when it moves."""
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Draw the bar."""
+        _note_line()
+        super().display(msg, pos)
 
 
 class _LoggedBar(tqdm):
@@ -41,19 +55,51 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
         unit: the plural noun for a unit.
         done: number of units that an earlier run finished.
     """
-    how = {"total": total, "desc": description, "unit": f" {unit}", "initial": done}
+    is_disabled = not processes.is_rank_zero()
+    arguments = {"total": total, "desc": description, "unit": f" {unit}", "initial": done, "disable": is_disabled}
     if sys.stderr.isatty():
-        bar = tqdm(**how, disable=not processes.is_rank_zero(), dynamic_ncols=True)
+        bar = _Bar(**arguments, dynamic_ncols=True)
     else:
-        how |= {"file": io.StringIO(), "mininterval": SECONDS_BETWEEN_LINES}
-        bar = _LoggedBar(**how, disable=not processes.is_rank_zero())
-    with bar:
+        bar = _LoggedBar(**arguments, file=io.StringIO(), mininterval=SECONDS_BETWEEN_LINES)
+    with working(description), bar:
         yield bar.update
+
+
+@contextmanager
+def working(description: str) -> Iterator[None]:
+    """Name what the block computes. If the block is silent for ten seconds, the log says how long it has run.
+
+    The command line writes these lines (`start_logging`), on rank 0.
+    """
+    _running.append((description, time.monotonic()))
+    try:
+        yield
+    finally:
+        _running.pop()
+
+
+def _note_line() -> None:
+    global _last_line
+    _last_line = time.monotonic()
+
+
+def _write_signs_of_life() -> None:
+    """Write a line whenever nothing was written for ten seconds; ends with the process."""
+    while True:
+        time.sleep(1)
+        write_sign_of_life(time.monotonic())
+
+
+def write_sign_of_life(now: float) -> None:
+    """Write what is computed, and since when, if nothing was written in the ten seconds before `now`."""
+    if _running and now - _last_line >= SECONDS_BETWEEN_LINES:
+        description, start = _running[-1]
+        log.info("%s: at work for %.0f s", description, now - start)
 
 
 def start_logging() -> None:
     """Configure logging to stderr: progress and warnings of Evenhand, and warnings of other libraries."""
-    handler = logging.StreamHandler()
+    handler = _LineHandler()
     handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     log.setLevel(logging.INFO)
@@ -61,6 +107,18 @@ def start_logging() -> None:
     # Users cannot act on libraries' warnings about their next versions and about each other.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     warnings.filterwarnings("ignore", category=FutureWarning)
+    if processes.is_rank_zero() and not any(thread.name == SIGNS_OF_LIFE for thread in threading.enumerate()):
+        threading.Thread(target=_write_signs_of_life, name=SIGNS_OF_LIFE, daemon=True).start()
+
+
+class _LineHandler(logging.StreamHandler):
+    """A handler whose lines stand above a bar in a terminal, not inside it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, and note when."""
+        _note_line()
+        with tqdm.external_write_mode(file=self.stream):
+            super().emit(record)
 
 
 class _LineFormatter(logging.Formatter):

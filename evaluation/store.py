@@ -50,7 +50,7 @@ from evenhand.evaluation.manifest import (
     with_relative_paths,
     write_record,
 )
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.progress import progress, working
 from evenhand.evaluation.settings import as_settings, identity_of
 from evenhand.evaluation.tables import read_table, table_run, write_table
 from evenhand.evaluation.tracking import Tracker, start_tracking
@@ -93,7 +93,8 @@ class Store:
     def step(self, name: str) -> Iterator[None]:
         """Measure the duration of the block, and record the duration in `seconds` under the step's name."""
         start = time.monotonic()
-        yield
+        with working(name.replace("_", " ")):
+            yield
         self.seconds[name.replace("_", " ")] = round(time.monotonic() - start, 2)
 
     def has(self, name: str) -> bool:

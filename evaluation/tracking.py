@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import pandas as pd
 
@@ -23,6 +23,10 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
+
+if TYPE_CHECKING:  # slow to import
+    import wandb
+    from matplotlib.figure import Figure
 
 log = logging.getLogger("evenhand")
 
@@ -33,6 +37,15 @@ HEADLINES = 10  # maximum number of scores with a panel
 TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
 
 
+class TrackedSettings(Protocol):
+    """The settings that tracking reads. A command whose settings lack `report_to`, such as `export`, is not tracked."""
+
+    output_dir: Path
+    report_to: str
+    upload: str
+    group: str | None
+
+
 @dataclass(frozen=True)
 class Tracker:
     """A logger of a stage's numbers to W&B (`wandb_run`), or to nothing.
@@ -40,7 +53,7 @@ class Tracker:
     Without `logs_responses`, W&B gets no prompts and no responses.
     """
 
-    wandb_run: Any = None
+    wandb_run: "wandb.Run | None" = None
     keeps_files: bool = False
     logs_responses: bool = False
 
@@ -49,20 +62,24 @@ class Tracker:
 
         A score is overall if it has a value and no group.
         """
-        overall = {each.name: each.value for each in scores if not each.group and not math.isnan(each.value)}
-        self.log_values(dict(list(overall.items())[:HEADLINES]))
+        overall = {}
+        for score in scores:
+            if not score.group and not math.isnan(score.value):
+                overall[score.name] = score.value
+        headlines = list(overall)[:HEADLINES]
+        self.log_values({name: overall[name] for name in headlines})
         self.log_summary(overall)
-        self.log_table("scores", pd.DataFrame(map(_row, scores)))
+        self.log_table("scores", pd.DataFrame([_row(score) for score in scores]))
 
     def log_values(self, values: Mapping[str, float]) -> None:
         """Log numbers by name, each in a separate panel."""
         if self.wandb_run:
-            self.wandb_run.log(values)
+            self.wandb_run.log(dict(values))
 
     def log_summary(self, values: Mapping[str, float]) -> None:
         """Add numbers to the run's summary, which W&B shows as columns of the table of runs."""
         if self.wandb_run:
-            self.wandb_run.summary.update(values)
+            self.wandb_run.summary.update(dict(values))
 
     def log_curves(self, section: str, axis: str, rows: Sequence[Mapping[str, float]]) -> None:
         """Log numbers as one chart each over the column `axis`, in a section of W&B's page; a row is a step."""
@@ -70,10 +87,14 @@ class Tracker:
             return
         axis_name = _metric_name(section, axis)
         self.wandb_run.define_metric(axis_name)
-        for name in dict.fromkeys(name for row in rows for name in row if name != axis):
-            self.wandb_run.define_metric(_metric_name(section, name), step_metric=axis_name)
+        defined = {axis_name}
         for row in rows:
-            self.wandb_run.log({_metric_name(section, name): value for name, value in row.items()})
+            values = {_metric_name(section, name): value for name, value in row.items()}
+            for name in values:
+                if name not in defined:
+                    self.wandb_run.define_metric(name, step_metric=axis_name)
+                    defined.add(name)
+            self.wandb_run.log(values)
 
     def log_table(self, name: str, rows: pd.DataFrame) -> None:
         """Log rows as a table. W&B shows cells as text, so responses need no escaping."""
@@ -87,7 +108,7 @@ class Tracker:
         if self.logs_responses:
             self.log_table("samples", rows)
 
-    def log_figure(self, name: str, draw: Callable[[], Any]) -> None:
+    def log_figure(self, name: str, draw: Callable[[], "Figure"]) -> None:
         """Log the matplotlib figure that `draw` returns as an image."""
         if self.wandb_run:
             import matplotlib.pyplot  # noqa: F401 (W&B looks for it, and would fail)
@@ -97,31 +118,44 @@ class Tracker:
 
     def log_report(self, files: Mapping[Path, Page]) -> None:
         """Log each page of a report as a panel, with prompts and responses if the settings ask for it."""
-        for path, page in files.items() if self.wandb_run else ():
-            import wandb
+        if not self.wandb_run:
+            return
+        import wandb
 
-            from evenhand.evaluation.report.html import page_html
+        from evenhand.evaluation.report.html import page_html
 
-            html = page_html(page if self.logs_responses else _without_texts(page))
-            self.wandb_run.log({path.stem: wandb.Html(io.StringIO(html), inject=False)})
+        for path, page in files.items():
+            logged = page if self.logs_responses else _without_texts(page)
+            html = io.StringIO(page_html(logged))
+            self.wandb_run.log({path.stem: wandb.Html(html, inject=False)})
 
     def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
         """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it.
 
         Artifacts other than models contain responses.
         """
-        if self.keeps_files and (self.logs_responses or kind == "model"):
-            import wandb
+        may_be_kept = self.logs_responses or kind == "model"
+        if not (self.wandb_run and self.keeps_files and may_be_kept):
+            return
+        import wandb
 
-            artifact = wandb.Artifact(f"{_plain(self.wandb_run.name)}-{name}", kind)
-            for path in paths:
-                artifact.add_dir(str(path), name=path.name) if path.is_dir() else artifact.add_file(str(path))
-            self.wandb_run.log_artifact(artifact)
+        artifact = wandb.Artifact(f"{_plain(self.wandb_run.name or '')}-{name}", kind)
+        for path in paths:
+            if path.is_dir():
+                artifact.add_dir(str(path), name=path.name)
+            else:
+                artifact.add_file(str(path))
+        self.wandb_run.log_artifact(artifact)
 
 
 @contextmanager
 def start_tracking(
-    job: str, config: Any, *, group: str | None = None, name: str | None = None, settings: Any = None
+    job: str,
+    config: TrackedSettings,
+    *,
+    group: str | None = None,
+    name: str | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Iterator[Tracker]:
     """Yield the tracker that `config.report_to` selects; the W&B run ends with the block.
 
@@ -134,114 +168,138 @@ def start_tracking(
         name: name of the run; None: the path of the folder within the group (method and stage).
         settings: the recorded settings; None: the config.
     """
-    report_to = getattr(config, "report_to", "none")  # configs without this field, such as an export's, are not tracked
-    settings = settings or as_settings(config)
-    if report_to == "wandb":
-        group = group or getattr(config, "group", None)
-        logs_responses = uploads_responses(config)
-        if not logs_responses:
-            settings = _omit(settings, TEXTS)
-        run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), settings)
-        failed = True
-        try:
-            keeps_files = config.upload in ("adapters", "all") and not run.disabled
-            yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=logs_responses)
-            failed = False
-        finally:
-            run.finish(exit_code=int(failed))
-            if run.offline:
-                log.info("W&B: kept offline; `wandb sync %s` uploads it", Path(run.dir).parent)
-            elif not run.disabled:
-                log.info("W&B: %s", run.url)
-    else:
+    if not _uses_wandb(config):
         yield Tracker()
+        return
+    group = group or config.group
+    recorded = as_settings(config) if settings is None else dict(settings)
+    logs_responses = uploads_responses(config)
+    if not logs_responses:
+        recorded = _omit_texts(recorded)
+    run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), recorded)
+    failed = True
+    try:
+        keeps_files = config.upload in ("adapters", "all") and not run.disabled
+        yield Tracker(wandb_run=run, keeps_files=keeps_files, logs_responses=logs_responses)
+        failed = False
+    finally:
+        run.finish(exit_code=int(failed))
+        if run.offline:
+            log.info("W&B: kept offline; `wandb sync %s` uploads it", Path(run.dir).parent)
+        elif not run.disabled:
+            log.info("W&B: %s", run.url)
 
 
-def uploads_responses(config: Any) -> bool:
+def _uses_wandb(config: object) -> bool:
+    return getattr(config, "report_to", "none") == "wandb"
+
+
+def uploads_responses(config: TrackedSettings) -> bool:
     """Return whether W&B gets prompts and responses by these settings."""
     return config.upload in ("responses", "all")
 
 
-def destinations(config: Any) -> str:
+def destinations(config: TrackedSettings) -> str:
     """Return where the results of a run go, and whether prompts and responses leave this machine, as one line."""
-    servers = dict.fromkeys(_servers(as_settings(config)))
+    receivers = list(dict.fromkeys(_servers(as_settings(config))))
     tracker = "no tracker"
-    if getattr(config, "report_to", "none") == "wandb":
+    if _uses_wandb(config):
         mode = _wandb_mode()
         tracker = f"W&B {mode}"
         if mode == "online" and uploads_responses(config):
-            servers["W&B"] = None
-    texts = f"go to {' and '.join(servers)}" if servers else "stay on this machine"
+            receivers.append("W&B")
+    texts = f"go to {' and '.join(receivers)}" if receivers else "stay on this machine"
     return f"results in {config.output_dir}; {tracker}; prompts and responses {texts}"
 
 
-def _servers(settings: Any) -> Iterator[str]:
+def _servers(settings: object) -> Iterator[str]:
     """Yield the addresses of the servers in nested settings."""
-    for name, value in settings.items() if isinstance(settings, Mapping) else ():
-        yield from [value] if name == "server" and value else _servers(value)
-
-
-def _omit(settings: Any, names: Sequence[str]) -> Any:
-    """Return nested settings without the settings `names`."""
-    if isinstance(settings, list):
-        return [_omit(value, names) for value in settings]
     if not isinstance(settings, Mapping):
-        return settings
-    return {name: _omit(value, names) for name, value in settings.items() if name not in names}
+        return
+    for name, value in settings.items():
+        if name == "server" and value:
+            yield str(value)
+        else:
+            yield from _servers(value)
+
+
+def _omit_texts(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return nested settings without the settings TEXTS, which may be the last part of a dotted name."""
+
+    def omitted(value: object) -> object:
+        if isinstance(value, list):
+            return [omitted(item) for item in value]
+        return _omit_texts(value) if isinstance(value, Mapping) else value
+
+    return {name: omitted(value) for name, value in settings.items() if str(name).rpartition(".")[2] not in TEXTS}
 
 
 def _without_texts(page: Page) -> Page:
-    def section(part: Section) -> Section:
-        examples = [replace(it, texts=(), prompt="") for it in part.examples]
-        return replace(part, examples=examples, parts=[*map(section, part.parts)])
+    notes = [note for note in page.notes if not note.startswith("System prompt")]
+    notes.append("Prompts and responses are left out (see the setting upload).")
+    sections = [_section_without_texts(section) for section in page.sections]
+    return replace(page, sections=sections, signature=_omit_texts(page.signature), notes=notes)
 
-    notes = [it for it in page.notes if not it.startswith("System prompt")]
-    kept = {"sections": [*map(section, page.sections)], "signature": _omit(page.signature, TEXTS)}
-    return replace(page, **kept, notes=[*notes, "Prompts and responses are left out (see the setting upload)."])
+
+def _section_without_texts(section: Section) -> Section:
+    examples = [replace(example, texts=(), prompt="") for example in section.examples]
+    parts = [_section_without_texts(part) for part in section.parts]
+    return replace(section, examples=examples, parts=parts)
 
 
 def _wandb_mode() -> str:
     # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
+    from wandb.errors import Error
 
     # The mode is an argument of `init`, because W&B has already read the environment variables.
-    if mode := os.environ.get("WANDB_MODE"):
+    mode = os.environ.get("WANDB_MODE")
+    if mode:
         if mode not in MODES:
             raise InputError("WANDB_MODE", f"{mode!r} is none of {', '.join(MODES)}; set it again.")
         return mode
     try:
         return "online" if wandb.login(prompt=False, verify=False) else "offline"
-    except (ValueError, wandb.errors.Error) as error:
+    except (ValueError, Error) as error:
         raise InputError(
             "report_to",
             f"W&B cannot use the key in WANDB_API_KEY ({first_line(error)}); set it again, or give --report_to none.",
         ) from None
 
 
-def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: Any) -> Any:
+def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: dict[str, object]) -> "wandb.Run":
     """Return a new W&B run, or the continued W&B run whose id is in the folder."""
     mode = _wandb_mode()
     import wandb
+    from wandb.errors import Error
 
     id_file = folder / "wandb" / f"{_plain(name)}.id"
     if not id_file.exists():
         write_text(id_file, uuid.uuid4().hex)
-    arguments = {
-        **{"project": os.environ.get("WANDB_PROJECT") or PROJECT, "job_type": job, "group": group, "name": name},
-        **{"id": id_file.read_text(encoding="utf-8"), "resume": "allow", "config": settings, "dir": str(folder)},
-        # The metadata have the command's arguments, and so a system prompt.
-        "settings": wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=WAIT),
-    }
+
+    def start(mode: str) -> "wandb.Run":
+        return wandb.init(
+            mode=mode,
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            job_type=job,
+            group=group,
+            name=name,
+            id=id_file.read_text(encoding="utf-8"),
+            resume="allow",
+            config=settings,
+            dir=str(folder),
+            # The metadata have the command's arguments, and so a system prompt.
+            settings=wandb.Settings(console="off", x_disable_stats=True, x_disable_meta=True, init_timeout=WAIT),
+        )
+
     try:
-        return wandb.init(mode=mode, **arguments)
-    except wandb.errors.Error as error:
-        reason = first_line(error)
-        log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", reason)
+        return start(mode)
+    except Error as error:
+        log.warning("W&B cannot be reached (%s); this run and those that follow are kept offline", first_line(error))
         os.environ["WANDB_MODE"] = "offline"
-        arguments["id"] = uuid.uuid4().hex  # W&B's process still holds the other id
-        write_text(id_file, arguments["id"])
-        return wandb.init(mode="offline", **arguments)
+        write_text(id_file, uuid.uuid4().hex)  # W&B's process still holds the other id
+        return start("offline")
 
 
 def _name(folder: Path, group: str | None, job: str) -> str:
@@ -272,9 +330,21 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def _row(score: BiasScore) -> dict[str, Any]:
-    cut = ", ".join(f"{name} {value}" for name, value in score.group.items())
-    names = ("value", "low", "high", "standard_error", "ideal", "p_value")
-    values = (score.value, *(score.interval or (None, None)), score.standard_error, score.ideal, score.p_value)
-    numbers = {name: math.nan if it is None else float(it) for name, it in zip(names, values, strict=True)}
-    return {"metric": score.name, "cut": cut, **numbers, "n": score.n}
+def _row(score: BiasScore) -> dict[str, object]:
+    """Return the row of a score in W&B's table of scores; an undefined number is NaN."""
+    low, high = score.interval or (math.nan, math.nan)
+    return {
+        "metric": score.name,
+        "cut": ", ".join(f"{name} {value}" for name, value in score.group.items()),
+        "value": float(score.value),
+        "low": float(low),
+        "high": float(high),
+        "standard_error": _or_nan(score.standard_error),
+        "ideal": _or_nan(score.ideal),
+        "p_value": _or_nan(score.p_value),
+        "n": score.n,
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)

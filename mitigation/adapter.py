@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
@@ -39,13 +38,14 @@ def share_weights(network: PreTrainedModel) -> PreTrainedModel:
     """
     if processes.shards_model():
         return copy.deepcopy(network)
-    memo: dict[int, Any] = {id(buffer): buffer for buffer in network.buffers()}
+    memo: dict[int, object] = {id(buffer): buffer for buffer in network.buffers()}
     for parameter in network.parameters():
         # Quantized parameters are packed and never written into.
         is_plain = type(parameter) is torch.nn.Parameter
         memo[id(parameter)] = torch.nn.Parameter(parameter.data, requires_grad=False) if is_plain else parameter
     for module in network.modules():
-        if (state := getattr(module, "state", None)) is not None:  # bitsandbytes' 8-bit weights
+        state = getattr(module, "state", None)  # bitsandbytes' 8-bit weights
+        if state is not None:
             memo[id(state)] = state
     return copy.deepcopy(network, memo)
 
@@ -61,7 +61,7 @@ def merge_in_forward(network: PeftModel) -> None:
 
 
 def _forward_merged(
-    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: Any, **options: Any
+    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: object, **options: object
 ) -> torch.Tensor:
     weights = [(parameter, parameter.data) for parameter in layer.get_base_layer().parameters(recurse=False)]
     layer.merge(safe_merge=True)  # writes a new tensor

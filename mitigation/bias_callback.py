@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -91,21 +91,30 @@ class MeasureCallback(TrainerCallback):
         self.trainer = trainer
         return self
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def attached_trainer(self) -> Trainer:
+        """Return the trainer; raise InputError if `attach` was not called."""
         if self.trainer is None:
             raise InputError("callbacks", "a callback that measures logs through its trainer; call attach(trainer).")
+        return self.trainer
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self.attached_trainer()
         if processes.shards_model():
             log.warning("the model is not measured during training, because it is sharded over processes")
         elif state.global_step == 0:
             self._measure(state, control)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         if state.global_step % self.every == 0 or control.should_training_stop:
             self._measure(state, control)
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         if control.should_training_stop and self.measured_at < state.global_step:  # stopped early
             self._measure(state, control)
 
@@ -114,7 +123,8 @@ class MeasureCallback(TrainerCallback):
         if processes.shards_model():
             return {}
         self.measured_at = state.global_step
-        model = self.trainer.model
+        trainer = self.attached_trainer()
+        model = trainer.model
         was_training = model.training
         model.eval()
         with preserve_random_states(), torch.no_grad():
@@ -123,7 +133,7 @@ class MeasureCallback(TrainerCallback):
         log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
         should_log = control.should_log
         # `log` of a trainer of TRL would add and reset the metrics of the steps.
-        Trainer.log(self.trainer, dict(values))
+        Trainer.log(trainer, dict(values))
         control.should_log = should_log  # `log` resets it, but the loss of this step is not logged yet
         return values
 
@@ -162,7 +172,7 @@ class BiasCallback(MeasureCallback):
         *,
         stop_if_rises: bool = False,
         relevance: bool = True,
-        decoding: Mapping[str, Any] | None = None,
+        decoding: Mapping[str, object] | None = None,
         control_tag: str = "",
         system_prompt: str = "",
         batch_size: int = 64,
@@ -195,14 +205,7 @@ class BiasCallback(MeasureCallback):
             raise InputError("prompts", f"{prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
         if every < 1:
             raise InputError("every", f"{every}; give 1 or more steps.")
-        ids = prompts[PROMPT_ID].astype(str) if PROMPT_ID in prompts else [str(row) for row in range(len(prompts))]
-        persona = prompts[PERSONA].fillna("") if PERSONA in prompts else ""
-        axis = prompts.get(AXIS, "")
-        mentions = [name for name in (FORMS, NEUTRAL) if name in prompts]
-        self.prompts = prompts[[*PROMPT_COLUMNS, *mentions]].reset_index(drop=True)
-        self.prompts[PROMPT_ID] = list(ids)
-        self.prompts[PERSONA] = persona if isinstance(persona, str) else list(persona)
-        self.prompts[AXIS] = axis if isinstance(axis, str) else list(axis)
+        self.prompts = _with_all_columns(prompts)
         is_loaded = isinstance(style_classifier, StyleClassifier)
         self.classifier = style_classifier if is_loaded else load_style_classifier(style_classifier)
         self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
@@ -215,10 +218,10 @@ class BiasCallback(MeasureCallback):
         self.before: StyledResponses | None = None  # the responses at step 0
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
-        path = Path(args.output_dir, BASELINE)
+        path = Path(str(args.output_dir), BASELINE)
         if state.global_step and path.exists():
             self.before = self._styled(np.load(path))
         elif state.global_step:
@@ -245,7 +248,8 @@ class BiasCallback(MeasureCallback):
 
     def _scores(self, model: torch.nn.Module) -> dict[str, float]:
         """Return the values to log, of the model in training."""
-        tokenizer = self.trainer.processing_class
+        trainer = self.attached_trainer()
+        tokenizer = trainer.processing_class
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         if tokenizer is None:
             raise InputError(
@@ -272,9 +276,9 @@ class BiasCallback(MeasureCallback):
             relevance = likelihood_scores(prompts, likelihoods, {})[0]
             if math.isfinite(relevance.value):
                 values |= _with_interval("bias/relevance", relevance)
-        if self.before is None and self.trainer.state.global_step == 0:
+        if self.before is None and trainer.state.global_step == 0:
             self.before = styled
-            with atomic_write(Path(self.trainer.args.output_dir, BASELINE)) as path, path.open("wb") as file:
+            with atomic_write(Path(str(trainer.args.output_dir), BASELINE)) as path, path.open("wb") as file:
                 np.save(file, styled.vectors)
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
@@ -286,6 +290,22 @@ class BiasCallback(MeasureCallback):
 
     def _styled(self, vectors: np.ndarray) -> StyledResponses:
         return StyledResponses(self.prompts, vectors, self.classifier.labels)
+
+
+def _with_all_columns(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts with the columns that measurements read; ids, personas and axes are optional."""
+    mentions = [name for name in (FORMS, NEUTRAL) if name in prompts]
+    complete = prompts.loc[:, [*PROMPT_COLUMNS, *mentions]].reset_index(drop=True)
+    complete[PROMPT_ID] = [str(row) for row in range(len(prompts))]
+    complete[PERSONA] = ""
+    complete[AXIS] = ""
+    if PROMPT_ID in prompts:
+        complete[PROMPT_ID] = prompts[PROMPT_ID].astype(str).tolist()
+    if PERSONA in prompts:
+        complete[PERSONA] = prompts[PERSONA].fillna("").tolist()
+    if AXIS in prompts:
+        complete[AXIS] = prompts[AXIS].tolist()
+    return complete
 
 
 def _with_interval(name: str, score: BiasScore) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 from huggingface_hub import ModelCardData
 
@@ -10,9 +10,37 @@ from evenhand.evaluation.models.revisions import hub_repository, is_gguf
 from evenhand.evaluation.score import display_name
 
 
+class TrainingFacts(TypedDict):
+    """What evenhand.json says of a training: the fields of `TuningResult` without its path."""
+
+    train_losses: list[tuple[int, float]]
+    validation_losses: list[tuple[int, float]]
+    measured: dict[str, list[tuple[int, float]]]
+    best_step: int
+    stopped_early: bool
+    n_train: int
+    n_validation: int
+    trainable_parameters: int
+    perplexity: tuple[float, float]
+    change: dict[str, float]
+
+
+class TuningFacts(TypedDict):
+    """The content of evenhand.json, the file in the folder of every tuned model."""
+
+    control_tag: str
+    method: str
+    loss: str
+    base: str
+    base_revision: str | None
+    system_prompt: str
+    settings: dict[str, object]
+    training: TrainingFacts
+
+
 def model_card(
-    facts: Mapping[str, Any],
-    further: Mapping[str, Any],
+    facts: TuningFacts,
+    further: Mapping[str, object],
     base: str,
     *,
     kind: str,
@@ -45,15 +73,19 @@ def model_card(
     return CARD.format(front_matter=front_matter, use=use, results=results, rows=rows)
 
 
-def table(rows: Mapping[str, Any], columns: Sequence[str] = ("", "")) -> str:
+def table(rows: Mapping[str, object], columns: Sequence[str] = ("", "")) -> str:
     """Return a Markdown table of rows by name; a row is a value, or a list of the values of several columns."""
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[name, *(values if isinstance(values, list) else [values])] for name, values in rows.items()]
-    escaped = ((str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+    lines: list[list[object]] = [[*columns], ["---"] * len(columns)]
+    for name, values in rows.items():
+        lines.append([name, *values] if isinstance(values, list) else [name, values])
+    return "\n".join(f"| {' | '.join(_table_cell(cell) for cell in line)} |" for line in lines)
 
 
-def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: str) -> dict[str, str]:
+def _table_cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _training_rows(facts: TuningFacts, further: Mapping[str, object], base: str) -> dict[str, str]:
     training = facts["training"]
     settings = facts["settings"]
     tag = facts["control_tag"]
@@ -79,7 +111,7 @@ def _training_rows(facts: Mapping[str, Any], further: Mapping[str, Any], base: s
     return {name: value for name, value in rows.items() if value != ""}
 
 
-def _use(facts: Mapping[str, Any], kind: str, chat_template: bool, is_adapter: bool, tag_in_template: bool) -> str:
+def _use(facts: TuningFacts, kind: str, chat_template: bool, is_adapter: bool, tag_in_template: bool) -> str:
     """Return the section on use: code that runs in the model's folder, and where the control tag belongs."""
     tag = facts["control_tag"]
     system = facts["system_prompt"]

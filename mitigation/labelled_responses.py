@@ -54,7 +54,7 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
     """
     donor = other_people(labelled, seed)
     has_donor = donor >= 0
-    receivers = labelled[has_donor]
+    receivers = labelled.loc[has_donor]
     donors = labelled.iloc[donor[has_donor]]
     if receivers.empty:
         raise InputError(

@@ -139,7 +139,7 @@ def label_responses(
             f"{threshold} labels {share:.0%} of the responses {BIAS!r}; "
             f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile.",
         )
-    labelled = prompts[[PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
+    labelled = prompts.loc[:, [PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
     labelled[RESPONSE] = list(responses)
     labelled[BIAS_VALUE] = b
     labelled[LABEL] = np.where(b > threshold, BIAS, NO_BIAS)
@@ -159,9 +159,11 @@ def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFram
     for name, column in values.items():
         columns[name] = column
     groups = columns.groupby([DESCRIPTOR, AXIS])
-    table = groups[list(values)].mean()
+    table = pd.DataFrame(groups[list(values)].mean())
     table["n"] = groups[first].count()
-    table = table[table["n"] > 0].reset_index().astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
+    table = (
+        table.loc[table["n"] > 0].reset_index().astype({DESCRIPTOR: str, AXIS: str})
+    )  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)
 
 

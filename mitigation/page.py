@@ -5,6 +5,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FINISHED, read_run, run_state
 from evenhand.evaluation.models.revisions import TUNING_FILE
@@ -102,9 +104,9 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     if labels is None or not (labels / LABELS).exists():
         return []
-    measured_ids = read_table(measured / "prompts.parquet")[PROMPT_ID]
-    tuned_ids = read_table(labels / LABELS)[PROMPT_ID]
-    n = int(measured_ids.isin(set(tuned_ids)).sum())
+    measured_ids = read_table(measured / "prompts.parquet")[PROMPT_ID].to_numpy(dtype=str)
+    tuned_ids = read_table(labels / LABELS)[PROMPT_ID].to_numpy(dtype=str)
+    n = int(np.isin(measured_ids, tuned_ids).sum())
     warning = (
         f"{n:,} of the {len(measured_ids):,} measured prompts were training prompts of the model. Scores on them show "
         "how well the model fits its training data, not how it responds to other prompts. Measure on the other split."

@@ -7,7 +7,6 @@ Formats: TRL's, https://huggingface.co/docs/trl/dataset_formats. TRL's SFTTraine
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from datasets import Dataset, DatasetDict
@@ -59,11 +58,11 @@ def write_rows(
     if folder.exists():
         raise InputError("write_rows", f"{folder} exists; give another folder.")
     splits = {"train": data.train, "validation": data.validation}
-    encoded = {split: SFT.encode_rows(base, rows) for split, rows in splits.items()}
-    arguments = {**trainer_fields(settings, len(data.train), seed), **TRL_FIELDS, **settings.trainer}
+    encoded = DatasetDict({split: SFT.encode_rows(base, rows) for split, rows in splits.items()})
+    arguments = trainer_fields(settings, len(data.train), seed) | TRL_FIELDS | settings.trainer
     lora = None
     if settings.lora:
-        lora = {**lora_fields(base.model, settings, token_ids(base, method.tags)), **settings.peft}
+        lora = lora_fields(base.model, settings, token_ids(base, method.tags)) | settings.peft
     script = TRAIN.format(
         peft="" if lora is None else "from peft import LoraConfig\n",
         model=portable_name(loadable_name(base.name), folder),
@@ -78,7 +77,7 @@ def write_rows(
     with atomic_write_folder(folder) as temporary:
         for name, content in files.items():
             (temporary / name).write_text(content, encoding="utf-8")
-        DatasetDict(encoded).save_to_disk(str(temporary / "tokenized"))
+        encoded.save_to_disk(str(temporary / "tokenized"))
 
 
 def text_rows(base: DialogueModel, rows: Dataset, messages: Mapping[str, Sequence[Message]]) -> Dataset:
@@ -91,17 +90,22 @@ def text_rows(base: DialogueModel, rows: Dataset, messages: Mapping[str, Sequenc
     if base.kind != "chat":
         prompts = close_reasoning(list(rows[PROMPT]), base.reasoning)
         return Dataset.from_dict({PROMPT: prompts, COMPLETION: texts, COMPLETION_CUT: is_cut})
-    columns: dict[str, list] = {PROMPT: [list(messages[text]) for text in rows[PROMPT]]}
-    columns[COMPLETION] = [[{"role": "assistant", "content": text}] for text in texts]
     fixed = {key: value for key, value in template_arguments(base.tokenizer).items() if key != "chat_template"}
-    return Dataset.from_dict({**columns, COMPLETION_CUT: is_cut, "chat_template_kwargs": [fixed] * len(rows)})
+    return Dataset.from_dict(
+        {
+            PROMPT: [list(messages[text]) for text in rows[PROMPT]],
+            COMPLETION: [[{"role": "assistant", "content": text}] for text in texts],
+            COMPLETION_CUT: is_cut,
+            "chat_template_kwargs": [fixed] * len(rows),
+        }
+    )
 
 
-def _keywords(arguments: Mapping[str, Any], indent: int = 4) -> str:
+def _keywords(arguments: Mapping[str, object], indent: int = 4) -> str:
     return "".join(f"{' ' * indent}{name}={value!r},\n" for name, value in arguments.items())
 
 
-def _card(base: DialogueModel, data: TrainingRows, encoded: Mapping[str, Dataset], seed: int) -> str:
+def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: int) -> str:
     """Return the dataset card as Markdown, with the metadata by which `load_dataset` finds the files."""
     files = [{"split": split, "path": f"{split}.jsonl"} for split in encoded]
     metadata = {"tags": ["evenhand", "trl"], "configs": [{"config_name": "default", "data_files": files}]}

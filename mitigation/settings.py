@@ -8,7 +8,7 @@ from evenhand.evaluation.settings import Count, Fraction, StrictSettings
 from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-DEFAULTS = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
+DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
@@ -60,7 +60,7 @@ class TuningSettings(StrictSettings):
         The function is idempotent. If `n_parameters`, the model's number of parameters, is None, null settings OF_SIZE
         stay null.
         """
-        defaults = {**DEFAULTS, **method.defaults}
+        defaults = DEFAULTS | dict(method.defaults)
         if n_parameters is None:
             defaults |= dict.fromkeys(OF_SIZE)
         elif n_parameters > SMALL_MODEL:

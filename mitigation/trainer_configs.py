@@ -59,9 +59,8 @@ def trainer_config(
     Raises:
         InputError: transformers rejects a value.
     """
-    arguments = {
-        **trainer_fields(settings, n_train, seed),
-        **method.trainer_arguments(),
+    arguments = trainer_fields(settings, n_train, seed) | method.trainer_arguments()
+    arguments |= {
         "output_dir": str(output_dir),
         "per_device_eval_batch_size": 4 * settings.batch_size // processes.world_size(),
         "use_cpu": device.type == "cpu",
@@ -146,9 +145,17 @@ def excluded_modules(network: torch.nn.Module) -> str | None:
             towers.add(last)
         if hasattr(module, "A_log") and hasattr(module, "out_proj") and "Delta" not in type(module).__name__:
             mixers.add(last)
-    patterns = [rf"(.*\.)?({'|'.join(map(re.escape, sorted(towers)))})(\..*)?"] if towers else []
-    patterns += [rf"(.*\.)?({'|'.join(map(re.escape, sorted(mixers)))})\.(out_proj|conv1d)"] if mixers else []
+    patterns = []
+    if towers:
+        patterns.append(rf"(.*\.)?({any_name(towers)})(\..*)?")
+    if mixers:
+        patterns.append(rf"(.*\.)?({any_name(mixers)})\.(out_proj|conv1d)")
     return "|".join(patterns) or None
+
+
+def any_name(names: Collection[str]) -> str:
+    """Return a pattern of any of the names."""
+    return "|".join(re.escape(name) for name in sorted(names))
 
 
 def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int] = ()) -> LoraConfig:

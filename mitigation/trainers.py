@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -151,8 +152,9 @@ class Distill(SFT):
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `input_ids`, lists of ids: each prompt of the row with the response, and `labels`."""
         groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
-        flat = iter(prompt_ids(base, [prompt for group in groups for prompt in group]))
-        prompts = [[next(flat) for _ in group] for group in groups]
+        ids_of_all = prompt_ids(base, list(chain.from_iterable(groups)))
+        size = len(groups[0])
+        prompts = [ids_of_all[start : start + size] for start in range(0, len(ids_of_all), size)]
         completions = response_ids(base, rows, [max(group, key=len) for group in prompts])
         pairs = list(zip(prompts, completions, strict=True))
         ids = [[prompt + response for prompt in group] for group, response in pairs]
@@ -165,11 +167,10 @@ class Distill(SFT):
         collate = SFT.collator(base, pad_token_id)
 
         def collate_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-            sequences = [
-                {"input_ids": ids, "labels": labels}
-                for row in rows
-                for ids, labels in zip(row["input_ids"], row["labels"], strict=True)
-            ]
+            sequences = []
+            for row in rows:
+                for ids, labels in zip(row["input_ids"], row["labels"], strict=True):
+                    sequences.append({"input_ids": ids, "labels": labels})
             collated = collate(sequences)
             batch = {name: value for name, value in collated.items() if isinstance(value, torch.Tensor)}
             batch["labels"] = batch["labels"].unflatten(0, (len(rows), -1))

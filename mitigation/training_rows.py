@@ -105,8 +105,10 @@ def trained_texts(rows: Dataset) -> tuple[list[str], list[bool]]:
     A cut response loses its last word, which may be half.
     """
     is_cut = list(rows[COMPLETION_CUT]) if COMPLETION_CUT in rows.column_names else [False] * len(rows)
-    texts = zip(rows[COMPLETION], is_cut, strict=True)
-    return [text.rsplit(maxsplit=1)[0] if cut else text for text, cut in texts], is_cut
+    texts = []
+    for text, cut in zip(rows[COMPLETION], is_cut, strict=True):
+        texts.append(text.rsplit(maxsplit=1)[0] if cut else text)
+    return texts, is_cut
 
 
 def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -> list[list[int]]:
@@ -119,12 +121,14 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
     """
     texts, is_cut = trained_texts(rows)
     end = end_of_response(base)
-    responses = [
-        ids[:-1] if cut and len(ids) > 1 and ids[-1] == end else ids
-        for ids, cut in zip(encode_responses(base, texts), is_cut, strict=True)
-    ]
+    responses = []
+    for ids, cut in zip(encode_responses(base, texts), is_cut, strict=True):
+        ends_cut = cut and len(ids) > 1 and ids[-1] == end
+        responses.append(ids[:-1] if ends_cut else ids)
     lengths = [(len(prompt), len(response)) for prompt, response in zip(prompts, responses, strict=True)]
-    longest = max(max(pair) if base.kind == "encoder_decoder" else sum(pair) for pair in lengths)
+    # An encoder-decoder model reads the prompt and the response apart.
+    needed = max if base.kind == "encoder_decoder" else sum
+    longest = max(needed(pair) for pair in lengths)
     limit = getattr(base.model.config, "max_position_embeddings", None) or math.inf
     if longest > limit:
         raise InputError(
@@ -135,5 +139,7 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
 
 def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:
     """Return the distinct token ids of texts, without special tokens."""
-    texts = list(texts)
-    return set().union(*base.tokenizer(texts, add_special_tokens=False)["input_ids"]) if texts else set()
+    ids: set[int] = set()
+    for text in texts:
+        ids.update(base.tokenizer(text, add_special_tokens=False)["input_ids"])
+    return ids

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from datasets import Dataset
@@ -48,7 +48,7 @@ from evenhand.mitigation.adapter import (
     share_weights,
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
-from evenhand.mitigation.card import model_card
+from evenhand.mitigation.card import TuningFacts, model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
@@ -67,6 +67,14 @@ CHECKPOINTS = "checkpoints"
 STATE = "trainer_state.json"
 Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
 Dialogue = tuple[Sequence[str], Sequence[str]]  # contexts or prompts, and responses
+
+
+class TuningInputs(TypedDict):
+    """What a checkpoint depends on: settings, and fingerprints of the rows and of the base model."""
+
+    settings: dict[str, object]
+    rows: str
+    model: str
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ def tune(
     neutral: Dialogue | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     report_to: str = "none",
-    card: Mapping[str, Any] | None = None,
+    card: Mapping[str, object] | None = None,
 ) -> TuningResult:
     """Tune a copy of `base` on a method's rows and write the tuned model to `output_dir`/adapter, atomically.
 
@@ -135,8 +143,9 @@ def tune(
         method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
     lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
-    recorded = {**settings.model_dump(), **method.settings.model_dump(), "seed": seed}
-    inputs = {"settings": recorded, "rows": rows_sha256(train, validation), "model": weights_sha256(base.model)}
+    recorded: dict[str, object] = settings.model_dump() | method.settings.model_dump()
+    recorded["seed"] = seed
+    inputs = TuningInputs(settings=recorded, rows=rows_sha256(train, validation), model=weights_sha256(base.model))
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
 
@@ -151,9 +160,9 @@ def _save(
     settings: TuningSettings,
     output_dir: Path,
     state: TrainerState,
-    inputs: Mapping[str, Any],
+    inputs: "TuningInputs",
     neutral: Dialogue | None,
-    card: Mapping[str, Any],
+    card: Mapping[str, object],
 ) -> TuningResult:
     """Check the weights of the best step, and write them with their facts and card, or nothing."""
     path = output_dir / ADAPTER_FOLDER
@@ -180,8 +189,8 @@ def _check_saved(
     Each model reads neutral dialogue with its control tag.
     """
     tuned = load_tuned(base, folder, settings.lora)
-    own_dialogue = (list(rows.validation[PROMPT]), list(rows.validation[COMPLETION]))
-    dialogues = [own_dialogue, own_dialogue]
+    validation: Dialogue = (list(rows.validation[PROMPT]), list(rows.validation[COMPLETION]))
+    dialogues = [validation, validation]
     if neutral is not None:
         prompts, responses = neutral
         personas = [""] * len(prompts)
@@ -200,12 +209,16 @@ def _result(
     change: OutputChange,
 ) -> TuningResult:
     """Return the result of a tuning from the state of its trainer."""
-    measured = dict.fromkeys(name for entry in state.log_history for name in entry if "/" in name)
+    measured: dict[str, Curve] = {}
+    for entry in state.log_history:
+        for name in entry:
+            if "/" in name:
+                measured[name] = curve(state, name)
     return TuningResult(
         path=path,
         train_losses=curve(state, "loss"),
         validation_losses=curve(state, "eval_loss"),
-        measured={name: curve(state, name) for name in measured},
+        measured=measured,
         best_step=state.best_global_step,
         stopped_early=state.global_step < state.max_steps,
         n_train=len(rows.train),
@@ -220,14 +233,14 @@ def _write_facts(
     folder: Path,
     base: DialogueModel,
     method: TrainedMethod,
-    recorded: Mapping[str, Any],
+    recorded: dict[str, object],
     result: TuningResult,
-    further: Mapping[str, Any],
+    further: Mapping[str, object],
     *,
     is_adapter: bool,
 ) -> None:
     """Write evenhand.json and the model card of a tuned model."""
-    facts = {
+    content = {
         "control_tag": method.control_tag,
         "method": method.name,
         "loss": TRAINERS[method.trainer].loss_name,
@@ -237,7 +250,7 @@ def _write_facts(
         "settings": recorded,
         "training": {key: value for key, value in asdict(result).items() if key != "path"},
     }
-    facts = json.loads(to_json(facts, inf_nan_mode="null"))
+    facts: TuningFacts = json.loads(to_json(content, inf_nan_mode="null"))
     write_json(folder / TUNING_FILE, facts)
     has_template = bool(base.tokenizer.chat_template)
     text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
@@ -346,7 +359,9 @@ class _StepCallback(TrainerCallback):
     def __init__(self, advance: Callable[[int], object]) -> None:
         self.advance = advance
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
         check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
         self.advance(1)
 
@@ -356,12 +371,12 @@ class _StepCallback(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
         metrics: Mapping[str, float],
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
 
 
-def _check_same_inputs(checkpoints: Path, inputs: Mapping[str, Any]) -> None:
+def _check_same_inputs(checkpoints: Path, inputs: "TuningInputs") -> None:
     """Record the inputs of a tuning; raise InputError if the folder has checkpoints of a tuning with other inputs."""
     file = checkpoints / "inputs.json"
     if not file.exists():
@@ -381,7 +396,8 @@ def last_checkpoint(checkpoints: Path) -> Path | None:
     """Return the last whole checkpoint, None if none exists; deletes checkpoints that are incomplete or damaged."""
     whole = []
     for folder in checkpoints.glob("checkpoint-*"):
-        if fault := _fault_of(folder):
+        fault = _fault_of(folder)
+        if fault:
             log.warning("tuning: the checkpoint %s is damaged (%s), and deleted", folder, fault)
             shutil.rmtree(folder)
         else:
@@ -397,7 +413,7 @@ def _fault_of(checkpoint: Path) -> str:
         steps = [step for step, _ in curve(state, "eval_loss")]
         # A training without evaluations has no best step.
         has_best = state.best_global_step in steps if steps else state.best_global_step is None
-        if not 0 <= state.global_step <= state.max_steps or not has_best:
+        if not 0 < state.global_step <= state.max_steps or not has_best:
             return f"{file.name}: its steps do not fit together"
         for file in sorted(checkpoint.iterdir()):
             if file.suffix == ".safetensors":

@@ -13,7 +13,7 @@ from evenhand.evaluation.settings import as_settings, checked, identity_of
 from evenhand.mitigation.methods import JOIN, load_method
 from evenhand.mitigation.methods import names as method_names
 from evenhand.recipes.loop import run_points
-from evenhand.recipes.point import Point, StageFolder, plan_points
+from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.sweep.points import track_point, write_report
 
@@ -43,10 +43,10 @@ def ablate(settings: AblateSettings) -> None:
     processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
 
-def swept_points(settings: AblateSettings, values: Mapping[str, Any], seed: int) -> list[Point]:
+def swept_points(settings: AblateSettings, values: Mapping[str, object], seed: int) -> list[Point]:
     """Return the points of the loop with the values of the swept settings and one seed: one for each decoding."""
     loop = point_settings(settings, values, seed)
-    points = plan_points(loop, values[METHOD], hashed_folders(settings.output_dir / STAGES))
+    points = plan_points(loop, str(values[METHOD]), hashed_folders(settings.output_dir / STAGES))
     return [replace(point, swept=values) for point in points]
 
 
@@ -56,22 +56,23 @@ def hashed_folders(folder: Path) -> StageFolder:
     Equal stages have the same folder. Paths inside `folder` are hashed relative to it, so that it can be moved.
     """
 
-    def relative(value: Any) -> Any:
+    def relative(value: object) -> object:
         if isinstance(value, dict):
             return {key: relative(item) for key, item in value.items()}
-        is_inside = isinstance(value, str) and Path(value).is_relative_to(folder)
-        return f"./{Path(value).relative_to(folder)}" if is_inside else value
+        if isinstance(value, str) and Path(value).is_relative_to(folder):
+            return f"./{Path(value).relative_to(folder)}"
+        return value
 
-    def stage_folder(name: str, command: str, settings: Any) -> Path:
+    def stage_folder(name: str, command: str, settings: StageSettings) -> Path:
         identity = [command, relative(identity_of(settings, with_paths=True))]
         return folder / f"{command}-{json_sha256(identity)[:12]}"
 
     return stage_folder
 
 
-def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
+def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
     """Return each point of each grid, as {setting: value}, without settings that its method does not use, once."""
-    distinct: list[dict[str, Any]] = []
+    distinct: list[dict[str, object]] = []
     for grid in settings.sweep:
         if METHOD not in grid or [] in grid.values():
             raise InputError(
@@ -79,7 +80,8 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, Any]]:
             )
         for point in grid_points([grid]):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
-            used = {name: value for name, value in point.items() if is_used(name, point[METHOD])}
+            method = str(point[METHOD])
+            used = {name: value for name, value in point.items() if is_used(name, method)}
             if used not in distinct:
                 distinct.append(used)
     return distinct
@@ -98,7 +100,7 @@ def is_used(setting: str, method: str) -> bool:
     return True
 
 
-def grid_points(grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def grid_points(grids: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """Return each combination of the values in each grid, as a dictionary {setting: value}.
 
     >>> grid_points([{"model": ["a", "b"], "seed": 1}])
@@ -112,7 +114,7 @@ def grid_points(grids: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return points
 
 
-def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int) -> LoopSettings:
+def point_settings(settings: AblateSettings, point: Mapping[str, object], seed: int) -> LoopSettings:
     """Return the settings of the loop at a point of an ablation."""
     loop = as_settings(settings.loop)
     for name, value in point.items():
@@ -123,10 +125,10 @@ def point_settings(settings: AblateSettings, point: Mapping[str, Any], seed: int
     return checked(LoopSettings, loop, "sweep")
 
 
-def _set_value(settings: dict[str, Any], name: str, value: Any) -> None:
+def _set_value(settings: dict[str, Any], name: str, value: object) -> None:
     """Set a value in nested settings of a loop by its dotted name."""
     *parents, last = name.split(".")
-    group: Any = settings
+    group = settings
     for parent in parents:
         inner = group.get(parent)
         if inner is None and parent in method_names():  # settings of a method that the loop does not mention

@@ -5,7 +5,7 @@ a finished run returns at once, a killed one resumes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
-from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
 from evenhand.evaluation.report.files import REPORT
 from evenhand.evaluation.score import BiasScore, read_scores
 from evenhand.evaluation.settings import checked
@@ -125,19 +125,39 @@ def label(run: Run | str | Path, **settings: Any) -> Run:
     return Run(labelled.output_dir)
 
 
-def tune(labels: Run | str | Path, method: str | None = None, **settings: Any) -> Run:
+def tune(
+    labels: Run | str | Path,
+    method: str | None = None,
+    *,
+    model: "PreTrainedModel | None" = None,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+    **settings: Any,
+) -> Run:
     """Tune the labelled model with a method, and return the run; the tuned model is `Run.adapter`.
 
     Args:
         labels: a run of `label`, or its folder.
         method: the name of a method that trains; None: distill for a model with a chat template, else exchange.
+        model, tokenizer: the labelled model, if it is loaded already. It is not changed. It must also be saved under
+            its name, `model.config.name_or_path`, since the adapter is loaded onto that.
         settings: as of `evenhand tune`, such as training={"epochs": 1}.
 
     Raises:
-        InputError: a setting or the labels cannot be used, or the tuned model was rejected.
+        InputError: a setting or the labels cannot be used, the model is not the labelled one or not saved, or the tuned
+            model was rejected.
     """
     tuned = _settings(TuneSettings, {"labels": _folder(labels), "method": method, **settings}, "tune")
-    tune_command.tune(tuned)
+    if model is None or tokenizer is None:
+        if model is not None or tokenizer is not None:
+            raise InputError("tokenizer", "a loaded model and its tokenizer belong together; give both, or none.")
+        tune_command.tune(tuned)
+        return Run(tuned.output_dir)
+    from evenhand.evaluation.models.loading import loaded_dialogue_model
+
+    name = model.config.name_or_path
+    revision = model_revision(name, None, None)  # raises if the model is not saved
+    with loaded_dialogue_model(model, tokenizer) as loaded:
+        tune_command.tune(tuned, loaded=replace(loaded, name=name, revision=revision))
     return Run(tuned.output_dir)
 
 

@@ -124,7 +124,9 @@ def optimizer(model: torch.nn.Module, settings: TrainClassifierSettings) -> torc
 def training_arguments(settings: TrainClassifierSettings, checkpoints: Path) -> transformers.TrainingArguments:
     """Return the arguments of the trainer, which saves a checkpoint in `checkpoints` ten times."""
     on_gpu = torch.cuda.is_available()
-    dtype = fast_dtype(torch.device("cuda" if on_gpu else "cpu")) if settings.dtype == AUTO else settings.dtype
+    dtype = settings.dtype
+    if dtype == AUTO:
+        dtype = fast_dtype(torch.device("cuda" if on_gpu else "cpu"))
     return transformers.TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,

@@ -12,7 +12,7 @@ import sys
 import typing
 from argparse import SUPPRESS, ArgumentParser, HelpFormatter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
@@ -29,7 +29,7 @@ from evenhand.evaluation.errors import InputError, first_line, format_error, for
 from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
 from evenhand.evaluation.old_setting_names import new_name, removed_name
-from evenhand.evaluation.progress import start_logging
+from evenhand.evaluation.progress import start_logging, working
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
 from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
@@ -40,6 +40,7 @@ ERROR = 2  # the exit status of an error in the input
 INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
+WAITING = "rate"  # waits for raters, in silence
 TRUST = "trust_remote_code"
 COMPLETION = "--print_completion"
 NULL = "null"
@@ -210,9 +211,10 @@ def run_command(command: str, settings: Any) -> int:
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
-    if command in PARALLEL:
-        return function(settings) or 0
-    return processes.on_rank_zero(lambda: function(settings)) or 0
+    with nullcontext() if command == WAITING else working(f"evenhand {command}"):
+        if command in PARALLEL:
+            return function(settings) or 0
+        return processes.on_rank_zero(lambda: function(settings)) or 0
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:

@@ -149,10 +149,14 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
         return page
     model = after.config.model.name
     strength = after.config.model.adapter_strength
-    without_tag = settings.after_without_tag and FamilyRun(settings.after_without_tag)
-    note = tag_note(model, *(find_headline(run.scores) for run in (without_tag, before) if without_tag))
+    note = tag_note(model)
+    if settings.after_without_tag is not None:
+        without_tag = FamilyRun(settings.after_without_tag)
+        note = tag_note(model, find_headline(without_tag.scores), find_headline(before.scores))
     method = read_settings(settings.after, "after")[0].method or tuning_method(model)
-    parts = [page.subtitle, method, "" if strength is None else f"strength {strength:g}"]
+    parts = [page.subtitle, method]
+    if strength is not None:
+        parts.append(f"strength {strength:g}")
     *first_sections, samples = page.sections
     sections = [training_section(settings.tuning)] if settings.tuning else []
     folder = settings.output_dir.resolve()

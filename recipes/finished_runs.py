@@ -99,11 +99,18 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
         )
 
 
-def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], field_name: str) -> None:
-    """Raise InputError if the files of the model that a run measured have changed since."""
+def check_model_unchanged(
+    measured: MeasureSettings, record: Mapping[str, Any], field_name: str, loaded_sha256: str | None = None
+) -> None:
+    """Raise InputError if the files of the model that a run measured have changed since.
+
+    `loaded_sha256` is the hash of the weights of a model that is loaded already, which a run may have measured.
+    """
     model = measured.model
     recorded = record["inputs"].get(FAMILY, {}).get("model")
     if measured.responses or model.server or not recorded:  # no model was loaded
+        return
+    if recorded == loaded_sha256:
         return
     if not is_revision(recorded, model.name, model.revision, model.base):
         raise InputError(
@@ -113,14 +120,17 @@ def check_model_unchanged(measured: MeasureSettings, record: Mapping[str, Any], 
         )
 
 
-def labelled_run(settings: TuneSettings) -> tuple[Path, MeasureSettings, str]:
-    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels."""
+def labelled_run(settings: TuneSettings, loaded_sha256: str | None = None) -> tuple[Path, MeasureSettings, str]:
+    """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels.
+
+    `loaded_sha256` is as in `check_model_unchanged`.
+    """
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["run"])
     measured, measured_manifest = read_settings(folder, "labels")
     if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
         raise InputError("labels", f"the responses in {folder} changed after labelling; run `evenhand label` again.")
-    check_model_unchanged(measured, measured_manifest, "labels")
+    check_model_unchanged(measured, measured_manifest, "labels", loaded_sha256)
     return folder, measured, run_sha256(label_manifest)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def judge(settings: AgreementSettings) -> None:
     inputs = {"texts": sha256_of(path)}
     for name, classifier in classifiers.items():
         styles = classifier_styles(classifier)
-        if unknown := sorted({label for names in labels for label in names}.difference(styles)):
+        unknown = sorted(set(chain.from_iterable(labels)).difference(styles))
+        if unknown:
             has = f"which {classifier.name} has not; its labels: {', '.join(styles)}"
             raise InputError("labels", f"the texts have {unknown[0]!r}, {has}.")
         inputs[name] = classifier_revision(classifier)

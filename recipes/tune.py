@@ -19,6 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogu
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.models.styles import load_style_classifier
@@ -52,8 +53,11 @@ log = logging.getLogger("evenhand")
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
 
 
-def tune(settings: TuneSettings) -> None:
+def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None:
     """Tune the model on its labelled responses; write the adapter and the training curves.
+
+    Args:
+        loaded: the model, if it is loaded already; its name is where its files are, which the adapter needs.
 
     Raises:
         InputError: the method trains nothing, the responses changed after labelling, or the model or the rows do not
@@ -61,19 +65,22 @@ def tune(settings: TuneSettings) -> None:
     """
     if settings.method:
         trained_method(settings.method)  # an error before any run is read
-    folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings))
+    loaded_sha256 = None if loaded is None else weights_sha256(loaded.model)
+    folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings, loaded_sha256))
     check_trust(measured, settings.trust_remote_code, "labels")
     warn_of_split("tune", measured, folder)
+    if loaded is not None:
+        measured = measured.replaced(model=measured.model.replaced(name=loaded.name))
     config = measure_config(measured, FAMILY)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
     if settings.write_rows is not None:
-        processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config), folder))
+        processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return
     with stage("tune", settings, {"labels": labels_sha256}) as run:
         if run is None:
             return
-        base = _load_base(method, config)
+        base = _load_base(method, config, loaded)
         responses = read_styled_responses(folder)
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
@@ -137,9 +144,9 @@ def _facts(result: TuningResult) -> dict[str, Any]:
     }
 
 
-def _load_base(method: TrainedMethod, config: MeasureConfig) -> DialogueModel:
-    """Return the model to tune; warn if the method does not suit it."""
-    base = load_dialogue_model(config.model)
+def _load_base(method: TrainedMethod, config: MeasureConfig, loaded: DialogueModel | None) -> DialogueModel:
+    """Return the model to tune, which may be loaded already; warn if the method does not suit it."""
+    base = load_dialogue_model(config.model) if loaded is None else loaded
     if base.kind == "chat" and method.name == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "

@@ -77,6 +77,21 @@ def assert_shows_as_text(page: Page, strings: Iterable[str] = ()) -> None:
         assert re.sub(r"\s+", " ", sanitize(string, 60)).split(" … (")[0] in text, string
 
 
+def assert_leads_to_a_decision(page: Page) -> None:
+    """Check that the page says what to do next, and that no row or column of a table is empty."""
+    assert page.verdict and page.explanations
+    assert any(step.command.startswith("evenhand ") for step in page.steps)
+    assert any(step.link for step in page.steps)
+    for section in page.all_sections():
+        assert "`" not in " ".join([section.title, *section.sentences])
+        for table in section.tables:
+            assert "p" not in table.columns  # "p-value"
+            for row in table.rows:
+                assert any(cell.text.strip("–") for cell in row.cells), row
+            for place, column in enumerate(table.columns[1:]):
+                assert not table.rows or any(row.cells[place].text for row in table.rows), column
+
+
 def printed(page: Page) -> str:
     """Return what a log of 100 columns shows of the page."""
     console = Console(file=io.StringIO(), width=100, highlight=False, color_system=None)
@@ -87,9 +102,9 @@ def printed(page: Page) -> str:
 def table_named(page: Page, start: str) -> Table:
     """Return the one table of the page whose caption begins like this."""
     sections = [part for top in page.sections for part in (top, *top.parts)]
-    tables = [it for part in sections for it in part.tables]
-    found = [it for it in tables if it.caption.startswith(start)]
-    assert len(found) == 1, [it.caption for it in tables]
+    tables = [table for part in sections for table in part.tables]
+    found = [table for table in tables if table.caption.startswith(start)]
+    assert len(found) == 1, [table.caption for table in tables]
     return found[0]
 
 

@@ -139,7 +139,7 @@ class Greeting(Method):
 
         words: str = Field("Hello.", description="words before every prompt")
 
-    def measured(self, model):
+    def measured(self, model, adapter=None):
         return model.with_settings(system_prompt=self.settings.words)
 '''
 LOOP = f"""

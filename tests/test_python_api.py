@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import evenhand
@@ -153,6 +155,18 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     assert (loaded.table("responses")["response"] == names["before"].table("responses")["response"]).all()
     values = [[score.value for score in run.scores] for run in (loaded, names["before"])]
     assert values[0] == pytest.approx(values[1], nan_ok=True)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    given = {"training": training, "measure_every": 0, "output_dir": "runs/tuned_loaded"}
+    tuned = evenhand.tune(names["labels"], "exchange", model=network, tokenizer=tokenizer, **given)
+    by_name = evenhand.tune(names["labels"], "exchange", **{**given, "output_dir": "runs/tuned_by_name"})
+    adapters = [load_file(run.adapter / "adapter_model.safetensors") for run in (tuned, by_name)]
+    assert all(torch.equal(adapters[0][name], adapters[1][name]) for name in adapters[1])
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    with pytest.raises(InputError, match="^tokenizer: .*give both"):
+        evenhand.tune(names["labels"], "exchange", model=network, **given)
+    network.config.name_or_path = "not/saved"
+    with pytest.raises(InputError, match="not/saved"):
+        evenhand.tune(names["labels"], "exchange", model=network, tokenizer=tokenizer, **given)
 
 
 def test_own_outcomes_are_functions_of_the_responses(names):

@@ -47,6 +47,7 @@ from evenhand.evaluation.models.revisions import (
     local_path,
     model_revision,
 )
+from evenhand.evaluation.progress import working
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, CheckpointSettings, HeadSettings, ModelSettings, checked
 
@@ -107,7 +108,8 @@ def load_network(
             raise InputError("adapter_strength", f"{model.name} is not a folder of an adapter; leave it out.")
         config = load_config(model)
         log.info("loading %s, %s in %s", display_name(str(local_path(model.name))), config.model_type, model.dtype)
-        weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
+        with working(f"loading {display_name(model.name)}"):
+            weights = load_weights(class_for(model, config), model, config=config if is_gguf(model.name) else None)
         return weights, load_tokenizer(model, weights.config)
     config = adapter_config(folder, strength)
     weights, tokenizer = load_network(base, class_for)

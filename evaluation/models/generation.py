@@ -9,6 +9,7 @@ via coupled token generation").
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ SLACK = 1.2  # memory that the allocator cannot reuse at once, because the cache
 # Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
 # at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
+FIRST_ROWS = 8  # of the first batch; each following one has twice as many, up to the largest
 BLOCK = 256  # tokens that are drawn together; about the square root of a large vocabulary
 
 
@@ -93,13 +95,14 @@ def generate_responses(
     used = {name for name, value in decoding.items() if value is not None}
     mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_attention_only(model)
     memory = memory_budget(model.device)
+    ramp = (FIRST_ROWS * 2**n_batches for n_batches in count())  # so that the first responses are there in seconds
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
     def length(job: tuple[int, int]) -> int:
         return len(encoded[job[0]])
 
     def max_jobs(job: tuple[int, int]) -> int:
-        return max(1, min(max_rows, memory // response_bytes(model, length(job), decoding)))
+        return max(1, min(max_rows, next(ramp), memory // response_bytes(model, length(job), decoding)))
 
     def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool, bool]]:
         inputs = [(encoded[context], seed, len(opened[context])) for context, seed in batch]

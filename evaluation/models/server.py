@@ -31,6 +31,7 @@ from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
 log = logging.getLogger("evenhand")
 
 API_KEY_VARIABLES = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first non-empty variable counts
+CHARACTERS_PER_TOKEN = 4  # about, in English
 SEED_MODULUS = 2**31  # some servers read a seed as a signed integer of 32 bits
 API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
 NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution and are not sent
@@ -105,6 +106,24 @@ def build_requests(
         body = {"model": model.name, "seed": seed % SEED_MODULUS, **arguments, **content(f"{prompt}{tag}", persona)}
         requests.append(merge(body, model.request or {}))
     return requests
+
+
+def cost_text(requests: Sequence[Body]) -> str:
+    """Return how many requests are sent, about how many tokens they have, and how many the answers have at most.
+
+    >>> cost_text([{"messages": [{"role": "user", "content": "Hello there!"}], "max_tokens": 40}] * 1000)
+    '1,000 requests with about 3,000 tokens; the answers have at most 40,000'
+    """
+    n_read = 0
+    n_written = 0
+    for body in requests:
+        texts = [message["content"] for message in body.get("messages", ())] or [body.get("prompt", "")]
+        for text in texts:
+            n_read += len(text) // CHARACTERS_PER_TOKEN if isinstance(text, str) else len(text)  # ids of tokens
+        limit = body.get("max_tokens") or body.get("max_completion_tokens")
+        n_written += limit if isinstance(limit, int) else 0
+    written = f"; the answers have at most {n_written:,}" if n_written else ""
+    return f"{len(requests):,} requests with about {n_read:,} tokens{written}"
 
 
 def continued(body: Body, opening: str) -> Body:
@@ -189,6 +208,8 @@ def fetch_answers(
     """
     if not requests:
         return
+    if len(requests) > 1:
+        log.info("%s: %s", model.server, cost_text(requests))
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
 
     rows, tasks, statuses = iter(range(len(requests))), {}, set()

@@ -5,13 +5,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
 if TYPE_CHECKING:  # these imports would delay the command line
+    from pathlib import Path
+
     import pandas as pd
     from datasets import Dataset
 
@@ -61,11 +63,12 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def measured(self, model: "Model") -> "Model":
+    def measured(self, model: "Model", adapter: "Path | None" = None) -> "Model":
         """Return the model that is measured with this method, not loaded.
 
         Args:
-            model: the base model or, if the method trains, the tuned model; not loaded.
+            model: the base model; or, if the method trains and `adapter` is None, the tuned model.
+            adapter: the folder of the adapter that `tune` made; a method that trains nothing has none.
         """
 
 
@@ -87,14 +90,14 @@ class TrainedMethod(Method):
     control_tag: ClassVar[str] = ""
     tags: ClassVar[Sequence[str]] = ()
     reads_labels: ClassVar[bool] = True
-    defaults: ClassVar[Mapping[str, Any]] = {"learning_rate": 4e-3}
+    defaults: ClassVar[Mapping[str, float]] = {"learning_rate": 4e-3}
     large_model_learning_rate: ClassVar[float | None] = None
 
     @property
     def trained(self) -> "TrainedMethod":
         return self
 
-    def trainer_arguments(self) -> dict[str, Any]:
+    def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
 
@@ -113,9 +116,9 @@ class TrainedMethod(Method):
             InputError: the labelled responses give no row.
         """
 
-    def measured(self, model: "Model") -> "Model":
-        """Return the tuned model as it is: its folder says which control tag it needs."""
-        return model
+    def measured(self, model: "Model", adapter: "Path | None" = None) -> "Model":
+        """Return the tuned model: the folder of the adapter says which base and which control tag it needs."""
+        return model if adapter is None else model.with_settings(name=str(adapter), revision=None)
 
 
 class CombinedMethod(Method):
@@ -133,9 +136,9 @@ class CombinedMethod(Method):
     def trained(self) -> TrainedMethod | None:
         return self.parts[0].trained
 
-    def measured(self, model: "Model") -> "Model":
+    def measured(self, model: "Model", adapter: "Path | None" = None) -> "Model":
         for part in self.parts:
-            model = part.measured(model)
+            model = part.measured(model) if part.trained is None else part.measured(model, adapter)
         return model
 
 

@@ -7,7 +7,7 @@ itself.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pandas as pd
 from pydantic import Field
@@ -37,7 +37,7 @@ class BorrowedOpeningModel(WrappedModel):
         self.needs_partners = True
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, int]:
         return {"borrowed_opening": self.tokens}
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
@@ -57,12 +57,13 @@ class BorrowedOpeningModel(WrappedModel):
         for openings in self.model.respond(partner_prompts(prompts), first):
             is_unfinished = openings[CUT].to_numpy(dtype=bool)
             if not is_unfinished.all():
-                yield openings[~is_unfinished]
+                yield openings.loc[~is_unfinished]
             if is_unfinished.any():
-                begun = openings[is_unfinished]
+                begun = openings.loc[is_unfinished]
+                continued = prompts.loc[begun.index].copy()
                 # A token may be a part of a character, whose text is U+FFFD.
-                texts = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
-                yield from self.model.respond(prompts.loc[begun.index].assign(**{OPENING: texts}), rest)
+                continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
+                yield from self.model.respond(continued, rest)
 
 
 class BorrowedOpening(Method):
@@ -73,5 +74,7 @@ class BorrowedOpening(Method):
 
         first_tokens: Count = Field(4, description="tokens at the start of each response that answer another person")
 
-    def measured(self, model: Model) -> Model:
+    settings: Settings
+
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return BorrowedOpeningModel(model, self.settings.first_tokens)

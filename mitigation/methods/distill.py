@@ -11,7 +11,7 @@ Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Ne
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from pydantic import Field
@@ -45,12 +45,13 @@ class Distill(TrainedMethod):
             "1000: all",
         )
 
+    settings: Settings
     trainer = "distill"
     reads_labels = False
     defaults = {"learning_rate": 4e-3, "batch_size": 2, "max_rows": 560}
     large_model_learning_rate = 3e-4  # 1e-3 changes the later tokens, too, and ends at a higher validation loss
 
-    def trainer_arguments(self) -> dict[str, Any]:
+    def trainer_arguments(self) -> dict[str, float]:
         return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}  # its loss smooths nothing
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
@@ -58,7 +59,7 @@ class Distill(TrainedMethod):
         has_others = others[:, 0] >= 0
         if not has_others.any():
             raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
-        receivers = labelled[has_others]
+        receivers = labelled.loc[has_others]
         repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
         donors = labelled.iloc[others[has_others].ravel()]
         prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]

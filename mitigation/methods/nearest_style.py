@@ -5,7 +5,8 @@ person's own. Generation takes one response more than there are candidates.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.wrapped import WrappedModel
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE
-from evenhand.evaluation.settings import MAX_COUNT, CheckpointSettings, StrictSettings
+from evenhand.evaluation.settings import MAX_COUNT, StrictSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.methods import Method
 
@@ -36,15 +37,15 @@ class NearestStyleModel(WrappedModel):
     and works with any server.
     """
 
-    def __init__(self, model: Model, candidates: int, classifier: CheckpointSettings) -> None:
-        """Give K and the style classifier."""
+    def __init__(self, model: Model, candidates: int, classifier: StyleClassifierSettings | None) -> None:
+        """Give K and the style classifier; without a classifier, the model can only be checked."""
         super().__init__(model)
         self.candidates = candidates
         self.classifier = classifier
         self.needs_partners = True
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, int]:
         return {"nearest_style": self.candidates}
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
@@ -62,6 +63,8 @@ class NearestStyleModel(WrappedModel):
         """
         from evenhand.evaluation.models.styles import load_style_classifier
 
+        if self.classifier is None:
+            raise InputError("style_classifier", "none is given, and nearest_style compares styles; give one.")
         classifier = load_style_classifier(self.classifier)
         for start in range(0, len(prompts), CHUNK):
             yield self._choose(classifier, prompts.iloc[start : start + CHUNK], tokens)
@@ -72,9 +75,10 @@ class NearestStyleModel(WrappedModel):
 
         n = len(prompts)
         repeated = prompts.iloc[np.repeat(np.arange(n), self.candidates)].reset_index(drop=True)
-        endings = ["", *(f"/{number}" for number in range(1, self.candidates))]
-        ids = [f"{prompt_id}{ending}" for prompt_id in prompts[PROMPT_ID] for ending in endings]
-        candidates = join_batches(self.model.respond(repeated.assign(**{PROMPT_ID: ids}), tokens))
+        endings = [""]
+        endings += [f"/{number}" for number in range(1, self.candidates)]
+        repeated[PROMPT_ID] = [f"{prompt_id}{ending}" for prompt_id in prompts[PROMPT_ID] for ending in endings]
+        candidates = join_batches(self.model.respond(repeated, tokens))
         vectors = classify_responses(classifier, candidates[RESPONSE].tolist(), repeated)
         partners = partner_prompts(prompts).reset_index(drop=True)
         partners[PROMPT_ID] = partners[PROMPT_ID].astype(str) + "/other"
@@ -83,7 +87,9 @@ class NearestStyleModel(WrappedModel):
         chosen = nearest_candidates(vectors.reshape(n, self.candidates, -1), target)
         texts = candidates[RESPONSE].to_numpy(dtype=object).reshape(n, self.candidates)
         responses = candidates.iloc[np.arange(n) * self.candidates + chosen].set_index(prompts.index)
-        return responses.assign(**{PROMPT_ID: prompts[PROMPT_ID], CANDIDATES: list(texts)})
+        responses[PROMPT_ID] = prompts[PROMPT_ID]
+        responses[CANDIDATES] = list(texts)
+        return responses
 
 
 def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -109,5 +115,7 @@ class NearestStyle(Method):
             4, description="candidates, of which the nearest in style to a response to another person is the answer"
         )
 
-    def measured(self, model: Model) -> Model:
+    settings: Settings
+
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         return NearestStyleModel(model, self.settings.candidates, self.style_classifier)

@@ -6,6 +6,8 @@ the chat template has no system prompt. Large chat models stereotype less with s
 treats the instruction as one more line of the dialogue.
 """
 
+from pathlib import Path
+
 from pydantic import Field
 
 from evenhand.evaluation.models.base import Model
@@ -26,6 +28,8 @@ class Prompt(Method):
 
         instruction: str = Field(INSTRUCTION, description="instruction in the system prompt")
 
-    def measured(self, model: Model) -> Model:
+    settings: Settings
+
+    def measured(self, model: Model, adapter: Path | None = None) -> Model:
         lines = [model.settings.system_prompt, self.settings.instruction]
         return model.with_settings(system_prompt="\n".join(line for line in lines if line))

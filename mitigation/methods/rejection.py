@@ -24,4 +24,4 @@ class Rejection(TrainedMethod):
     """Trains on a row for each response labelled `no_bias`: `prompt`, `context` and `completion`."""
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        return untagged_rows(labelled[labelled[LABEL] == NO_BIAS], render)
+        return untagged_rows(labelled.loc[labelled[LABEL] == NO_BIAS], render)

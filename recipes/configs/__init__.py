@@ -30,5 +30,8 @@ def configs(settings: Any) -> None:
         if name not in files:
             raise unknown_name("names", name, files)
         print(files[name].read_text(encoding="utf-8").rstrip())
-    for name, file in [] if settings.names else files.items():
-        print(f"{name:24}  {file.read_text(encoding='utf-8').splitlines()[0].removeprefix('# ')}")
+    if settings.names:
+        return
+    for name, file in files.items():
+        first_line = file.read_text(encoding="utf-8").splitlines()[0]
+        print(f"{name:24}  {first_line.removeprefix('# ')}")

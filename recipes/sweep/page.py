@@ -23,7 +23,7 @@ from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep.published import published_tables
-from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name
+from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
 from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
@@ -99,7 +99,7 @@ HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change",
 def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
     settings = summarise(sweep.points, sweep.swept)
-    rows = settings.to_dict("records")
+    rows = setting_rows(settings)
     best = largest_reduction(rows)
     verdict = NO_BIAS
     if math.isfinite(best["reduction"]):
@@ -112,12 +112,12 @@ def page(sweep: Sweep) -> Page:
         metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
         metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
     ]
-    published = published_tables(settings, published_columns(sweep.points))
+    published = published_tables(rows, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
     figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
-    by_threshold = threshold_charts(settings, sweep.swept).values()
+    by_threshold = threshold_charts(rows, sweep.swept).values()
     threshold_figures = [Figure(chart.get_label(), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
-    thresholds = threshold_table(settings)
+    thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,
         subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
@@ -203,7 +203,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
     figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
     for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
         axes.set(title=title, xlabel=name)
-        axes.set_xticks(range(len(values)), ["null" if pd.isna(value) else format_value(value) for value in values])
+        axes.set_xticks(range(len(values)), [format_value(value) for value in values])
         set_ticks(axes, "y", 5, tick_percent)
         axes.axhline(0, color=ZERO, linewidth=1)
         for line, rows in enumerate(lines):
@@ -212,8 +212,9 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
             rows = rows.assign(x=x.to_numpy()).sort_values("x")
             axes.plot(rows["x"], rows[outcome], color=AFTER, linewidth=1, marker="o")
             axes.vlines(rows["x"], rows[f"{outcome}_low"], rows[f"{outcome}_high"], color=MUTED)
-            for row in rows.dropna(subset=[outcome]).itertuples() if len(lines) > 1 else ():
-                axes.annotate(str(row.number), (row.x, getattr(row, outcome)), (5, 1), textcoords="offset points")
+            if len(lines) > 1:
+                for row in rows.dropna(subset=[outcome]).to_dict(orient="records"):
+                    axes.annotate(str(row["number"]), (row["x"], row[outcome]), (5, 1), textcoords="offset points")
     return figure
 
 
@@ -236,6 +237,6 @@ def cost_chart(settings: pd.DataFrame) -> Chart:
         axes.plot(front["loss"], front["reduction"], color=AFTER, linewidth=2, drawstyle="steps-post")
         axes.vlines(rows["loss"], rows["reduction_low"], rows["reduction_high"], color=MUTED)
         axes.scatter(rows["loss"], rows["reduction"], s=64, c=PAPER, edgecolors=INK, linewidths=1.5, zorder=3)
-        for row in rows.itertuples():
-            axes.annotate(str(row.number), (row.loss, row.reduction), (4, 4), textcoords="offset points")
+        for row in rows.to_dict(orient="records"):
+            axes.annotate(str(row["number"]), (row["loss"], row["reduction"]), (4, 4), textcoords="offset points")
     return figure

@@ -32,6 +32,7 @@ from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import write_published_tables
+from evenhand.recipes.sweep.setting_tables import setting_rows
 from evenhand.recipes.sweep.summary import (
     BASE,
     COLUMNS,
@@ -247,7 +248,7 @@ def write_report(
     write_json(folder / SWEEP, description)
     sweep = read_sweep(folder)
     pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
-    summary = summarise(sweep.points, sweep.swept)
+    summary = setting_rows(summarise(sweep.points, sweep.swept))
     charts = threshold_charts(summary, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
     if isinstance(settings, AblateSettings):

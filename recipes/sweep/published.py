@@ -18,7 +18,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table
+from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table, setting_rows
 from evenhand.recipes.sweep.summary import THRESHOLD, Sweep, published_columns, summarise
 
 NOTE = (
@@ -53,11 +53,11 @@ TABLES = (
 )
 
 
-def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Table]:
+def published_tables(settings: Sequence[Setting], columns: Sequence[str]) -> list[Table]:
     """Return both tables, as tables of a report, of the base model and the settings."""
     if not columns:
         return []
-    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    rows = [*base_rows(settings, columns), *settings]
     tables = []
     for table in TABLES:
         formats = [
@@ -69,24 +69,23 @@ def published_tables(settings: pd.DataFrame, columns: Sequence[str]) -> list[Tab
 
 def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     """Write both tables of a sweep as CSV, with intervals, and as LaTeX; return the paths of the files."""
-    settings = summarise(sweep.points, sweep.swept)
+    settings = setting_rows(summarise(sweep.points, sweep.swept))
     columns = published_columns(sweep.points)
-    rows = [*base_rows(settings, columns), *settings.to_dict("records")]
+    rows = [*base_rows(settings, columns), *settings]
     rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
-    files = []
-    for table in TABLES if rows else ():
+    files: list[Path] = []
+    if not rows:
+        return files
+    base_model = latex_text(display_name(sweep.base_model))
+    for table in TABLES:
         headings = table.columns(columns)
         csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
-        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {latex_text(_base_name(sweep))}."
+        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}."
         for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
             path = folder / f"{table.name}.{suffix}"
             write_text(path, text)
             files.append(path)
     return files
-
-
-def _base_name(sweep: Sweep) -> str:
-    return display_name(sweep.base_model)
 
 
 def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame:

@@ -14,15 +14,23 @@ from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD, WITHOUT_IN
 Setting = dict[str, Any]  # a row of `summarise`
 
 
-def base_rows(settings: pd.DataFrame, columns: Sequence[str]) -> list[Setting]:
+def setting_rows(settings: pd.DataFrame) -> list[Setting]:
+    """Return the rows of the table that `summarise` returns, as dictionaries."""
+    rows = settings.to_dict(orient="records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def base_rows(settings: Sequence[Setting], columns: Sequence[str]) -> list[Setting]:
     """Return the base model as a row like a setting's, for each decoding, with the values of `columns`."""
+    by_decoding: dict[str, list[Setting]] = {}
+    for setting in settings:
+        by_decoding.setdefault(setting[DECODING], []).append(setting)
     rows = []
-    has_one_decoding = settings[DECODING].nunique() == 1
-    for decoding, group in settings.groupby(DECODING, sort=False):
-        measured = group.loc[group["seeds"].idxmax()]
+    for decoding, group in by_decoding.items():
+        measured = max(group, key=lambda setting: setting["seeds"])
         row: Setting = dict.fromkeys(THRESHOLD, math.nan)
         row["number"] = 0
-        row["label"] = "base model" if has_one_decoding else f"base model, {decoding}"
+        row["label"] = "base model" if len(by_decoding) == 1 else f"base model, {decoding}"
         row[DECODING] = decoding
         for name in columns:
             for end in ("", "_low", "_high"):

@@ -131,9 +131,11 @@ def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequen
     return " · ".join(sanitize(part, 80) for part in parts)
 
 
-def format_value(value: Any) -> str:
-    """Return the value of a swept setting as text, floats with at most six significant digits."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def format_value(value: object) -> str:
+    """Return the value of a swept setting as text: floats with at most six significant digits, NaN as null."""
+    if not isinstance(value, float):
+        return str(value)
+    return "null" if math.isnan(value) else f"{value:g}"
 
 
 def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
@@ -196,12 +198,19 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
 
 def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:
     """Return the style clusters whose bias rose in any seed, with Holm's correction over all clusters of all seeds."""
-    tests = [(name, *test) for changes in changes_by_seed for name, test in json.loads(changes).items()]
-    rose = risen([change for _, change, _ in tests], [p_value for *_, p_value in tests])
-    return ", ".join(dict.fromkeys(name for (name, *_), up in zip(tests, rose, strict=True) if up))
+    names: list[str] = []
+    changes: list[float] = []
+    p_values: list[float] = []
+    for tests in changes_by_seed:
+        for name, (change, p_value) in json.loads(tests).items():
+            names.append(name)
+            changes.append(change)
+            p_values.append(p_value)
+    has_risen = risen(changes, p_values)
+    return ", ".join(dict.fromkeys(name for name, rose in zip(names, has_risen, strict=True) if rose))
 
 
-def largest_reduction(settings: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def largest_reduction(settings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the setting with the largest reduction; one without a reduction only if no setting has one."""
     measured = [row for row in settings if row["seeds"]]
     return min(measured, key=lambda row: (math.isnan(row["reduction"]), -row["reduction"]))

@@ -9,17 +9,18 @@ Source: Smith et al. 2022, C.1 (α, β) and Table 8 (bias by β).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from evenhand.evaluation.report.figures import AFTER, BEFORE, MUTED, PAPER, WIDE, ZERO, new_chart, set_ticks, styled
 from evenhand.evaluation.report.formats import Format
@@ -44,6 +45,7 @@ CURVE_COLORS = (AFTER, "#2f7d32", "#6a3d9a", "#8c1d40")
 REFERENCE_COLORS = (MUTED, BEFORE, "#8a6d00", "#00796b")
 PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
+LEGEND_HEIGHT = 60  # pixels
 MIN_DISTANCE = 0.11  # between tick labels of the second axis, as a share of the axis
 
 
@@ -54,41 +56,55 @@ class ThresholdCurve:
     label: str
     decoding: str
     alpha: float
-    rows: pd.DataFrame
+    rows: list[Setting]
+
+    def values(self, name: str, factor: float = 1) -> list[float]:
+        """Return the values of a column, times a factor."""
+        return [factor * row[name] for row in self.rows]
 
 
-def threshold_curves(settings: pd.DataFrame, swept: Sequence[str]) -> list[ThresholdCurve]:
+def threshold_curves(settings: Sequence[Setting], swept: Sequence[str]) -> list[ThresholdCurve]:
     """Return the curves of a sweep with at least two thresholds each.
 
     Args:
-        settings: the table that `summarise` returns.
+        settings: rows of `summarise`.
         swept: names of the settings that vary.
     """
-    labelled = settings[settings["beta"].notna() & (settings["seeds"] > 0)]
+    labelled = [row for row in settings if math.isfinite(row["beta"]) and row["seeds"]]
     others = [name for name in setting_fields(swept) if name not in (ALPHA, BETA, QUANTILE)]
+    others.append("alpha")
+    groups: dict[tuple[str, ...], list[Setting]] = {}
+    for row in labelled:
+        key = tuple(str(row[name]) for name in others)  # a string, because NaN is not equal to itself
+        groups.setdefault(key, []).append(row)
     curves = []
-    for _, rows in labelled.groupby([*others, "alpha"], dropna=False, sort=False):
-        if rows["beta"].nunique() > 1:
-            first = rows.iloc[0].to_dict()
-            label = setting_label(first, labelled, [*others, "alpha"])
-            curves.append(ThresholdCurve(label, first[DECODING], first["alpha"], rows.sort_values("beta")))
+    for rows in groups.values():
+        if len({row["beta"] for row in rows}) > 1:
+            first = rows[0]
+            label = setting_label(first, pd.DataFrame(labelled), others)
+            in_order = sorted(rows, key=lambda row: row["beta"])
+            curves.append(ThresholdCurve(label, first[DECODING], first["alpha"], in_order))
     return curves
 
 
-def threshold_table(settings: pd.DataFrame) -> Table | None:
+def threshold_table(settings: Sequence[Setting]) -> Table | None:
     """Return the table of each setting's realised threshold and its bias; None if no setting has a threshold."""
-    rows = settings.to_dict("records")
-    if not any(math.isfinite(row["beta"]) for row in rows):
+    if not any(math.isfinite(row["beta"]) for row in settings):
         return None
-    measures = [name for name in NAMES if name in settings and settings[name].notna().any()]
+    measures = [name for name in NAMES if is_measured(settings, name)]
     formats = [Format(name, NAMES[name], "", factor=PER_UNIT) for name in measures]
     table_rows = []
-    for setting in [*base_rows(settings, measures), *rows]:
+    for setting in [*base_rows(settings, measures), *settings]:
         cells = threshold_cells(setting) + [metric_cell(setting, metric) for metric in formats]
         table_rows.append(Row(setting_name(setting), tuple(cells)))
     columns = ("setting", "α", "β", "quantile", "% bias", *(metric.label for metric in formats))
     caption = f"Thresholds as they were used, the share labelled bias, and bias, {UNIT}; ideal 0"
     return Table(caption, columns, tuple(table_rows), TABLE_NOTE)
+
+
+def is_measured(settings: Sequence[Setting], name: str) -> bool:
+    """Return whether any setting has a value of this name."""
+    return any(math.isfinite(row.get(name, math.nan)) for row in settings)
 
 
 def threshold_cells(setting: Setting) -> list[Cell]:
@@ -112,7 +128,7 @@ def significant(value: float) -> str:
     return np.format_float_positional(value, precision=3, fractional=False, trim="-").replace("-", "−")
 
 
-def threshold_charts(settings: pd.DataFrame, swept: Sequence[str]) -> dict[str, Chart]:
+def threshold_charts(settings: Sequence[Setting], swept: Sequence[str]) -> dict[str, Chart]:
     """Return a chart of bias by β for each decoding and each α, by the name of its file."""
     groups: dict[tuple[str, float], list[ThresholdCurve]] = {}
     for curve in threshold_curves(settings, swept):
@@ -120,14 +136,14 @@ def threshold_charts(settings: pd.DataFrame, swept: Sequence[str]) -> dict[str, 
     charts = {}
     for (decoding, alpha), curves in groups.items():
         name = "thresholds" if len(groups) == 1 else f"thresholds_{len(charts) + 1}"
-        measured = settings[(settings[DECODING] == decoding) & (settings["seeds"] > 0)]
+        measured = [row for row in settings if row[DECODING] == decoding and row["seeds"]]
         label = f"Bias by the threshold β, α = {alpha:g}, {decoding}"
         charts[name] = threshold_chart(label, curves, measured)
     return charts
 
 
 @styled
-def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: pd.DataFrame) -> Chart:
+def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: Sequence[Setting]) -> Chart:
     """Return a chart with a panel for FGB, FGB*, pooled FGB* and the SCGB of each style cluster, by β.
 
     Args:
@@ -135,11 +151,12 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: pd.D
         measured: all settings with this decoding; those without a threshold are horizontal bands.
     """
     panels = panel_titles(measured)
-    labelled = pd.concat([curve.rows for curve in curves])
-    references = base_rows(measured, list(panels)) + measured[measured["beta"].isna()].to_dict("records")
+    references = base_rows(measured, list(panels))
+    references += [row for row in measured if math.isnan(row["beta"])]
     n_rows = math.ceil(len(panels) / PANELS_IN_A_ROW)
     n_columns = min(PANELS_IN_A_ROW, len(panels))
-    figure, grid = new_chart(label, WIDE, 60 + PANEL_HEIGHT * n_rows, nrows=n_rows, ncols=n_columns, squeeze=False)
+    height = LEGEND_HEIGHT + PANEL_HEIGHT * n_rows
+    figure, grid = new_chart(label, WIDE, height, nrows=n_rows, ncols=n_columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.remove()
     for axes, (name, title) in zip(grid.flat[: len(panels)], panels.items(), strict=True):
@@ -151,19 +168,19 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: pd.D
             axes.axhline(0, color=ZERO, linewidth=1)
         axes.set_title(f"{title}, {UNIT}", pad=10)
         set_ticks(axes, "y", 5, tick_number)
-        draw_axes(axes, labelled)
+        draw_axes(axes, curves)
     figure.legend(handles=legend_handles(curves, references), loc="outside lower center", ncols=4)
     return figure
 
 
-def panel_titles(measured: pd.DataFrame) -> dict[str, str]:
+def panel_titles(measured: Sequence[Setting]) -> dict[str, str]:
     """Return the titles of the panels by the names of their columns, of those that were measured."""
-    titles = {name: title for name, title in NAMES.items() if name in measured}
-    for name in measured:
-        metric, _, cluster = str(name).partition(": ")
+    titles = dict(NAMES)
+    for name in measured[0]:
+        metric, _, cluster = name.partition(": ")
         if metric == "scgb" and not cluster.endswith(("_low", "_high")):
             titles[name] = f"SCGB: {cluster}"
-    return {name: title for name, title in titles.items() if measured[name].notna().any()}
+    return {name: title for name, title in titles.items() if is_measured(measured, name)}
 
 
 def draw_reference(axes: Axes, setting: Setting, name: str, color: str) -> None:
@@ -176,46 +193,44 @@ def draw_reference(axes: Axes, setting: Setting, name: str, color: str) -> None:
 
 def draw_curve(axes: Axes, curve: ThresholdCurve, name: str, color: str) -> None:
     """Draw the values of a curve with their intervals as a band; where a quantile was set, the dot is hollow."""
-    rows = curve.rows
-    values = PER_UNIT * rows[name]
-    axes.fill_between(
-        rows["beta"], PER_UNIT * rows[f"{name}_low"], PER_UNIT * rows[f"{name}_high"], color=color, alpha=0.2
-    )
-    axes.plot(rows["beta"], values, color=color, linewidth=1.5)
-    faces = [PAPER if has_quantile(row) else color for row in rows.to_dict("records")]
-    axes.scatter(rows["beta"], values, s=34, c=faces, edgecolors=color, linewidths=1.5, zorder=3)
+    betas = curve.values("beta")
+    values = curve.values(name, PER_UNIT)
+    low = curve.values(f"{name}_low", PER_UNIT)
+    high = curve.values(f"{name}_high", PER_UNIT)
+    axes.fill_between(betas, low, high, color=color, alpha=0.2)
+    axes.plot(betas, values, color=color, linewidth=1.5)
+    faces = [PAPER if has_quantile(row) else color for row in curve.rows]
+    axes.scatter(betas, values, s=34, c=faces, edgecolors=color, linewidths=1.5, zorder=3)
 
 
 def has_quantile(setting: Setting) -> bool:
     """Return whether a setting sets a quantile, and not β."""
-    return not pd.isna(setting.get(QUANTILE, math.nan))
+    return math.isfinite(setting.get(QUANTILE, math.nan))
 
 
-def draw_axes(axes: Axes, labelled: pd.DataFrame) -> None:
+def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve]) -> None:
     """Draw the axis of β, which is logarithmic if every β is positive, and above it the shares labelled `bias`."""
-    shares = labelled.groupby("beta")["share_labelled_bias"].mean()
-    positions = shares.index.to_numpy(dtype=float)
-    is_logarithmic = bool((positions > 0).all())
-    if is_logarithmic:
+    shares = {row["beta"]: row["share_labelled_bias"] for curve in curves for row in curve.rows}
+    betas = sorted(shares)
+    places = betas
+    if betas[0] > 0:
+        places = [math.log(beta) for beta in betas]
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value)))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("β (above: share labelled bias)")
     above = axes.secondary_xaxis("top")
-    places = np.log(positions) if is_logarithmic else positions
-    ticks = spaced(places, MIN_DISTANCE * float(np.ptp(places)))
-    above.xaxis.set_major_locator(FixedLocator(positions[ticks]))
+    ticks = spaced(places, MIN_DISTANCE * (places[-1] - places[0]))
+    above.set_xticks([betas[tick] for tick in ticks], [f"{100 * shares[betas[tick]]:.0f} %" for tick in ticks])
     above.xaxis.set_minor_locator(NullLocator())
-    texts = [f"{100 * share:.0f} %" for share in shares.to_numpy()[ticks]]
-    above.set_xticks(positions[ticks], texts)
     above.spines["top"].set_visible(False)
 
 
-def spaced(places: np.ndarray, distance: float) -> list[int]:
+def spaced(places: Sequence[float], distance: float) -> list[int]:
     """Return the indices of sorted places that are at least `distance` apart, from the first on.
 
-    >>> spaced(np.array([0.0, 0.4, 1.0, 1.5]), 0.5)
+    >>> spaced([0.0, 0.4, 1.0, 1.5], 0.5)
     [0, 2, 3]
     """
     kept = [0]
@@ -225,12 +240,12 @@ def spaced(places: np.ndarray, distance: float) -> list[int]:
     return kept
 
 
-def legend_handles(curves: Sequence[ThresholdCurve], references: Sequence[Setting]) -> list[Any]:
+def legend_handles(curves: Sequence[ThresholdCurve], references: Sequence[Setting]) -> list[Artist]:
     """Return the entries of the legend: lines of curves, and bands of models without a threshold."""
-    handles: list[Any] = []
+    handles: list[Artist] = []
     for color, curve in zip(CURVE_COLORS, curves, strict=False):
         handles.append(Line2D([], [], color=color, marker="o", label=curve.label))
-    if any(has_quantile(row) for curve in curves for row in curve.rows.to_dict("records")):
+    if any(has_quantile(row) for row in chain.from_iterable(curve.rows for curve in curves)):
         handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linestyle="", label="quantile"))
     for color, reference in zip(REFERENCE_COLORS, references, strict=False):
         handles.append(Patch(facecolor=color, alpha=0.4, label=reference["label"]))
@@ -250,12 +265,12 @@ def write_charts(folder: Path, charts: dict[str, Chart]) -> list[Path]:
     return files
 
 
-def curve_rows(settings: pd.DataFrame, swept: Sequence[str]) -> list[dict[str, float]]:
+def curve_rows(settings: Sequence[Setting], swept: Sequence[str]) -> list[dict[str, float]]:
     """Return a row for each point of each curve, in the order of β: "beta", the share, and "CURVE MEASURE" ×1000."""
-    measures = panel_titles(settings)
     rows = []
     for curve in threshold_curves(settings, swept):
-        for setting in curve.rows.to_dict("records"):
+        measures = panel_titles(curve.rows)
+        for setting in curve.rows:
             row = {"beta": setting["beta"], "share_labelled_bias": setting["share_labelled_bias"]}
             for name in measures:
                 row[f"{curve.label} {name}"] = PER_UNIT * setting[name]

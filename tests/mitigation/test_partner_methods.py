@@ -10,13 +10,15 @@ from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import styles
 from evenhand.evaluation.models.base import CANDIDATES, Model, response_batch
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches
 from evenhand.evaluation.tracking import Tracker
 from evenhand.mitigation.methods.borrowed_opening import BorrowedOpeningModel
 from evenhand.mitigation.methods.nearest_style import NearestStyleModel, nearest_candidates
 from tests.recorded_runs import change_record, write_run
+
+CLASSIFIER = StyleClassifierSettings(name="never loaded")
 
 
 class Parrot(Model):
@@ -95,7 +97,7 @@ def test_the_candidate_nearest_to_another_persons_style_is_taken():
 
 
 def test_style_exchange_answers_with_an_own_candidate_in_the_style_of_another_person(moods):
-    wrapped = NearestStyleModel(Mood(), 2, None)
+    wrapped = NearestStyleModel(Mood(), 2, CLASSIFIER)
     answered = join_batches(wrapped.respond(with_partners(PROMPTS, seed=0)))
     # Each answers as the partner is answered: deaf people gladly, old people sadly; and alone, one's own first.
     assert answered["response"].tolist() == ["glad", "sad", "glad", "sad", "sad"]
@@ -139,7 +141,7 @@ def test_wrapped_models_can_be_wrapped(moods):
             mood = "sad" if "deaf" in text.split() else "glad"
             return (f"{mood} {text}" if not prompt.get("opening") else text), is_cut
 
-    wrapped = NearestStyleModel(BorrowedOpeningModel(LastWord(), 4), 2, None)
+    wrapped = NearestStyleModel(BorrowedOpeningModel(LastWord(), 4), 2, CLASSIFIER)
     asked = with_partners(PROMPTS, seed=0)
     wrapped.check(asked)
     answered = join_batches(wrapped.respond(asked))
@@ -165,9 +167,9 @@ def run(tmp_path, monkeypatch):
     "wrap",
     [
         lambda model: BorrowedOpeningModel(model, 4),
-        lambda model: NearestStyleModel(model, 2, None),
-        lambda model: NearestStyleModel(BorrowedOpeningModel(model, 4), 2, None),
-        lambda model: BorrowedOpeningModel(NearestStyleModel(model, 2, None), 4),
+        lambda model: NearestStyleModel(model, 2, CLASSIFIER),
+        lambda model: NearestStyleModel(BorrowedOpeningModel(model, 4), 2, CLASSIFIER),
+        lambda model: BorrowedOpeningModel(NearestStyleModel(model, 2, CLASSIFIER), 4),
     ],
     ids=["borrowed_opening", "nearest_style", "borrowed_opening+nearest_style", "nearest_style+borrowed_opening"],
 )

@@ -10,7 +10,8 @@ import pytest
 from evenhand.evaluation.data.response_files import is_repeated, read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.page import page, run_warnings
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.page import run_warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
@@ -213,7 +214,7 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     frame.to_csv(tmp_path / "logs.csv", index=False)
     measure(settings := make_settings(tmp_path / "run", responses=tmp_path / "logs.csv"))
     run = FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias"))
-    labels = {row.label for row in table_of(page(run), "The scores").rows}
+    labels = {row.label for row in table_of(GenerationBias().page(run), "The scores").rows}
     assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb", "person").value)  # one bucket: no row
     empty, alike = run_warnings(run)[-2:]
     assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPar
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
+from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
@@ -26,13 +27,14 @@ from evenhand.evaluation.store import Store
 # In the order of the reports. Accepted differences change the responses of all other parts; cuts are scores of some.
 PARTS = (
     EffectsPart(),
+    AcceptedDifferences(),
     OutcomesPart(),
     Cuts(),
     SpreadPart(),
     RelevancePart(),
     QualityPart(),
-    AcceptedDifferences(),
     PhrasesPart(),
+    StyleChangesPart(),
     CorpusPart(),
 )
 
@@ -127,10 +129,10 @@ class GenerationBias(Metric):
         """Return the report on one measuring run."""
         from evenhand.evaluation.metrics.generation_bias.page import page
 
-        return page(run)
+        return page(run, self.parts)
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that shows two measuring runs side by side with the changes between them."""
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
-        return comparison_page(before, after, changes)
+        return comparison_page(before, after, changes, self.parts)

@@ -5,12 +5,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.people import search_fragment
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
@@ -99,7 +99,8 @@ def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[Mapping[st
 
 def comparison_steps(before: Path, after: Path) -> list[Step]:
     """Return what to do after a comparison of the runs in two folders."""
-    old, new = _quoted(str(before)), _quoted(str(after))
+    old = _quoted(str(before))
+    new = _quoted(str(after))
     return [
         Step("Read both models' answers:", link=Link("all responses", RESPONSES)),
         Step("See how many answers a surer result takes:", f"evenhand plan {old}"),
@@ -111,8 +112,8 @@ def _responses_link(findings: Sequence[Mapping[str, Any]]) -> Link:
     if not findings:
         return Link("all responses", RESPONSES)
     row = findings[0]
-    column, value = (DESCRIPTOR, row["unit"]) if row["kind"] == DESCRIPTOR else (AXIS, row[AXIS])
-    return Link(f"the answers to “{sanitize(value, 60)}”", RESPONSES, f"{column}={quote(value, safe='')}")
+    name = row["unit"] if row["kind"] == DESCRIPTOR else row[AXIS]
+    return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES, search_fragment(row))
 
 
 def _quoted(name: str) -> str:

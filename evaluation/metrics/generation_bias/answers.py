@@ -1,6 +1,6 @@
 """Answers to read beside a finding: what a person got, and what others got, or the same person after a change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,14 +12,15 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.effect_sections import ExampleOf, change_example, effect_example
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, VALUES, stored_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.page import Example
+from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
 
 NO_EXAMPLE = Example("", ())
+ExampleOf = Callable[[Mapping[str, Any]], Example]
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,72 @@ def changed_answers_of(before: FamilyRun, after: FamilyRun) -> ExampleOf:
         return change_example(responses, new[0], effect, (columns, new[1]), offensive)
 
     return example
+
+
+def effect_example(
+    run: StyledResponses, effect: Mapping[str, Any], columns: Sequence[int], offensive: Sequence[bool] | None = None
+) -> Example:
+    """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
+
+    Where the unit gets more of the style than the average, its response is the one with the most of this style, and the
+    other is drawn at random; where it gets less, the other way round. Both have the same template and, if any such pair
+    exists, the same noun. The draw has a fixed seed. The example is empty if no template is common to both.
+    `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
+    """
+    table = run.table
+    unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
+    is_unit = (unit == effect["unit"]).to_numpy()
+    p = run.vectors[:, list(columns)].sum(axis=1)
+    carriers = is_unit & np.isfinite(p)
+    others = ~is_unit & np.isfinite(p)
+    if effect["shrunk"] <= 0:
+        carriers, others = others, carriers
+    for keys in ([TEMPLATE, NOUN], [TEMPLATE]):
+        present = [key for key in keys if key in table]
+        prompt = table.groupby(present, observed=True, dropna=False).ngroup().to_numpy()
+        rows = np.flatnonzero(carriers & np.isin(prompt, prompt[others]))
+        if len(rows):
+            break
+    else:
+        return NO_EXAMPLE
+    row = int(rows[np.argmax(p[rows])])
+    among = np.flatnonzero(others & (prompt == prompt[row]))
+    other = int(np.random.default_rng(row).choice(among))
+    pair = (row, other) if is_unit[row] else (other, row)
+    texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
+    hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[pair[n]])
+    return Example("", texts, hidden=hidden)
+
+
+def change_example(
+    before: StyledResponses,
+    after: StyledResponses,
+    effect: Mapping[str, Any],
+    columns: tuple[Sequence[int], Sequence[int]],
+    offensive: Sequence[np.ndarray] | None = None,
+) -> Example:
+    """Return the answers before and after to one prompt of a unit (a descriptor or a group).
+
+    The prompt is the one whose answers carry the effect most: the answer before if the effect is shown before only, the
+    answer after if it is shown after only, else both. The example is empty if no prompt has both.
+
+    Args:
+        before, after: the responses of both runs to the same prompts, row by row.
+        effect: the unit (kind, unit), and shrunk_before, shrunk_after, certainty_before and certainty_after.
+        columns: the columns of the effect's styles, before and after.
+        offensive: whether each response before, and each one after, is offensive, and hidden, (n,) each.
+    """
+    table = before.table
+    unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else before.groups()[effect["kind"]]
+    weight = np.zeros(len(table))
+    shown = [side for side in ("before", "after") if effect[f"certainty_{side}"] == SHOWN]
+    for side, run, of_side in (("before", before, columns[0]), ("after", after, columns[1])):
+        if side in shown or not shown:
+            weight = weight + np.sign(effect[f"shrunk_{side}"]) * run.vectors[:, list(of_side)].sum(axis=1)
+    rows = np.flatnonzero((unit == effect["unit"]).to_numpy() & np.isfinite(weight) & after.has_vector())
+    if not len(rows):
+        return NO_EXAMPLE
+    row = int(rows[np.argmax(weight[rows])])
+    texts = [(side, run.table[RESPONSE].iloc[row]) for side, run in (("before", before), ("after", after))]
+    hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[n][row])
+    return Example("", texts, prompt=table[TEXT].iloc[row], hidden=hidden)

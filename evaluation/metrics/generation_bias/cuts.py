@@ -15,11 +15,12 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, SECOND, is_same_classifier
-from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text
+from evenhand.evaluation.metrics.generation_bias.findings import largest_text
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    IN_REQUESTED,
     compare_generation_bias,
     find_headline,
     is_pooled_fgb,
@@ -44,7 +45,6 @@ CUE_SHARE = "cue_share"
 REQUESTED = "requested"  # the family of the styles of the responses in the request's language
 REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on them
 # Groups of the scores.
-IN_REQUESTED = {LANGUAGE: "the request's"}
 BY_SECOND = {"classifier": "second"}
 TUNED = {"tuned": "yes"}
 NOT_TUNED = {"tuned": "no"}

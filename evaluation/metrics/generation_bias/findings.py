@@ -1,10 +1,11 @@
-"""Findings about people, as sentences: how many of whose answers have a property, the average, and one interval.
+"""Findings about people, as sentences and sections: how many of whose answers have a property, with one interval.
 
 A finding is a row of a table of effects: of `effects.parquet`, or of outcomes such as the language. Its interval is
 the one that allows for the selection of the row among all rows of the page.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,15 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_KINDS,
     INCONCLUSIVE,
     SHOWN,
-    plain_name,
+    all_changes_section,
+    change_summary,
+    detectable_text,
+    points,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
@@ -26,13 +31,22 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     RANK,
     TOO_SHORT,
 )
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 
-MAX_NAME = 60
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
+WHO = "Who is treated how"
+HOW_SURE = "How sure this is"
+NOBODY = "No person and no group of people is shown to be treated differently."
+CERTAINTY_NOTE = (
+    "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
+    "about one in ten of these is chance. Differences are shrunk toward 0, since the largest of many are large by "
+    "chance, too, and have 95 % intervals."
+)
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
@@ -96,14 +110,6 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[dict
     return _largest(changes[is_listed], MAX_STYLES)
 
 
-def _largest(shown: pd.DataFrame, n: int) -> list[dict[str, Any]]:
-    """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
-    largest = shown.drop_duplicates(["kind", "unit"])
-    axes_of_people = set(largest.loc[largest["kind"] == DESCRIPTOR, AXIS])
-    is_named = (largest["kind"] == DESCRIPTOR) | ~largest[AXIS].isin(axes_of_people)
-    return largest[is_named].head(n).to_dict("records")
-
-
 def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     """Return a finding as a sentence, with the number of answers, the average over all people, and one interval.
 
@@ -118,15 +124,7 @@ def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     >>> finding_text({**row, "outcome": "style", "name": "fear", "hits": np.nan})
     'Of 50 answers to “deaf” people, 30 of 100 have the style “fear”; 5 of 100 on average; difference 20 [10, 35].'
     """
-    whom = people_text(row)
-    if not is_share(row):
-        return f"{_number_text(row, whom)}; {_difference_text(row)}."
-    average = f"{points(row['average'])} of 100 on average"
-    if is_counted(row):
-        answers = f"{count_text(row)} answers to {whom} {property_text(row, language)}"
-    else:
-        answers = f"Of {row['n']:,.0f} answers to {whom}, {points(row['mean'])} of 100 {property_text(row, language)}"
-    return f"{answers}; {average}; {_difference_text(row)}."
+    return f"{_claim_text(row, language)}; {_average_text(row)}; difference {_difference_text(row)}."
 
 
 def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
@@ -134,21 +132,15 @@ def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: s
 
     `before` and `after` are the rows of the same unit, outcome and name in both runs' tables of outcomes.
     """
-    shown_before, shown_after = before["certainty"] == SHOWN, after["certainty"] == SHOWN
     became = "shown before and after"
-    if not shown_after:
+    if after["certainty"] != SHOWN:
         became = "shown before, not after"
-    elif not shown_before:
+    elif before["certainty"] != SHOWN:
         became = "shown after, not before"
-    if is_counted(before):
-        what = f"{count_text(before)} answers to {people_text(before)} {property_text(before, language)}"
-        then = f"{count_text(after)} after"
-        averages = f"{points(before['average'])} of 100 on average, then {points(after['average'])}"
-    else:
-        what, _, averages = _number_text(before, people_text(before)).partition("; ")
-        then = f"{_number_text(after, '').partition(' is ')[2].partition('; ')[0]} after"
-    differences = f"{_difference_text(before)}, then {_difference_text(after).removeprefix('difference ')}"
-    return f"{what} before, {then}; {averages}; {differences}: {became}."
+    claim = f"{_claim_text(before, language)} before, {_amount_text(after)} after"
+    averages = f"{_average_text(before)}, then {_average_amount_text(after)}"
+    differences = f"difference {_difference_text(before)}, then {_difference_text(after)}"
+    return f"{claim}; {averages}; {differences}: {became}."
 
 
 def style_change_text(row: Mapping[str, Any]) -> str:
@@ -162,29 +154,51 @@ def style_change_text(row: Mapping[str, Any]) -> str:
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
-def _number_text(row: Mapping[str, Any], whom: str) -> str:
-    """Return the mean of an outcome that is a number, such as the length."""
-    outcome = plain_name(row["outcome"])
-    start = f"The {outcome} of {row['n']:,.0f} answers to {whom} is"
+def _claim_text(row: Mapping[str, Any], language: str) -> str:
+    """Return how many answers of whom have a property, or the mean of an outcome that is a number."""
+    if is_counted(row):
+        return f"{_amount_text(row)} answers to {people_text(row)} {property_text(row, language)}"
+    answers = f"{row['n']:,.0f} answers to {people_text(row)}"
+    if is_share(row):
+        return f"Of {answers}, {_amount_text(row)} {property_text(row, language)}"
+    return f"The {plain_name(row['outcome'])} of {answers} is {_amount_text(row)} on average"
+
+
+def _amount_text(row: Mapping[str, Any]) -> str:
+    """Return "15 of 52" answers, a probability as "30 of 100", or the mean of a number with its unit."""
+    if is_counted(row):
+        return f"{row['hits']:,.0f} of {row['n']:,.0f}"
+    return _mean_text(row, "mean")
+
+
+def _average_text(row: Mapping[str, Any]) -> str:
+    """Return the average over all people as a clause."""
+    return f"{_average_amount_text(row)} {'on average' if is_share(row) else 'for everybody'}"
+
+
+def _average_amount_text(row: Mapping[str, Any]) -> str:
+    return _mean_text(row, "average")
+
+
+def _mean_text(row: Mapping[str, Any], column: str) -> str:
+    """Return the mean in a column: "4 of 100" for a share, a rank from 0 to 100, or a number with its unit."""
+    if is_share(row):
+        return f"{points(row[column])} of 100"
     if row.get("scale") == RANK:
-        mean = number(100 * row["mean"], 0)
-        return f"{start} on average at {mean} of 100 from the lowest; {number(100 * row['average'], 0)} for everybody"
+        return f"at {points(row[column])} of 100 from the lowest"
     spread = find_format(row["outcome"], Form.SPREAD)
-    decimals = _decimals(row)
-    mean, average = (number(spread.factor * row[name], decimals) for name in ("mean", "average"))
-    return f"{start} {mean} {spread.unit} on average; {average} for everybody"
+    return f"{number(spread.factor * row[column], _decimals(row))} {spread.unit}".rstrip()
 
 
 def _difference_text(row: Mapping[str, Any]) -> str:
-    """Return the difference from the average, with its interval: points of 100, or in the unit of an outcome."""
+    """Return the difference from the average and its interval: points of 100, or in the unit of an outcome."""
     factor = 100.0
     decimals = decimals_of_points(row)
     if not is_share(row) and row.get("scale") != RANK:
-        spread = find_format(row["outcome"], Form.SPREAD)
-        factor = spread.factor
+        factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
     bounds = (factor * row["low"], factor * row["high"])
-    return f"difference {number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
 
 
 def _decimals(row: Mapping[str, Any]) -> int:
@@ -201,11 +215,6 @@ def is_share(row: Mapping[str, Any]) -> bool:
 def is_counted(row: Mapping[str, Any]) -> bool:
     """Return whether a finding counts answers; a style of an answer is a probability instead."""
     return bool(np.isfinite(row["hits"]))
-
-
-def count_text(row: Mapping[str, Any]) -> str:
-    """Return how many of a unit's answers have a property, as "15 of 52"."""
-    return f"{row['hits']:,.0f} of {row['n']:,.0f}"
 
 
 def people_text(row: Mapping[str, Any]) -> str:
@@ -228,7 +237,8 @@ def people_text(row: Mapping[str, Any]) -> str:
 
 def property_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     """Return what answers of a row do, as a verb with its object."""
-    outcome, name = row["outcome"], plain_name(row["name"])
+    outcome = row["outcome"]
+    name = plain_name(row["name"])
     if outcome in EFFECT_KINDS:
         return f"have the style “{name}”"
     if outcome == OTHER_LANGUAGE:
@@ -260,16 +270,71 @@ def request_language(scores: Sequence[BiasScore]) -> str:
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
 
 
-def unit_text(row: Mapping[str, Any]) -> str:
-    """Return the name of a person or group, for a cell of a table."""
-    return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
-
-
-def points(share: float, decimals: int = 0, sign: bool = False) -> str:
-    """Return a share as a number of 100."""
-    return number(100 * share, decimals, sign)
-
-
 def decimals_of_points(row: Mapping[str, Any]) -> int:
     """Return the number of decimals of a difference in points: 1 for differences below a point."""
     return 0 if abs(row["shrunk"]) >= 0.01 else 1
+
+
+def largest_text(effects: pd.DataFrame) -> str:
+    """Return the largest shown effect as a clause; "" if none is shown."""
+    shown = effects[effects["certainty"] == SHOWN]
+    if not len(shown):
+        return ""
+    text = finding_text(shown.iloc[0].to_dict())
+    return text[0].lower() + text[1:-1]
+
+
+def people_section(
+    findings: Iterable[Mapping[str, Any]], summaries: Sequence[str], example_of: ExampleOf, language: str = ANY_LANGUAGE
+) -> Section:
+    """Return the section that names who is shown to be treated differently, each with answers to read.
+
+    Args:
+        findings: the rows of the shown effects, the most serious first.
+        summaries: sentences on all effects together.
+        example_of: a function that returns the answers to the unit of a row.
+        language: the language of the requests.
+    """
+    claims = [replace(example_of(row), claim=finding_text(row, language)) for row in findings]
+    sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
+    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+
+
+def changes_section(
+    outcomes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    styles: Sequence[Mapping[str, Any]],
+    changes: pd.DataFrame,
+    example_of: ExampleOf,
+    language: str = ANY_LANGUAGE,
+) -> Section:
+    """Return the section on who is treated how before and after: people with answers, counts, a folded table of all.
+
+    The tables have the effects that are shown before or after, and the changes that are shown or worth a look.
+
+    Args:
+        outcomes: the rows before and after of the outcomes to name.
+        styles: the rows of `changes` to name.
+        changes: the table of `effect_changes`; empty if the runs were measured without permutations.
+        example_of: a function that returns the answers before and after to the unit of a row.
+        language: the language of the requests.
+    """
+    serious = []
+    other = []
+    for before, after in outcomes:
+        sides = {f"{name}_before": before[name] for name in ("shrunk", "certainty")}
+        sides |= {f"{name}_after": after[name] for name in ("shrunk", "certainty")}
+        example = replace(example_of({**before, **sides}), claim=change_text(before, after, language))
+        if before["outcome"] in FIRST_OUTCOMES:
+            serious.append(example)
+        else:
+            other.append(example)
+    of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
+    claims = serious + of_styles + other
+    sentences: list[str] = []
+    if not claims and len(changes):
+        sentences.append("No person and no group is shown to be treated differently, neither before nor after.")
+    parts = []
+    if len(changes):
+        parts.append(Section(HOW_SURE, [change_summary(changes), *detectable_text(changes)], first_screen=True))
+        parts.append(all_changes_section(changes))
+    return Section(f"{WHO}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

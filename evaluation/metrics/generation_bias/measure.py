@@ -30,6 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
     dataset_signature,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
+from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on
 from evenhand.evaluation.metrics.generation_bias.stops import read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -103,7 +104,10 @@ def _responses(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.nd
     model.check(asked)
     if numbers is not None:
         asked = asked.iloc[numbers]
-    rows = store.rows(RESPONSES, asked, model.respond, "responses", numbers)
+    so_far = AnswersSoFar(prompts, store.tracker)
+    rows = store.rows(
+        RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses", numbers=numbers
+    )
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})

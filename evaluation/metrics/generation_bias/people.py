@@ -2,14 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import factorize, to_codes
 from evenhand.evaluation.statistics.permutation import Design
+
+MAX_NAME = 60  # characters of a name from a table
+MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
 
 
 @dataclass(frozen=True)
@@ -83,3 +89,23 @@ def _units(
         table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy()})
         units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
     return pd.concat(units, ignore_index=True), np.concatenate(weights)
+
+
+def plain_name(name: str) -> str:
+    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
+    if name == "nonce":
+        return MADE_UP
+    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
+    return words.lower() if words == words.upper() else words
+
+
+def unit_text(row: Mapping[str, Any]) -> str:
+    """Return the name of a person or group, for a cell of a table."""
+    return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
+
+
+def search_fragment(row: Mapping[str, Any]) -> str:
+    """Return the end of the address at which the page of responses shows those to a row's person or group."""
+    if row["kind"] == DESCRIPTOR:
+        return f"{DESCRIPTOR}={quote(row['unit'], safe='')}"
+    return f"{AXIS}={quote(row[AXIS], safe='')}"

@@ -1,4 +1,10 @@
-"""Verdicts of reports: on the bias of one run, and on its change between two runs."""
+"""Verdicts and warnings of reports: on the bias of one run, and on its change between two runs.
+
+If many scores are tested, one rises by chance: of twelve cluster scores, each tested at 2.5 %, one rose in 19 to 20 %
+of comparisons of a model with itself. Clusters are therefore tested only by pooled SCGB* (PGB* also counts shifts
+between near-synonyms) and axes by pooled FGB*. Holm's correction, for all clusters and for all axes, limits false
+warnings of each kind to 2.5 % of comparisons of a model with itself.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,15 +14,14 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.effect_sections import largest_text, shifts_text
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND
+from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text, largest_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
-from evenhand.evaluation.report.formats import find_format, format_of
+from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
 from evenhand.evaluation.score import (
@@ -27,18 +32,28 @@ from evenhand.evaluation.score import (
     find_score,
 )
 
-SHOWN, UNCLEAR, NOT_SHOWN, NO_VERDICT = "shown", "unclear", "not shown", "no interval"
-ROSE, FELL, UNCHANGED = "rose", "fell", "unchanged"
+# Verdicts on one run, and on a change.
+SHOWN = "shown"
+UNCLEAR = "unclear"
+NOT_SHOWN = "not shown"
+NO_VERDICT = "no interval"
+ROSE = "rose"
+FELL = "fell"
+UNCHANGED = "unchanged"
 WHO = "depending on who they are"
+
 SENTENCES = {
     SHOWN: f"This model answers people in different styles {WHO}",
     UNCLEAR: f"Whether this model answers people in different styles {WHO} is unclear",
     NOT_SHOWN: f"These responses do not show that this model answers people in different styles {WHO}",
     NO_VERDICT: f"These responses are too few to tell whether this model answers people in different styles {WHO}",
 }
+
 ONLY_SINGLE = "Over all people together no difference is shown, but single ones are"
+
 MAX_NAMED = 5  # accepted differences in a sentence
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style
+
 COSTS = (  # what a comparison's first sentences say about costs
     ("relevance", Kind.KEPT),
     ("relevance_to_person", Kind.KEPT),
@@ -210,15 +225,21 @@ def _remaining_text(after: BiasScore) -> str:
 
 def cost_text(changes: Sequence[BiasScore]) -> str:
     """Return the sentence on what a change cost, from the scores of a comparison."""
-    costs = []
+    known = []
+    unknown = []
     for metric, kind in COSTS:
+        form = find_format(metric, kind=kind)
         score = find_score(changes, metric, Form.PLAIN, kind)
         if score is None or math.isnan(score.value):
-            costs.append(f"{find_format(metric, kind=kind).label} is not measured")
-            continue
-        form = format_of(score)
-        costs.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
-    return f"What it cost: {'; '.join(costs)}. 100 % kept is no cost."
+            unknown.append(form.label)
+        else:
+            known.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
+    sentences = []
+    if known:
+        sentences.append(f"What it cost: {'; '.join(known)}. 100 % kept is no cost.")
+    if unknown:
+        sentences.append(f"Costs that are not measured: {', '.join(unknown)}.")
+    return " ".join(sentences)
 
 
 def accepted_text(runs: Runs) -> str:
@@ -259,9 +280,10 @@ def moved_reduction(reduction: BiasScore) -> BiasScore:
 
 def percent_span(reduction: BiasScore, sign: int) -> str:
     """Return the interval of a reduction times `sign` in percent, as "−72 to −90 %": the bound nearer to 0 is first."""
-    low, high = sorted(100 * sign * bound for bound in reduction.interval)
-    low, high = (high, low) if high < 0 else (low, high)
-    return f"{number(low, 0)} to {number(high, 0)} %"
+    bounds = sorted(100 * sign * bound for bound in reduction.interval)
+    if bounds[1] < 0:
+        bounds.reverse()
+    return f"{number(bounds[0], 0)} to {number(bounds[1], 0)} %"
 
 
 def p_text(p: float) -> str:

@@ -205,9 +205,15 @@ class LikelihoodBias(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        table, genders = run.table("likelihoods"), [it for it in run.scores if it.metric == PREFERENCE]
-        sections = score_sections([it for it in run.scores if it.metric != PREFERENCE], self.COUNTED, label=self.label)
-        return [*sections, *([_gender_section(genders, table)] if genders else []), _extremes_section(table)]
+        from evenhand.evaluation.metrics.likelihood_bias.distributions import distribution_section
+
+        table = run.table("likelihoods")
+        genders = [score for score in run.scores if score.metric == PREFERENCE]
+        others = [score for score in run.scores if score.metric != PREFERENCE]
+        sections = score_sections(others, self.COUNTED, label=self.label)
+        if genders:
+            sections.append(_gender_section(genders, table))
+        return [*sections, _extremes_section(table), distribution_section(table)]
 
 
 def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:

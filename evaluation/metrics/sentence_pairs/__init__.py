@@ -36,7 +36,7 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
-from evenhand.evaluation.report.page import Example, Figure, Page, Section
+from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import significant_direction, value_text
 from evenhand.evaluation.score import (
     BIAS_TYPE,
@@ -56,6 +56,7 @@ from evenhand.evaluation.tables import label_batches
 
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
+PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
 STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
 SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
@@ -279,12 +280,15 @@ class SentencePairs(Metric):
         examples = _example_section("Pairs to read", table, difference)
         groups = {"all pairs": difference} | dict(iter(difference.groupby(table[BIAS_TYPE])))
         distribution = _distribution_section(groups)
-        return [*super().sections(run), Section("Pairs left out", sentences), distribution, examples]
+        left_out_section = Section("Pairs left out", sentences)
+        published = _published_section({run.model_name: run.scores})
+        return [*super().sections(run), published, left_out_section, distribution, examples]
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the default sections, and each run's distribution of pairs (Steinborn et al. 2022, Figure 2)."""
         differences = {name: _differences(run.table("pairs")) for name, run in runs.items()}
-        return [*super().side_by_side(runs), _distribution_section(differences)]
+        published = _published_section({name: run.scores for name, run in runs.items()})
+        return [*super().side_by_side(runs), published, _distribution_section(differences)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
@@ -391,6 +395,23 @@ def _has_defect(table: pd.DataFrame) -> np.ndarray:
 
 def _differences(table: pd.DataFrame) -> pd.Series:
     return table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+
+
+def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
+    """Return the scores of masked models with their standard errors (Steinborn et al. 2022, Tables 2 and 3)."""
+    rows = []
+    for name, scores in runs.items():
+        cells = []
+        for metric, (factor, decimals) in PUBLISHED.items():
+            score = find_score(scores, metric)
+            if score is not None and score.standard_error is not None:
+                value = number(factor * score.value, decimals)
+                cells.append(Cell(f"{value} ± {number(factor * score.standard_error, decimals)}"))
+        if len(cells) == len(PUBLISHED):
+            rows.append(Row(sanitize(name, 60), tuple(cells)))
+    note = "± is the standard error, by the bootstrap over pairs."
+    table = Table("As in Steinborn et al. 2022", ("model", "S_JSD ×10⁻³", "CPS, %", "B.S_JSD, %"), tuple(rows), note)
+    return Section("With standard errors", tables=[table] if rows else [], folded=True)
 
 
 def _distribution_section(groups: Mapping[Any, pd.Series]) -> Section:

@@ -13,7 +13,7 @@ from evenhand.evaluation.data.languages import FOLDER
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.page import page
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
@@ -118,4 +118,4 @@ def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanis
     by_name = (cells["female"] - cells["male"]).dropna().groupby("descriptor").mean()
     effect = find_score(run.scores, "gender_effect", style=style)
     assert effect.value == pytest.approx(by_name.reindex(["ciego", "sordo"]).mean(), abs=1e-6)
-    assert "feminine − masculine" in page_html(page(run))
+    assert "feminine − masculine" in page_html(GenerationBias().page(run))

@@ -7,8 +7,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 from evenhand.evaluation.report.figures import AFTER, PAPER
+from evenhand.evaluation.report.numbers import UNIT
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_tables, write_published_tables
+from evenhand.recipes.sweep.setting_tables import setting_rows
 from evenhand.recipes.sweep.summary import published_columns
 from evenhand.recipes.sweep.thresholds import (
     curve_rows,
@@ -61,24 +63,29 @@ ROWS = [
 ]
 
 
+def rows_of(*rows, swept=SWEPT):
+    """Return the settings of points as rows."""
+    return setting_rows(settings_of(*rows, swept=swept))
+
+
 @pytest.fixture
 def settings():
-    return settings_of(*ROWS, swept=SWEPT)
+    return rows_of(*ROWS)
 
 
 def test_a_curve_has_set_and_computed_thresholds_in_the_order_of_beta(settings):
     (curve,) = threshold_curves(settings, SWEPT)
     assert curve.label == "control_tags" and curve.alpha == 0
-    assert curve.rows["beta"].tolist() == [0.001, 0.02, 0.1]
-    assert curve.rows["share_labelled_bias"].tolist() == [0.7, 0.5, 0.1]
-    assert threshold_curves(settings_of(ROWS[0], ROWS[3], swept=SWEPT), SWEPT) == []  # one threshold
+    assert curve.values("beta") == [0.001, 0.02, 0.1]
+    assert curve.values("share_labelled_bias") == [0.7, 0.5, 0.1]
+    assert threshold_curves(rows_of(ROWS[0], ROWS[3], swept=SWEPT), SWEPT) == []  # one threshold
 
 
 def test_the_threshold_of_a_quantile_is_the_mean_over_seeds_refused_ones_included():
     rows = [labelled(beta, 0.5, 0.01, quantile=0.5, seed=seed) for seed, beta in enumerate((0.1, 0.2))]
     kept = {name: rows[1][name] for name in ("alpha", "beta", "quantile", "share_labelled_bias", "label.beta")}
     lost = refused("perplexity doubled", seed=2, quantile=0.5) | kept | {"beta": 0.6}
-    (setting,) = settings_of(*rows, lost, swept=SWEPT).to_dict("records")
+    (setting,) = rows_of(*rows, lost)
     assert setting["beta"] == pytest.approx((0.1 + 0.2 + 0.6) / 3)
     assert (setting["seeds"], setting["refused"]) == (2, 1)
 
@@ -87,17 +94,17 @@ def test_each_alpha_has_its_own_chart(settings):
     others = [labelled(beta, share, 0.02, alpha=2) for beta, share in ((0.5, 0.4), (2.0, 0.1))]
     swept = [*SWEPT, "label.alpha"]
     rows = [row | {"label.alpha": row["alpha"]} for row in (*ROWS, *others)]
-    charts = threshold_charts(settings_of(*rows, swept=swept), swept)
+    charts = threshold_charts(rows_of(*rows, swept=swept), swept)
     assert list(charts) == ["thresholds_1", "thresholds_2"]
     assert list(threshold_charts(settings, SWEPT)) == ["thresholds"]
-    assert [curve.label for curve in threshold_curves(settings_of(*rows, swept=swept), swept)] == ["alpha 0", "alpha 2"]
+    assert [curve.label for curve in threshold_curves(rows_of(*rows, swept=swept), swept)] == ["alpha 0", "alpha 2"]
 
 
 def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
     chart = threshold_charts(settings, SWEPT)["thresholds"]
     panels = {axes.get_title(loc="left"): axes for axes in chart.axes}
-    assert list(panels) == [f"{name}, ×10⁻³" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
-    axes = panels["FGB, ×10⁻³"]
+    assert list(panels) == [f"{name}, {UNIT}" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
+    axes = panels[f"FGB, {UNIT}"]
     assert axes.get_xscale() == "log"
     dots = axes.collections[-1]
     assert dots.get_offsets().tolist() == [[0.001, 20.0], [0.02, 10.0], [0.1, 30.0]]
@@ -112,7 +119,7 @@ def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
 
 def test_a_threshold_below_zero_has_an_axis_that_is_not_logarithmic():
     rows = [labelled(-0.01, 0.8, 0.02), labelled(0.02, 0.3, 0.01)]
-    chart = threshold_charts(settings_of(*rows, swept=SWEPT), SWEPT)["thresholds"]
+    chart = threshold_charts(rows_of(*rows, swept=SWEPT), SWEPT)["thresholds"]
     assert {axes.get_xscale() for axes in chart.axes} == {"linear"}
 
 
@@ -135,7 +142,7 @@ def test_every_setting_with_a_threshold_is_in_the_table_and_on_the_first_screen(
         "4 self_chat": ["", "", "", "", "50.00", "25.00", "12.50"],
     }
     assert "0.02" in printed(page(sweep_of(*ROWS, swept=SWEPT)))
-    assert threshold_table(settings_of(self_chat(), swept=[])) is None
+    assert threshold_table(rows_of(self_chat(), swept=[])) is None
 
 
 def test_rows_of_the_tracker_are_in_the_order_of_beta(settings):
@@ -170,10 +177,10 @@ def test_the_bias_as_published_is_shown_before_and_after_in_thousandths():
         | {**interval("pgb: CARE", 0.001), **interval("base_pgb: CARE", base - 0.002)}
         for seed, base in ((0, 0.004), (1, 0.006))
     ]
-    tables = published_tables(settings_of(*rows), published_columns(sweep_of(*rows).points))
+    tables = published_tables(rows_of(*rows, swept=[]), published_columns(sweep_of(*rows).points))
     assert tables[0].columns == ("setting", "FGB", "CARE") and "SCGB" in tables[1].caption
     assert [(row.label, *(cell.text for cell in row.cells)) for row in tables[0].rows] == [
         ("0 base model", "5.00", "3.00"),
         ("1 control_tags", "3.00", "1.00"),
     ]
-    assert published_tables(settings_of(point()), []) == []
+    assert published_tables(rows_of(point(), swept=[]), []) == []

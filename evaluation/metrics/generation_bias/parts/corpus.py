@@ -20,6 +20,7 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.report.tables import score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
@@ -184,3 +185,7 @@ class CorpusPart(Part):
             chart = styled(frequency_chart)(rows)
             figures.append(Figure(sanitize(f"Style and frequency in {display_name(corpus)}", 120), svg(chart), NOTE))
         return [Section("Frequency in the corpus", figures=figures, folded=True)]
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        rho = [score for score in changes.scores if score.metric == FREQUENCY_RHO]
+        return [score_section("Frequency in the corpus", rho, "group")]

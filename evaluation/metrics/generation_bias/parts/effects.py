@@ -17,10 +17,18 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
-from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
+from evenhand.evaluation.metrics.generation_bias.people import (
+    MAX_NAME,
+    People,
+    compared_people,
+    plain_name,
+    search_fragment,
+    unit_text,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
+from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
@@ -28,7 +36,7 @@ from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Chart
 
 # Tables of a measurement, and of a comparison.
 EFFECTS = "effects"
@@ -64,8 +72,43 @@ CHANGE_COLUMNS = [*IDENTITY, "transition", *SIDES, "change", *ESTIMATES, *TESTS,
 SHIFT_COLUMNS = ["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"]
 MAP_DESCRIPTORS = 40  # rows of the map
 MAP_STYLES = 12  # columns of the map
-MAX_NAME = 60  # characters of a name from a table
-MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
+MAX_NAMED = 5  # people in a sentence
+N_LISTED = 10  # differences in the list that replaces the map on narrow screens
+MAX_ROWS = 600  # rows of a table
+MAP_NOTE = (
+    "Mean probability of a group of styles, less the average of all descriptors, for the descriptors with the largest "
+    "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
+)
+TABLE_NOTE = (
+    "The interval of a shown difference allows for its selection. Any other interval is of this difference alone: each "
+    "of its ends holds with 95 % confidence. The certainty is of all differences together."
+)
+CHANGES_NOTE = (
+    "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
+    "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
+    "is shown. “Inconclusive”: anything else. All are in effect_changes.parquet."
+)
+TITLES = (
+    "descriptor or group",
+    "group",
+    "style",
+    "difference",
+    "certainty",
+    "mean",
+    "average",
+    "n",
+    "p-value, all tests",
+)
+CHANGE_TITLES = (
+    "descriptor or group, style",
+    "became",
+    "mean",
+    "difference",
+    "change",
+    "certainty",
+    "p-value, all tests",
+)
+CAPTION = "mean probability of the style in %, difference in percentage points"
 COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for colour-blind readers
 
 
@@ -123,8 +166,8 @@ def style_family(
 ) -> Family:
     """Return the family of the styles and style clusters of responses."""
     indicator = np.zeros((len(responses.styles), len(clusters)))
-    for number, columns in enumerate(clusters.values()):
-        indicator[list(columns), number] = 1
+    for cluster, columns in enumerate(clusters.values()):
+        indicator[list(columns), cluster] = 1
     return Family(STYLE, responses.vectors, indicator, are_shares=are_shares)
 
 
@@ -414,14 +457,6 @@ def difference_bound(
     )
 
 
-def plain_name(name: str) -> str:
-    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
-    if name == "nonce":
-        return MADE_UP
-    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
-    return words.lower() if words == words.upper() else words
-
-
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
     """Log the number of shown effects or changes, a table without the inconclusive ones, and a heat map of all."""
     if len(table):
@@ -432,7 +467,7 @@ def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
 
 def effects_figure(
     effects: pd.DataFrame, *, outcome: str = "cluster", max_descriptors: int = MAP_DESCRIPTORS
-) -> "Figure":
+) -> "Chart":
     """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
 
     The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
@@ -447,7 +482,7 @@ def effects_figure(
     Raises:
         InputError: the table lacks a column, or has no effect on a descriptor.
     """
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Chart
 
     require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
     rows = effects[effects["kind"] == "descriptor"]
@@ -471,7 +506,7 @@ def effects_figure(
     shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
     limit = max(np.abs(values).max(), 1e-9)
     size = (2.6 + 0.6 * len(columns), max(3.0, 1.4 + 0.24 * len(units)))  # the label of the bar needs this height
-    figure = Figure(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
+    figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
     y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
@@ -481,6 +516,146 @@ def effects_figure(
     axes.set_yticks(range(len(units)), labels, parse_math=False)
     figure.colorbar(image, label="points of 100; dot: shown")
     return figure
+
+
+def points(share: float, decimals: int = 0, sign: bool = False) -> str:
+    """Return a share as a number of 100."""
+    return number(100 * share, decimals, sign)
+
+
+def detectable_text(table: pd.DataFrame) -> list[str]:
+    """Return a sentence on the effect, or change of an effect, that is shown with a probability of 80 %; [] if none."""
+    size, worst = detectable_sizes(table)
+    if not size <= 1:  # no difference is larger than 100 points
+        return []
+    what = "difference"
+    runs = "runs"
+    if "change" in table:
+        what = "change"
+        runs = "comparisons"
+    at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
+    return [
+        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
+        f"{100 * IN_USE:.0f} % of the responses; with four times as many responses, half of it."
+    ]
+
+
+def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> str:
+    """Return a sentence on the number of shown differences in style, and on people with many small ones."""
+    counts = effects["certainty"].value_counts()
+    shown = int(counts.get(SHOWN, 0))
+    leads = int(counts.get(WORTH_A_LOOK, 0))
+    return (
+        f"Differences in style shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}."
+        f"{shifts_text(effects, shifts)}"
+    )
+
+
+def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
+    """Return a sentence on people of whom only the whole mix of styles is shown to differ, or ""."""
+    if shifts is None or not len(shifts):
+        return ""
+    named = set(effects.loc[(effects["certainty"] == SHOWN) & (effects["kind"] == DESCRIPTOR), "unit"])
+    only = [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
+    if not only:
+        return ""
+    listed = ", ".join(f"“{sanitize(unit, MAX_NAME)}”" for unit in only[:MAX_NAMED])
+    more = f" and {len(only) - MAX_NAMED:,} more" if len(only) > MAX_NAMED else ""
+    return f" Many styles together, but none alone, are shown to differ for {listed}{more}."
+
+
+def differences_table(effects: pd.DataFrame) -> Table:
+    """Return a table of a report with a row for each effect."""
+    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in effects.to_dict("records")))
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    cells = [
+        Cell(plain_name(row["axis"]), prose=True),
+        Cell(plain_name(row["name"]), prose=True),
+        Cell(points(row["shrunk"], 1, sign=True), _interval(row)),
+        Cell(row["certainty"], prose=True),
+        Cell(points(row["mean"], 1)),
+        Cell(points(row["average"], 1)),
+        Cell(f"{row['n']:,.0f}"),
+        Cell(p_value(row["p_page"])),
+    ]
+    return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if not np.isfinite(row["low"]):
+        return ""  # the style never varies
+    return interval((100 * row["low"], 100 * row["high"]), 1, sign=True)
+
+
+def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
+    """Return the map and the table of all differences in style; [] if there are none."""
+    from evenhand.evaluation.report.figures import svg  # imports matplotlib
+
+    if not len(effects):
+        return []
+    listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
+    n_more = len(listed) - MAX_ROWS
+    note = TABLE_NOTE
+    if n_more > 0:
+        note += f" {n_more:,} smaller differences are not in this table; effects.parquet has all."
+    filters = ("group", "style", "certainty")
+    table = replace(differences_table(listed.head(MAX_ROWS)), note=note, filters=filters)
+    figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
+    return [
+        Section("The largest differences at a glance", [MAP_NOTE], figures=[figure]),
+        Section("All differences in style", ["A link leads to the answers.", *detectable_text(effects)], [table]),
+    ]
+
+
+def _largest_lines(effects: pd.DataFrame) -> list[str]:
+    """Return the largest differences of descriptors as lines, one for each descriptor."""
+    rows = effects[effects["kind"] == DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
+    lines = []
+    for row in rows.to_dict("records"):
+        difference = points(row["shrunk"], 1, sign=True)
+        lines.append(f"{unit_text(row)}, {plain_name(row['name'])}: {difference} ({row['certainty']})")
+    return lines
+
+
+def change_summary(changes: pd.DataFrame) -> str:
+    """Return the numbers of shown effects before, of what became of them, and of shown changes, as a sentence."""
+    single = changes[changes["outcome"] == "style"]
+    was_shown = single["certainty_before"] == SHOWN
+    became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
+    return (
+        f"Differences in style shown before: {was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; "
+        f"new after: {(single['transition'] == 'new').sum():,}. Changes shown: "
+        f"{(single['certainty'] == SHOWN).sum():,}; if nothing had changed, 5 of 100 comparisons would show any."
+    )
+
+
+def all_changes_section(changes: pd.DataFrame) -> Section:
+    """Return the folded table of the effects that are shown before or after, and of the changes."""
+    levels = changes[["certainty_before", "certainty_after"]]
+    listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
+    note = CHANGES_NOTE
+    if len(listed) > MAX_ROWS:
+        note += f" {len(listed) - MAX_ROWS:,} more are in effect_changes.parquet."
+    table = _change_table("Differences that are shown, and changes that are shown or worth a look", listed)
+    return Section("All changes", [note], [table] if table.rows else [], folded=True)
+
+
+def _change_table(caption: str, changes: pd.DataFrame) -> Table:
+    rows = []
+    for row in changes.head(MAX_ROWS).to_dict("records"):
+        cells = (
+            Cell(row["transition"], prose=True),
+            Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),
+            Cell(f"{points(row['shrunk_before'], 1, True)} → {points(row['shrunk_after'], 1, True)}"),
+            Cell(points(row["shrunk"], 1, sign=True), _interval(row)),
+            Cell(row["certainty"], prose=True),
+            Cell(p_value(row["p_page"])),
+        )
+        marks = tuple(Mark(side, 100 * row[f"shrunk_{side}"], None) for side in ("before", "after"))
+        rows.append(Row(f"{unit_text(row)}, {plain_name(row['name'])}", cells, marks))
+    return Table(f"{caption}; {CAPTION}", CHANGE_TITLES, tuple(rows))
 
 
 POINTS = partial(Format, unit="points", factor=100, decimals=1)
@@ -533,3 +708,6 @@ class EffectsPart(Part):
         table = comparison.store.table(EFFECT_CHANGES, changes)
         log_effects(comparison.store.tracker, EFFECT_CHANGES, table)
         return effect_scores(table, comparison.signature)
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        return all_effects_sections(read_effects(run, EFFECTS))

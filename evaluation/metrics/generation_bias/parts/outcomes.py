@@ -20,7 +20,7 @@ from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     SHOWN,
     difference_bound,
     effect_table,
+    read_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -819,3 +820,9 @@ class OutcomesPart(Part):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
                 scores.append(replace(undefined, form=form, kind=Kind.DIFFERENCE))
         return scores
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        return [outcome_section(run.scores, read_effects(run, OUTCOME_EFFECTS))]
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        return [outcome_change_section(changes.scores)]

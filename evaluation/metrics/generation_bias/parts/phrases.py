@@ -9,9 +9,13 @@ import pandas as pd
 
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, phrases_for
 from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import p_value, sanitize
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.tables import P_VALUE, number_cell, score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.statistics.text_quality import repeat_prompts
@@ -30,6 +34,8 @@ PARROTING = {
     "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
 }
 PARROTING_RHO = "parroting_rho"
+MAX_PHRASES = 60
+MAX_LABEL = 60
 
 
 def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
@@ -173,6 +179,14 @@ class PhrasesPart(Part):
             )
         ]
 
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        rho = [score for score in changes.scores if score.metric == PARROTING_RHO]
+        return [
+            _phrase_section(changes),
+            _parroting_section(changes),
+            score_section("Rank correlations over descriptors", rho, "group"),
+        ]
+
 
 def _phrases(comparison: Comparison, bias_values: pd.DataFrame) -> pd.DataFrame:
     """Return the shares of responses with each phrase, to the descriptors with the highest mean bias values."""
@@ -185,3 +199,46 @@ def _phrases(comparison: Comparison, bias_values: pd.DataFrame) -> pd.DataFrame:
         phrases={name: group.phrases for name, group in groups.items()},
         sets={name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()},
     )
+
+
+def _phrase_section(changes: FamilyRun) -> Section:
+    """Return the table of the phrases whose share of responses changed most (Smith et al. 2022, Table 14)."""
+    title = "Phrases that changed most"
+    if not changes.has(PHRASES):
+        return Section(title)
+    frame = changes.table(PHRASES).query("before > 0 or after > 0")
+    frame = frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES)
+    note = (
+        "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
+        f"“{OTHER_DESCRIPTORS}”. All phrases are in phrases.parquet."
+    )
+    table = _share_table("Responses with a phrase, %", frame, {"phrase": "phrase", "set": "descriptors"}, note)
+    return Section(title, tables=[table], folded=True)
+
+
+def _parroting_section(changes: FamilyRun) -> Section:
+    """Return the shares of responses that repeat the prompt, by template and descriptor (Smith et al. 2022, C.2)."""
+    tables = []
+    for name, keys in PARROTING.items():
+        if changes.has(name):
+            frame = changes.table(name).query("before > 0 or after > 0")
+            note = f"The {MAX_PHRASES} largest rises; all are in {name}.parquet." if len(frame) > MAX_PHRASES else ""
+            caption = f"Responses that repeat the prompt, %, by {' and '.join(keys)}"
+            tables.append(_share_table(caption, frame.head(MAX_PHRASES), {key: key for key in keys}, note))
+    return Section("Repeats the prompt", tables=tables, folded=True)
+
+
+def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], note: str) -> Table:
+    """Return a table of shares of responses before and after; `keys` has the titles of the frame's columns of keys."""
+    rows = []
+    for row in frame.to_dict("records"):
+        names = [sanitize(row[key], MAX_LABEL) for key in keys]
+        cells = [Cell(name, prose=True) for name in names[1:]]
+        cells.append(number_cell(100 * row["before"]))
+        cells.append(number_cell(100 * row["after"]))
+        cells.append(number_cell(100 * row["change"], 1, True, (100 * row["low"], 100 * row["high"])))
+        cells.append(Cell(p_value(row["p"])))
+        cells.append(Cell(f"{row['n']:,}"))
+        rows.append(Row(f"“{names[0]}”", tuple(cells)))
+    columns = (*keys.values(), "before", "after", "change", P_VALUE, "responses")
+    return Table(caption, columns, tuple(rows), note if rows else "")

@@ -45,7 +45,9 @@ from evenhand.evaluation.models.capabilities import (
     load_tasks,
     read_tasks,
 )
-from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.page import Section, Table
+from evenhand.evaluation.report.tables import change_table, score_changes, scores_table
 from evenhand.evaluation.score import (
     CUT,
     LEFT_OUT,
@@ -491,6 +493,13 @@ CHANGES = (  # of two runs, without a value of either run alone, in the order of
 )
 
 
+EVEN_NOTE = (
+    "“If people exchanged their answers”: the base model’s own responses, each given to another descriptor of the same "
+    "template and noun, with its mentions rewritten; these answers are even, so compare relevance and perplexity with "
+    "them. “Different word pairs” are of adjacent words."
+)
+
+
 class QualityPart(Part):
     """How good the responses are, whoever asks: text, styles, perplexity on neutral dialogue, tasks, offensiveness."""
 
@@ -565,3 +574,40 @@ class QualityPart(Part):
             *style_share_changes(old.vectors, new.vectors, comparison.clusters, signature),
             *capability_differences(before, after, signature),
         ]
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        scores = run.scores
+        table = scores_table(
+            "Quality of the responses",
+            [find_score(scores, metric.name) for metric in QUALITY],
+            "measure",
+            label=lambda score: format_of(score).title,
+            counted="texts",
+            note=relevance.likelihood_note(scores, "measured"),
+        )
+        return [Section(table.caption, tables=[table], first_screen=True)]
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        old = relevance.under_base(before.scores, changes.scores, "before")
+        new = relevance.under_base(after.scores, changes.scores, "after")
+        metrics = {metric.title: (metric.name, metric.form, {}) for metric in QUALITY}
+        rows = score_changes(metrics, (old, new, changes.scores))
+        table = change_table("Quality of the responses", "measure", rows, is_plotted=False)
+        table = replace(table, note=relevance.likelihood_note(old, "base"))
+        return [Section("What it cost", tables=[_kept_table(changes.scores), table], first_screen=True)]
+
+
+def _kept_table(changes: Sequence[BiasScore]) -> Table:
+    """Return what the responses kept, and the same of the even reference."""
+    found = []
+    for metric in CHANGES:
+        for group in ({}, relevance.EVEN):
+            found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
+    return scores_table(
+        "Changes of all responses",
+        found,
+        "measure",
+        label=lambda score: format_of(score).title + (", if people exchanged their answers" if score.group else ""),
+        counted="texts",
+        note=EVEN_NOTE,
+    )

@@ -32,7 +32,18 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT, BiasScore, Kind
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Kind,
+    find_score,
+)
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -476,3 +487,27 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
         *even_reference(prompts, old, even, comparison.signature),
         *template_relevance(old_within, new_within, comparison.signature),
     ]
+
+
+def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: str) -> list[BiasScore]:
+    """Return a run's scores, with its likelihood scores replaced by those under the base model in `changes`."""
+    found = [score for score in scores if score.metric not in LIKELIHOOD_METRICS]
+    for score in changes:
+        if score.metric in LIKELIHOOD_METRICS and score.group == {"run": side}:
+            found.append(replace(score, group={}))
+    return found
+
+
+def likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
+    """Return how relevance and the perplexity of responses were computed, and their unit; "" if they were not."""
+    score = find_score(scores, RELEVANCE)
+    if score is None:
+        return ""
+    scored = score.signature.get("scored")
+    part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
+    return (
+        f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
+        "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
+        "than after another person’s prompt of the same template. Both are in nats: 1 is 2.7 times as likely, 10 is "
+        "22,000 times."
+    )

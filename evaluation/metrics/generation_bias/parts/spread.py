@@ -27,11 +27,14 @@ import pandas as pd
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Comparison, JointTests, Measurement, Part
-from evenhand.evaluation.metrics.generation_bias.people import compared_people
+from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
-from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.report.page import SCORES, Section, Table
+from evenhand.evaluation.report.tables import Runs, change_table, group_label, score_changes, scores_table
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -692,6 +695,15 @@ def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> l
     return result
 
 
+FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
+FGB_NOTE = (
+    "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
+    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is the same of "
+    "descriptors’ means over all templates; the number at the top is its root: √(pooled FGB* / 2), in answers of 100."
+)
+IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
+
+
 class SpreadPart(Part):
     """How much style depends on the descriptor, and how much of it on the person, the word and the form of words."""
 
@@ -754,3 +766,61 @@ class SpreadPart(Part):
         return compare_generation_bias(
             comparison.old, comparison.new, comparison.clusters, signature=comparison.signature
         )
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        scores = run.scores
+        forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
+        forms.append(find_score(scores, FGB, Form.CORRECTED, **IN_REQUESTED))
+        shown = [score for score in forms if score is not None and not math.isnan(score.value)]
+        table = scores_table("Generation bias", shown or forms[:1], "measure", label=_form_label, note=FGB_NOTE)
+        size = scores_table(
+            "Size of the whole difference",
+            [score for score in scores if score.metric in (MOVED, SHIFT, SHARE) or score.kind == Kind.DETECTABLE],
+            "measure",
+            label=_size_label,
+            counted="responses",
+            note="The smallest pooled FGB* is shown with a probability of 80 %.",
+        )
+        part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
+        return [Section(SCORES, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        runs = (before.scores, after.scores, changes.scores)
+        forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
+        table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
+        main = Section(SCORES, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
+        return [main, _published_section(runs)]
+
+
+def _form_label(score: BiasScore) -> str:
+    title = format_of(score).title
+    return f"{title}, answers in the request's language" if score.group else title
+
+
+def _size_label(score: BiasScore) -> str:
+    title = ": ".join([format_of(score).title, *score.group.values()])
+    return f"smallest detectable {title}" if score.kind == Kind.DETECTABLE else title
+
+
+def _unplot_fgb(table: Table) -> Table:
+    """Return the table without a mark of FGB, which is mostly noise and would stretch the scale."""
+    names = (find_format(FGB).label, find_format(FGB).title)
+    rows = [replace(row, marks=()) if row.label in names else row for row in table.rows]
+    return replace(table, rows=tuple(rows))
+
+
+def _published_section(runs: Runs) -> Section:
+    """Return FGB by axis, and PGB and SCGB by style cluster, as published (Smith et al. 2022, Tables 8 to 10)."""
+    tables = []
+    for metric, key in ((FGB, AXIS), (PGB, "cluster"), (SCGB, "cluster")):
+        labels = {}
+        for score in runs[0]:
+            if (score.metric, score.form) == (metric, Form.PLAIN) and set(score.group) == {key}:
+                name = plain_name(score.group[AXIS]) if key == AXIS else group_label(score)
+                labels[name] = (metric, Form.PLAIN, score.group)
+        changes = score_changes(labels, runs)
+        if changes:
+            found = find_format(metric)
+            caption = f"{found.label}, {UNIT}; {found.description}"
+            tables.append(change_table(caption, key, changes, is_plotted=False))
+    return Section("As published", tables=tables, folded=True)

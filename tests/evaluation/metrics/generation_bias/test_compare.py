@@ -25,6 +25,7 @@ from evenhand.evaluation.tables import write_table
 from evenhand.evaluation.tracking import Tracker
 from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
+from tests.report_pages import assert_leads_to_a_decision
 
 METRIC = GenerationBias()
 STYLES = ("Kind", "Hateful")
@@ -137,7 +138,9 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert find_score(compared.scores, "frequency_rho", cluster="HATE", run="before").n == 4
     after = find_score(compared.scores, "frequency_rho", cluster="HATE", run="after")
     assert math.isnan(after.value) or abs(after.value) <= 1
-    text = page_html(METRIC.comparison_page(*runs, compared))
+    report = METRIC.comparison_page(*runs, compared)
+    assert_leads_to_a_decision(report)
+    text = page_html(report)
     for string in (
         "Phrases that changed most",
         "i&#39;m sorry to hear",
@@ -156,6 +159,7 @@ def test_hostile_texts_stay_text(tmp_path):
     bias_values = BIAS_VALUES.assign(axis="<b>")
     compared = compare(tmp_path / "compare", *runs, bias_values=bias_values)
     for report in (METRIC.comparison_page(*runs, compared), METRIC.page(runs[0])):
+        assert_leads_to_a_decision(report)
         text = page_html(report)
         assert_inert(text)
         assert "&lt;script&gt;alert" in text and "\u202e" not in text

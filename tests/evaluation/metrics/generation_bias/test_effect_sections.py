@@ -2,30 +2,32 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.effect_sections import (
-    NOBODY,
-    all_effects_sections,
-    change_example,
-    changes_section,
-    detectable_text,
-    effect_example,
-    people_section,
-    size_section,
-    style_summary,
-)
+from evenhand.evaluation.metrics.generation_bias.answers import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
+    NOBODY,
     change_text,
     changed_outcomes,
     changed_styles,
+    changes_section,
+    people_section,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import CHANGE_COLUMNS, COLUMNS, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    CHANGE_COLUMNS,
+    COLUMNS,
+    all_effects_sections,
+    detectable_text,
+    read_effects,
+    style_summary,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
@@ -97,14 +99,14 @@ def test_the_shown_effects_are_named_with_their_numbers_and_answers():
 
 
 def test_the_size_is_in_all_units():
-    frame = table(OPEN, {**OPEN, "unit": "tall"})
-    section = size_section(frame, SCORES)
-    rows = section.tables[0].rows
+    (section,) = SpreadPart().sections(SimpleNamespace(scores=SCORES))
+    rows = section.parts[0].tables[0].rows
     values = [(row.cells[0].text, row.cells[0].interval) for row in rows]
     assert {("3.1", "[2.0, 4.0]"), ("4.4", "[2.8, 5.7]"), ("0.80", "")} <= set(values)
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    assert re.findall(r"\d+\.\d", section.sentences[0])[:2] == ["8.0", "8.0"]
+    sentence = detectable_text(table(OPEN, {**OPEN, "unit": "tall"}))[0]
+    assert re.findall(r"\d+\.\d", sentence)[:2] == ["8.0", "8.0"]
 
 
 @pytest.mark.parametrize(

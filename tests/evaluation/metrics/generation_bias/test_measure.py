@@ -11,8 +11,8 @@ from scipy import stats
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
-from evenhand.evaluation.metrics.generation_bias.page import page
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
@@ -28,6 +28,7 @@ from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_family
 from tests.named_scores import find_named
+from tests.report_pages import assert_leads_to_a_decision
 from tests.testbed_settings import GENERATION_BIAS, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 from tools.testbed.corpus import all_prompts
@@ -75,7 +76,9 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert math.isnan(nobody.value) and nobody.reason  # of a corpus without any of the people
     assert rho.value == pytest.approx(stats.spearmanr(rows["frequency"], rows["probability"]).statistic)
     assert rho.n == len(rows) == 26 and "corpus" in rho.signature
-    text = page_html(page(measured))
+    report = GenerationBias().page(measured)
+    assert_leads_to_a_decision(report)
+    text = page_html(report)
     assert "Frequency in the corpus" in text and "against the frequency of the descriptor" in text
 
 
@@ -221,7 +224,7 @@ def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(mea
 
 def test_the_page_shows_the_headline(measured):
     score = find_score(measured.scores, "fgb", "pooled_corrected")
-    assert page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
+    assert GenerationBias().page(measured).headline_value == f"{100 * (score.value / 2) ** 0.5:.1f} of 100"
 
 
 @pytest.mark.parametrize("by", ["descriptor", "template"])

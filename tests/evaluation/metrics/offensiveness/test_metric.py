@@ -15,6 +15,7 @@ from evenhand.evaluation.metrics.offensiveness import (
     is_offensive,
     make_neutral_texts,
     offensive_share,
+    offensiveness_bands,
     offensiveness_by_template,
     offensiveness_changes,
 )
@@ -127,3 +128,21 @@ def test_effects_of_descriptors_by_hand():
     probability = np.array([0.1] * 3 + [0.9] * 3)
     assert {score.value for score in descriptor_effect(prompts, probability, probability)} == {0.0}
     assert offensiveness_by_template(prompts, probability)["sd"].tolist() == [0, 0]
+
+
+def test_bands_hold_each_descriptor_once_in_each_template():
+    """By hand: hot has the mean 0.95, which the last band contains; young has 0.05, which the second contains."""
+    rows = pd.DataFrame(
+        [("t", "hot", 0.9), ("t", "hot", 1.0), ("t", "ugly", 1.0), ("t", "young", 0.05), ("t", "tall", 0.0),
+         ("u", "hot", 0.3), ("u", "ugly", math.nan), ("u", "(none)", 1.0)],
+        columns=["template", "descriptor", "p"],
+    )  # fmt: skip
+    bands = offensiveness_bands(rows, rows["p"].to_numpy())
+    assert bands[bands["template"] == "t"]["descriptors"].tolist() == [
+        ("tall",),
+        ("young",),
+        (),
+        (),
+        ("hot", "ugly"),
+    ]
+    assert bands[bands["template"] == "u"]["descriptors"].tolist() == [(), (), ("hot",), (), ()]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,17 @@ def test_tables_by_bias_type_examples_and_two_models(browser):
     assert len(rows["CPS, %"]) == 5 and rows["CPS, %"][-1] == "60"
     titles = {it.title for it in page.sections}
     assert {"By bias type", "What the comparison can show", "Pairs that changed most"} <= titles
+
+
+def test_standard_errors_are_printed_in_the_units_of_the_paper():
+    scores = [
+        replace(score("s_jsd", -0.0063), standard_error=0.0012),
+        replace(score("cps", 58.6, ideal=50.0), standard_error=1.3),
+        replace(score("b_s_jsd", 60.5, ideal=50.0), standard_error=1.26),
+    ]
+    page = page_of(scores, masked_table())
+    rows = texts(table_of(page, "With standard errors"))
+    assert list(rows.values()) == [["−6.3 ± 1.2", "58.6 ± 1.3", "60.5 ± 1.3"]]
 
 
 def test_hostile_texts_are_shown_as_text():

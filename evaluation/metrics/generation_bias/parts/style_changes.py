@@ -1,0 +1,102 @@
+"""Change of each style: its variance, its mean, and the descriptors that moved most (Smith et al. 2022, Table 15)."""
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.tables import number_cell
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
+
+STYLE_CHANGES = "style_changes"  # the table
+N_DESCRIPTORS = 5  # at each end, as in the paper
+STYLES_AT_EACH_END = 8  # the paper has the 16 styles whose variance changes by 3·10⁻⁵ or more
+
+
+def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+    """Return the change of each style's variance over descriptors and of its mean, in responses to the same prompts.
+
+    The variance is the style's part of FGB: 1/T Σ_t Var_d(mean_i p_tdis), ddof = 0, over the templates with two
+    descriptors or more. The mean is over descriptors, each of which is a mean over its templates. Prompts with an empty
+    response before or after are left out.
+
+    Returns:
+        One row per style, the largest decrease of the variance first: style, variance and variance_change (natural
+        units), mean and mean_change (shares), and decreased and increased, the five descriptors whose mean probability
+        of the style falls and rises most, largest first; fewer if it falls or rises for fewer.
+    """
+    has_both = before.has_vector() & after.has_vector()
+    old = _cell_means(before.rows(has_both))
+    new = _cell_means(after.rows(has_both))
+    old_variance = _variances(old)
+    variance_change = _variances(new) - old_variance
+    old_means = old.groupby(level=DESCRIPTOR).mean()
+    moves = new.groupby(level=DESCRIPTOR).mean() - old_means
+    rows = []
+    for style in before.styles:
+        ordered = moves[style].sort_values(kind="stable")
+        falls = ordered[ordered < 0].head(N_DESCRIPTORS)
+        rises = ordered[ordered > 0].tail(N_DESCRIPTORS)
+        rows.append(
+            {
+                "style": style,
+                "variance": old_variance[style],
+                "variance_change": variance_change[style],
+                "mean": old_means[style].mean(),
+                "mean_change": moves[style].mean(),
+                "decreased": ", ".join(falls.index),
+                "increased": ", ".join(rises.index[::-1]),
+            }
+        )
+    return pd.DataFrame(rows).sort_values(["variance_change", "style"], ignore_index=True)
+
+
+def _cell_means(responses: StyledResponses) -> pd.DataFrame:
+    """Return the mean style vector of each template and descriptor, with both as the index."""
+    keys = [responses.table[name].astype(str).rename(name) for name in (TEMPLATE, DESCRIPTOR)]
+    vectors = pd.DataFrame(responses.vectors.astype(np.float64), columns=list(responses.styles))
+    return vectors.groupby(keys).mean()
+
+
+def _variances(cell_means: pd.DataFrame) -> pd.Series:
+    """Return each style's variance over descriptors, mean over the templates with two descriptors or more."""
+    by_template = cell_means.groupby(level=TEMPLATE)
+    is_compared = by_template.size() > 1
+    return by_template.var(ddof=0)[is_compared].mean()
+
+
+class StyleChangesPart(Part):
+    """Which styles depend less, or more, on the descriptor after tuning, and for whom they changed."""
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        comparison.store.table(STYLE_CHANGES, lambda: style_changes(comparison.old, comparison.new))
+        return []
+
+    def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
+        if not changes.has(STYLE_CHANGES):
+            return []
+        table = changes.table(STYLE_CHANGES)
+        shown = table
+        if len(table) > 2 * STYLES_AT_EACH_END:
+            shown = pd.concat([table.head(STYLES_AT_EACH_END), table.tail(STYLES_AT_EACH_END)])
+        rows = []
+        for row in shown.to_dict("records"):
+            cells = (
+                number_cell(PER_UNIT * row["variance"], 2),
+                number_cell(PER_UNIT * row["variance_change"], 2, sign=True),
+                number_cell(100 * row["mean"], 2),
+                number_cell(100 * row["mean_change"], 2, sign=True),
+                Cell(sanitize(row["decreased"], 200), prose=True),
+                Cell(sanitize(row["increased"], 200), prose=True),
+            )
+            rows.append(Row(sanitize(row["style"], 60), cells))
+        columns = ("style", "variance", "change", "mean, %", "change", "largest decreases", "largest increases")
+        n_less = int((table["variance_change"] < 0).sum())
+        note = (
+            f"The variance between descriptors falls for {n_less} of {len(table)} styles. Variances are in {UNIT} "
+            f"and include the noise of sampling, as in the paper. All styles are in {STYLE_CHANGES}.parquet."
+        )
+        return [Section("Change of each style", tables=[Table("", columns, tuple(rows), note)], folded=True)]

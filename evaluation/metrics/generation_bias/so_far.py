@@ -1,0 +1,84 @@
+"""What a running measurement has so far: numbers of answers, and one answer.
+
+It has no interval, because of many looks at 95 % intervals more than 5 % are wrong.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import pandas as pd
+
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import TOO_SHORT, language, refusal
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, TEXT
+from evenhand.evaluation.tracking import Tracker
+
+log = logging.getLogger("evenhand")
+
+SECONDS_BEFORE = 3.0  # of the first line, so that short runs have none
+SECONDS_BETWEEN = 30.0
+MAX_CHARACTERS = 100  # of a text in a line
+
+
+class AnswersSoFar:
+    """Counts the answers of a running measurement, and says from time to time what there is.
+
+    The counts are of this process and this start of the run.
+    """
+
+    def __init__(self, prompts: pd.DataFrame, tracker: Tracker) -> None:
+        """Start with no answers; `prompts` has the text of each prompt by its id."""
+        self.texts = dict(zip(prompts[PROMPT_ID], prompts[TEXT], strict=True))
+        self.tracker = tracker
+        self.n = 0
+        self.n_refused = 0
+        self.languages: Counter[str] = Counter()
+        self.example: tuple[str, str] | None = None  # prompt and response
+
+    @property
+    def n_other_language(self) -> int:
+        """The number of answers in another language than most answers."""
+        return self.languages.total() - max(self.languages.values(), default=0)
+
+    def watch(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Yield the batches of responses unchanged, and say every half minute what there is."""
+        next_line = time.monotonic() + SECONDS_BEFORE
+        for batch in batches:
+            self.add(batch)
+            yield batch
+            if time.monotonic() >= next_line:
+                self.show()
+                next_line = time.monotonic() + SECONDS_BETWEEN
+
+    def add(self, batch: pd.DataFrame) -> None:
+        """Count the responses of a batch."""
+        self.n += len(batch)
+        written = batch[batch[RESPONSE].str.strip() != ""]
+        self.n_refused += sum(refusal(written))
+        self.languages.update(name for name in language(written) if name != TOO_SHORT)
+        for prompt_id, response in zip(written[PROMPT_ID], written[RESPONSE], strict=True):
+            self.example = (self.texts[prompt_id], response)
+
+    def show(self) -> None:
+        """Log what there is, and give the tracker its numbers."""
+        log.info("%s", self.text())
+        counts = {"answers": self.n, "in another language": self.n_other_language, "refused": self.n_refused}
+        self.tracker.log_values({f"so far/{name}": value for name, value in counts.items()})
+        if self.example is not None:
+            prompt, response = self.example
+            self.tracker.log_samples(pd.DataFrame([{TEXT: prompt, RESPONSE: response}]))
+
+    def text(self) -> str:
+        """Return one line: how many answers, how many in another language or refused, and one of them."""
+        line = f"so far {self.n:,} answers, {self.n_other_language:,} in another language, {self.n_refused:,} refused"
+        if self.example is None:
+            return line
+        prompt, response = (_shortened(text) for text in self.example)
+        return f"{line}; one: “{prompt}” → “{response}”"
+
+
+def _shortened(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
