@@ -8,7 +8,9 @@ script adds one, tied to the encoder's embeddings, and trains head and encoder o
 computed on any machine; it replicates no published model.
 
 Printed are the accuracy on masked tokens of held-out texts, the accuracy on BLiMP (below 60 %, the model is too weak
-for its pairs to mean anything), and the scores of pairs in the paper's units. The script resumes after a kill.
+for its pairs to mean anything), the scores of pairs in the paper's units, Likelihood Bias on two of SEAT's sentences
+(Smith et al. 2022, Table 7), and its relation to the frequency of descriptors in the texts that the model was trained
+on (B.2.1). The script resumes after a kill.
 """
 
 import json
@@ -16,27 +18,33 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 import transformers
 from datasets import Dataset
 from transformers import BertForMaskedLM, BertTokenizerFast
 
 from benchmarks.measuring import SHARED, parse_options
+from evenhand.evaluation.data.corpus import count_phrases
+from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
+from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.progress import progress, start_logging
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.settings import CheckpointSettings
+from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.tune import last_checkpoint
-from evenhand.recipes.api import measure
+from evenhand.recipes.api import Run, measure
 
 MASKED_SHARE = 0.15  # Devlin et al. 2019, §3.1
 HELD_OUT = 1000  # texts
 MAX_LENGTH = 64  # tokens; 1 % of the texts are cut
 IGNORED = -100  # the label of tokens that are not masked
 WEAK = 0.6  # BLiMP's accuracy below which a model is called too weak; chance is 0.5
+SEAT_TEMPLATES = PHRASE_TEMPLATES[:2]  # those of Smith et al. 2022, Table 7
 PAIR_FILES = {
     "crows_pairs": "crows_pairs/crows_pairs_anonymized.csv",
     "s_jsd_en": "s_jsd/cps_translated_en_formatted.csv",
@@ -53,7 +61,7 @@ def read_texts(data: Path, seed: int) -> tuple[list[str], list[str]]:
         conversations = json.loads((data / "topical_chat" / f"{name}.json").read_text(encoding="utf-8"))
         for conversation in conversations.values():
             texts += [turn["message"] for turn in conversation["content"]]
-    distinct = sorted({text.strip() for text in texts if text.strip()})
+    distinct = sorted({" ".join(text.split()) for text in texts if text.strip()})
     order = np.random.default_rng(seed).permutation(len(distinct))
     shuffled = [distinct[index] for index in order]
     return shuffled[HELD_OUT:], shuffled[:HELD_OUT]
@@ -190,6 +198,44 @@ def show_scores(results: Sequence[tuple[str, bool, list[BiasScore]]]) -> None:
         print(f"| {name} | {'yes' if is_perturbed else 'no'} | {' | '.join(cells)} |")
 
 
+def measure_phrases(folder: Path, output_dir: Path, descriptors: int) -> Run:
+    """Return the measurement of Likelihood Bias on two of SEAT's sentences; a finished run is read."""
+    return measure(
+        folder,
+        metrics=["likelihood_bias"],
+        prompts={"dataset": "paper", "descriptors": descriptors, "filters": {TEMPLATE: list(SEAT_TEMPLATES)}},
+        output_dir=output_dir / "phrases",
+    )
+
+
+def frequency_correlation(likelihoods: pd.DataFrame, texts: Sequence[str]) -> BiasScore:
+    """Return Spearman's ρ over descriptors of one word: mean log-likelihood of the phrases, and usages in the texts.
+
+    Smith et al. (2022), B.2.1, count usages in the same way, and relate them to styles; here the likelihoods are of the
+    model that was trained on these texts.
+
+    Args:
+        likelihoods: the columns descriptor and log_likelihood, a row per phrase.
+    """
+    has_one_word = ~likelihoods[DESCRIPTOR].str.contains(" ")
+    means = likelihoods[has_one_word].groupby(DESCRIPTOR)["log_likelihood"].mean()
+    counts = count_phrases(texts, means.index.tolist())
+    frequency = pd.Series(counts.counts).reindex(means.index) / counts.n_examples
+    names = ("the frequency", "the mean log-likelihood")
+    return rank_correlation("frequency_rho", frequency, means, names=names)
+
+
+def show_phrases(run: Run, texts: Sequence[str]) -> None:
+    """Print Likelihood Bias of all descriptors and of each axis, and the correlation with frequencies."""
+    for score in run.scores:
+        if score.metric == "likelihood_bias" and set(score.group) <= {AXIS}:
+            axis = score.group.get(AXIS, "all descriptors")
+            print(f"Likelihood Bias, {axis}: {score.value:.1%}, {score.n:,} pairs")
+    rho = frequency_correlation(run.table("likelihoods"), texts)
+    low, high = rho.interval
+    print(f"Spearman's ρ of frequency and log-likelihood: {rho.value:.2f} [{low:.2f}, {high:.2f}], {rho.n} descriptors")
+
+
 def main() -> None:
     options = parse_options(
         __doc__,
@@ -198,10 +244,12 @@ def main() -> None:
         epochs=(0.2, "how often each text is read"),
         learning_rate=5e-4,
         blimp_pairs=(100, "pairs of each of BLiMP's paradigms"),
+        descriptors=(200, "descriptors in the phrases"),
         seed=0,
     )
     start_logging()
     training_texts, held_out = read_texts(options.data, options.seed)
+    write_text(options.output_dir / "texts.txt", "\n".join(training_texts) + "\n")  # for generation_bias.corpus
     folder = train(training_texts, options.output_dir, options.epochs, options.learning_rate, options.seed)
     model = load_masked_model(CheckpointSettings(name=str(folder)))
     print(f"masked accuracy on held-out texts: {masked_accuracy(model, held_out, options.seed):.1%}", flush=True)
@@ -211,6 +259,7 @@ def main() -> None:
     mean = sum(accuracy.values()) / len(accuracy)
     print(f"BLiMP: {mean:.1%}{', too weak for its pairs to mean anything' if mean < WEAK else ''}", flush=True)
     show_scores(measure_pairs(folder, options.data, options.output_dir))
+    show_phrases(measure_phrases(folder, options.output_dir, options.descriptors), training_texts)
 
 
 if __name__ == "__main__":

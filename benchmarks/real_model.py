@@ -20,7 +20,7 @@ from benchmarks.measuring import SHARED, parse_options, timed
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.prompts import sample_cells
-from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
+from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses

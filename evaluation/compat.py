@@ -3,13 +3,17 @@
 A new version of such a package may change these; pyproject.toml bounds the versions.
 """
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from peft.tuners.lora import LoraLayer
     from sacrebleu.metrics.base import Metric
+    from torch.nn import Module
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 def segment_statistics(metric: "Metric", hypotheses: list[str], references: Sequence[tuple[Any, ...]]) -> np.ndarray:
@@ -26,3 +30,34 @@ def segment_statistics(metric: "Metric", hypotheses: list[str], references: Sequ
 def score_of_statistics(metric: "Metric", statistics: np.ndarray) -> float:
     """Return the score, in [0, 100], of a corpus with these summed statistics, (k,); see `segment_statistics`."""
     return float(metric._compute_score_from_stats(statistics.tolist()).score)
+
+
+def cache_argument(model: "PreTrainedModel") -> str:
+    """Return the name of the attention keys and values, as an argument and in the output of a model's forward pass.
+
+    transformers 5.24 calls `cache` what was `past_key_values`, and 5.40 removes the old name. Models whose code comes
+    with their weights may keep it.
+    """
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+
+
+def has_plain_attention(config: "PreTrainedConfig", *, sliding_windows: bool) -> bool:
+    """Return whether each layer of a decoder has plain attention to all positions or, if allowed, to a sliding window.
+
+    transformers exports `DynamicLayer`, but not the class of sliding windows. Subclasses compute other attention
+    (transformers 5.0 to 5.24).
+    """
+    from transformers import DynamicCache, DynamicLayer
+    from transformers.cache_utils import DynamicSlidingWindowLayer
+
+    allowed = {DynamicLayer, DynamicSlidingWindowLayer} if sliding_windows else {DynamicLayer}
+    return all(type(layer) in allowed for layer in DynamicCache(config=config).layers)
+
+
+def lora_layers(network: "Module") -> Iterator["LoraLayer"]:
+    """Yield the layers of a network that have a LoRA adapter; PEFT does not export their class (PEFT 0.21)."""
+    from peft.tuners.lora import LoraLayer
+
+    for layer in network.modules():
+        if isinstance(layer, LoraLayer):
+            yield layer

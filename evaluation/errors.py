@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Any
 
 from evenhand.evaluation.untrusted_text import escape_hidden
 
@@ -67,7 +66,7 @@ def require_extra(extra: str, *modules: str, field: str) -> None:
             raise InputError(field, f"the package {module} is not installed; run pip install 'evenhand[{extra}]'.")
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Return the `repr` of a value, truncated to MAX_VALUE_LENGTH characters and an ellipsis.
 
     >>> len(format_value("x" * 5000))

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PureWindowsPath
@@ -127,7 +127,9 @@ def is_file_name_inside(folder: Path, name: str) -> bool:
     >>> [is_file_name_inside(Path("run"), name) for name in ("adapter/model.json", "../run.json", "/etc/hosts", "C:x")]
     [True, False, False, False]
     """
-    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive or {"", ".", ".."} & {*name.split("/")}:
+    if not name.isprintable() or "\\" in name or PureWindowsPath(name).drive:
+        return False
+    if {"", ".", ".."}.intersection(name.split("/")):
         return False
     try:
         return not (folder / name).is_dir() and is_inside(folder, folder / name)
@@ -141,9 +143,11 @@ def check_links_inside(folder: Path, field: str, within: Path | None = None, lea
     Folders inside with a name in `leave_out` may be no such links either, but are not searched. The message names the
     setting `field`.
     """
-    within, found = within or folder, [folder]
+    within = within or folder
+    found = [folder]
     for place, folders, files in os.walk(folder):
-        found += [path for name in (*folders, *files) if (path := Path(place, name)).is_symlink()]
+        inside = [Path(place, name) for name in (*folders, *files)]
+        found += [path for path in inside if path.is_symlink()]
         folders[:] = [name for name in folders if name not in leave_out]
     for path in found:
         if not is_inside(within, path):
@@ -180,7 +184,9 @@ def results_of_sources(
         for name in missing:
             lines = [" ".join(text.splitlines()) for text in sources[name]]
             write_text(folder / SOURCES / f"{name}.txt", "".join(f"{line}\n" for line in lines))
-        first = f"{next(iter(missing.values())).name}{', …' if len(missing) > 1 else ''}"
+        first = next(iter(missing.values())).name
+        if len(missing) > 1:
+            first += ", …"
         raise InputError(
             field,
             f"{folder} lacks {len(missing)} of {len(files)} files ({first}); {task} the files in "
@@ -189,7 +195,7 @@ def results_of_sources(
     return files
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write `value` to the file `path` as strict JSON, atomically; NaN and infinity raise ValueError."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -258,14 +264,14 @@ def load_yaml(text: str) -> Any:
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict = {}
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):  # a few aliases of aliases stand for a billion values
             event = self.peek_event()
             line = event.start_mark.line + 1
             raise yaml.YAMLError(f"line {line}: the alias *{event.anchor} is not allowed; write the value out")
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         found: set[tuple[str, str]] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -284,13 +290,13 @@ _PLAIN_VALUES = (
 )
 
 
-def dump_yaml(value: Any) -> str:
+def dump_yaml(value: object) -> str:
     """Return a value as YAML without aliases, with the keys of mappings in their order."""
     return yaml.dump(value, Dumper=_NoAliases, sort_keys=False, allow_unicode=True)
 
 
 class _NoAliases(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -335,13 +341,15 @@ def _sha256(path: Path, version: tuple[int, ...]) -> str:
     return joined_sha256([path])
 
 
-def json_sha256(value: Any) -> str:
+def json_sha256(value: object) -> str:
     """Return the SHA-256 of a value's JSON with sorted keys; values that JSON does not know count as their text."""
     return hashlib.sha256(json.dumps(_text_keys(value), sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _text_keys(value: Any) -> Any:
+def _text_keys(value: object) -> object:
     """Return a value whose mappings have only text as keys, since JSON cannot sort numbers among texts."""
     if isinstance(value, Mapping):
         return {str(key): _text_keys(item) for key, item in value.items()}
-    return [_text_keys(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_text_keys(item) for item in value]
+    return value

@@ -8,17 +8,19 @@ to the folder, so that a folder of runs can be moved. Runs of format 4 have thre
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
 from evenhand.evaluation.old_setting_names import with_new_names
 
-MANIFEST, PARTS = "run.json", "parts"
-RUNNING, FINISHED = "running", "finished"
+MANIFEST = "run.json"
+PARTS = "parts"
+RUNNING = "running"
+FINISHED = "finished"
 PAGES = ".evenhand"  # marks a folder of pages that is no run: the command that wrote them
 CHECKED = ("junit.xml", "summary.md")  # the files of a check
 FORMAT = 5  # version of the format of a run's files
@@ -27,11 +29,59 @@ RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "
 IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 MAX_RECORD_BYTES = 200_000_000  # of a run.json, which lists every result file
-OLD_FORMAT, OLD_CONFIG, OLD_IDENTITY = 4, "config.yaml", "identity.json"
+OLD_FORMAT = 4
+OLD_CONFIG = "config.yaml"
+OLD_IDENTITY = "identity.json"
 OLD_KEYS = {"format", "command", "inputs"}  # what a run of format 4 added to the settings in its config.yaml
 
 
-def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], dict[str, Any]]:
+class RunRecord(TypedDict):
+    """The content of a run.json; a command adds facts of its own, such as the threshold of `label`.
+
+    Attributes:
+        format: version of the format of a run's files.
+        state: RUNNING or FINISHED.
+        command: the command of the stage.
+        fingerprint: hash of the identity.
+        settings: all settings of the command, with relative paths of other runs.
+        identity: the settings and inputs that decide what the results are.
+        inputs: fingerprints, by name, of the files and models that the stage reads.
+        files: the SHA-256 of each result file, by its relative path.
+        versions: the size and the time of change of each result file.
+        started: when the stage began, as a text in UTC.
+        processes: the number of processes of the run.
+        packages: the version of each package that may affect the numbers.
+        commit: the git commit of the code, or None.
+        failures: what could not be computed for a reason that may pass, by name.
+    """
+
+    format: int
+    state: str
+    command: str
+    fingerprint: str
+    settings: dict[str, Any]
+    identity: dict[str, Any]
+    inputs: dict[str, Any]
+    files: dict[str, str]
+    versions: dict[str, list[int]]
+    started: NotRequired[str]
+    processes: NotRequired[int]
+    packages: NotRequired[dict[str, str]]
+    commit: NotRequired[str | None]
+    failures: NotRequired[dict[str, str]]
+
+
+class FinishedRecord(RunRecord):
+    """The content of the run.json of a finished run.
+
+    Attributes:
+        seconds: the duration of each step; "total" is the whole.
+    """
+
+    seconds: dict[str, float]
+
+
+def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], FinishedRecord]:
     """Return the settings and the record of a finished run of `command`.
 
     Paths of other runs in the settings are relative to the working directory. `field` is the name of the setting that
@@ -51,10 +101,10 @@ def read_run(folder: Path, command: str, field: str) -> tuple[dict[str, Any], di
             f"{folder / damaged[0]} is missing or damaged (its SHA-256 is not the recorded one); undo the "
             f"change, or run `evenhand {command}` into that folder again to recompute it.",
         )
-    return with_resolved_paths(record["settings"], folder), record
+    return with_resolved_paths(record["settings"], folder), cast(FinishedRecord, record)
 
 
-def run_sha256(record: Mapping[str, Any]) -> str:
+def run_sha256(record: RunRecord) -> str:
     """Return the fingerprint of a finished run, for a run that reads it: of what went into the run, and its tables."""
     return json_sha256([record["fingerprint"], record["files"]])
 
@@ -65,10 +115,8 @@ def run_state(folder: Path, field: str = "output_dir") -> str | None:
     return None if record is None else record["state"]
 
 
-def read_record(folder: Path, field: str) -> dict[str, Any] | None:
+def read_record(folder: Path, field: str) -> RunRecord | None:
     """Return the record of the run in a folder, finished or not; None without one.
-
-    The record has at least format, state, command, fingerprint, identity, settings, inputs and files.
 
     Raises:
         InputError: the record cannot be read, was changed by hand, or is of an unknown format.
@@ -98,13 +146,13 @@ def read_record(folder: Path, field: str) -> dict[str, Any] | None:
     return _checked_names(record, path, field)
 
 
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+def write_record(folder: Path, record: Mapping[str, object]) -> None:
     """Write the record of a run, with its own SHA-256, by which a change by hand is noticed."""
     plain = json.loads(json.dumps(record, default=str))
     write_json(folder / MANIFEST, {**plain, "sha256": json_sha256(plain)})
 
 
-def _read_format_4(folder: Path, field: str) -> dict[str, Any]:
+def _read_format_4(folder: Path, field: str) -> RunRecord:
     """Return the record of a run of format 4: config.yaml, identity.json and, of a finished run, run.json."""
     settings = read_yaml(folder / OLD_CONFIG, field)
     if not isinstance(settings, dict) or settings.get("format") != OLD_FORMAT:
@@ -135,7 +183,7 @@ def _read_format_4(folder: Path, field: str) -> dict[str, Any]:
     return _checked_names(record, path, field)
 
 
-def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, Any]:
+def _checked_names(record: dict[str, Any], path: Path, field: str) -> RunRecord:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
     record.setdefault("versions", {})
@@ -149,7 +197,8 @@ def _checked_names(record: dict[str, Any], path: Path, field: str) -> dict[str, 
                 f"{path} lists the file {format_value(name)}, which is not the name of a file "
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder.",
             )
-    return {**record, "settings": with_new_names(record["settings"])}
+    record["settings"] = with_new_names(record["settings"])
+    return cast(RunRecord, record)
 
 
 def clear_pages(folder: Path, command: str) -> None:
@@ -176,7 +225,7 @@ def result_files(folder: Path) -> dict[str, Path]:
     }
 
 
-def recorded_results(folder: Path) -> dict[str, Any]:
+def recorded_results(folder: Path) -> dict[str, dict[str, str] | dict[str, list[int]]]:
     """Return the entries of a record on the result files: the SHA-256 of each, and its size and time of change."""
     files = result_files(folder)
     return {
@@ -185,7 +234,7 @@ def recorded_results(folder: Path) -> dict[str, Any]:
     }
 
 
-def damaged_files(folder: Path, record: Mapping[str, Any]) -> list[str]:
+def damaged_files(folder: Path, record: RunRecord) -> list[str]:
     """Return the names of the recorded files that are missing or have changed.
 
     A file with the recorded size and time of change is not read; any other file is compared by its SHA-256.
@@ -205,31 +254,44 @@ def _size_and_time(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def with_relative_paths(settings: Any, folder: Path, name: str = "") -> Any:
-    """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`.
+def with_relative_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
 
-    `name` is the name of the setting.
-    """
-    if isinstance(settings, Mapping):
-        return {key: with_relative_paths(value, folder, _inner(name, str(key))) for key, value in settings.items()}
-    if not isinstance(settings, str):
-        return settings
-    if name not in RUN_FOLDERS and not (name in IN_RUNS and _is_in_run(Path(settings))):
-        return settings
-    path = os.path.relpath(Path(settings).resolve(), folder)
-    return path if path.startswith(".") else f"./{path}"
+    def to_relative(name: str, value: str) -> str:
+        if name not in RUN_FOLDERS and not (name in IN_RUNS and _is_in_run(Path(value))):
+            return value
+        path = os.path.relpath(Path(value).resolve(), folder)
+        return path if path.startswith(".") else f"./{path}"
+
+    return _with_texts(settings, to_relative)
 
 
 def _is_in_run(path: Path) -> bool:
     return any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
 
 
-def with_resolved_paths(settings: Any, folder: Path, name: str = "") -> Any:
+def with_resolved_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
-    if isinstance(settings, Mapping):
-        return {key: with_resolved_paths(value, folder, _inner(name, str(key))) for key, value in settings.items()}
-    is_relative = name in RUN_FOLDERS or (name in IN_RUNS and str(settings).startswith("."))
-    return os.path.normpath(folder / settings) if isinstance(settings, str) and is_relative else settings
+
+    def to_resolved(name: str, value: str) -> str:
+        is_relative = name in RUN_FOLDERS or (name in IN_RUNS and value.startswith("."))
+        return os.path.normpath(folder / value) if is_relative else value
+
+    return _with_texts(settings, to_resolved)
+
+
+def _with_texts(settings: Mapping[str, Any], change: Callable[[str, str], str], group: str = "") -> dict[str, Any]:
+    """Return nested settings with `change(name of the setting, text)` in place of each text that is a value."""
+    changed = {}
+    for key, value in settings.items():
+        name = _inner(group, str(key))
+        if isinstance(value, Mapping):
+            changed[key] = _with_texts(value, change, name)
+        elif isinstance(value, str):
+            changed[key] = change(name, value)
+        else:
+            changed[key] = value
+    return changed
 
 
 def _inner(group: str, name: str) -> str:

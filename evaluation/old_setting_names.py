@@ -4,7 +4,6 @@ For one version, commands refuse an old name with the new one; runs that were st
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 # By the end of the dotted name: an old name, perhaps with its group, and its new name in the same group.
 OLD_NAMES = {
@@ -61,7 +60,7 @@ def new_name(dotted: str) -> str | None:
     return OLD_NAMES.get(".".join(parts[-2:]), OLD_NAMES.get(parts[-1]))
 
 
-def with_new_names(settings: Any, group: str = "") -> Any:
+def with_new_names(settings: object, group: str = "") -> object:
     """Return the settings of a stored run with new names in place of old ones, and without removed ones."""
     if not isinstance(settings, Mapping):
         return settings

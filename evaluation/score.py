@@ -12,21 +12,33 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
+from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
-PROMPT_ID, PERSONA = "prompt_id", "persona"
-TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN = "text", "template", "axis", "descriptor", "noun"
+PROMPT_ID = "prompt_id"
+PERSONA = "persona"
+TEXT = "text"
+TEMPLATE = "template"
+AXIS = "axis"
+DESCRIPTOR = "descriptor"
+NOUN = "noun"
 # Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, untuned_mask).
 UNTUNED = "untuned"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
+KIND = "kind"
+UNIT = "unit"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
-KIND, UNIT = "kind", "unit"
-BIAS_VALUE, LABEL = "bias_value", "label"
+BIAS_VALUE = "bias_value"
+LABEL = "label"
 # pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
-PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS = "pair_id", "bias_type", "direction", "more", "less"
+PAIR_ID = "pair_id"
+BIAS_TYPE = "bias_type"
+DIRECTION = "direction"
+MORE = "more"
+LESS = "less"
 CUE = "cue"  # how a model knows the person in a prompt
 OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
@@ -116,7 +128,7 @@ class BiasScore:
     group: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
     standard_error: float | None = None
-    signature: Mapping[str, Any] = field(default_factory=dict)
+    signature: JsonObject = field(default_factory=dict)
     form: Form = Form.PLAIN
     kind: Kind = Kind.LEVEL
     caution: Caution | None = None
@@ -152,12 +164,14 @@ def write_scores(path: Path, scores: Sequence[BiasScore]) -> None:
     The JSON file contains each distinct signature once; score records contain the signature's hash. NaN and infinity
     are null in JSON and empty in CSV.
     """
-    signatures, records = {}, []
+    signatures = {}
+    records = []
     for score in scores:
         key = _hash(score.signature)
         signatures[key] = score.signature
-        record = {field.name: getattr(score, field.name) for field in fields(score)}
-        records.append({key: _finite(value) for key, value in {**record, "signature": key}.items()})
+        record = {field.name: _finite(getattr(score, field.name)) for field in fields(score)}
+        record["signature"] = key
+        records.append(record)
     write_json(path, {"signatures": signatures, "scores": records})
     write_text(path.with_suffix(".csv"), _csv(records))
 
@@ -177,7 +191,7 @@ def read_scores(path: Path | str) -> list[BiasScore]:
         ) from None
 
 
-def _score_of(record: Mapping[str, Any], signatures: Mapping[str, Mapping[str, Any]]) -> BiasScore:
+def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -> BiasScore:
     """Return the score in a record of a file of scores, of this version or of an earlier one."""
     record = current_record(record)
     low, high = record["bounds"]
@@ -236,13 +250,14 @@ def signature_line(score: BiasScore) -> str:
     for letter, names in LETTERS.items():
         entry = next((signature[name] for name in names if signature.get(name) is not None), None)
         if entry is not None:
-            if isinstance(entry, Mapping):
-                name, version = display_name(str(entry.get("name") or "")), entry.get("revision") or entry.get("sha256")
-                entry = f"{name}@{version[:7]}" if version else name or _hash(entry)
-            parts.append(f"{letter}:{entry}")
-    parts += [f"n:{score.n}", f"h:{_hash(signature)}"]
-    version = (signature.get("packages") or {}).get("evenhand")
-    return "|".join([*parts, f"v:{version}"] if version else parts)
+            parts.append(f"{letter}:{_named(entry) if isinstance(entry, Mapping) else entry}")
+    parts.append(f"n:{score.n}")
+    parts.append(f"h:{_hash(signature)}")
+    packages = signature.get("packages")
+    version = packages.get("evenhand") if isinstance(packages, Mapping) else None
+    if version:
+        parts.append(f"v:{version}")
+    return "|".join(parts)
 
 
 # Letters of a signature line, and the keys of the nested signature that each letter represents.
@@ -254,7 +269,16 @@ LETTERS = {
 }
 
 
-def _hash(value: Any) -> str:
+def _named(entry: JsonObject) -> str:
+    """Return the name and the revision, or the hash, of a model or a data set in a signature."""
+    name = display_name(str(entry.get("name") or ""))
+    version = entry.get("revision") or entry.get("sha256")
+    if version:
+        return f"{name}@{str(version)[:7]}"
+    return name or _hash(entry)
+
+
+def _hash(value: Json) -> str:
     return json_sha256(value)[:12]
 
 
@@ -282,7 +306,8 @@ def find_score(
     return None
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: Json) -> Json:
+    """Return a value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, (list, tuple)):

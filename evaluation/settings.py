@@ -452,12 +452,12 @@ class DecodingSettings(StrictSettings):
     """Settings of the generation of responses."""
 
     preset: Literal["sample", "paper"] = Field(
-        "sample", description="'paper': beam search, length ≥ 20, 3-gram blocking (A.4)"
+        default="sample", description="'paper': beam search, length ≥ 20, 3-gram blocking (A.4)"
     )
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="arguments of `generate` that override the preset"
     )
-    batch_size: Count = Field(128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
+    batch_size: Count = Field(default=128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.

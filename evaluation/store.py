@@ -57,7 +57,8 @@ from evenhand.evaluation.tracking import Tracker, start_tracking
 
 log = logging.getLogger("evenhand")
 
-LOCK, SCORES = ".lock", "scores.json"
+LOCK = ".lock"
+SCORES = "scores.json"
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row
@@ -259,9 +260,11 @@ def stage(
     Raises:
         InputError: the folder has a run with other settings or inputs, has files and is no run, or cannot be written.
     """
-    folder, inputs = config.output_dir, dict(inputs or {})
+    folder = config.output_dir
+    inputs = dict(inputs or {})
     identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
-    start, started = time.monotonic(), datetime.now(UTC)
+    start = time.monotonic()
+    started = datetime.now(UTC)
     record = {
         "format": FORMAT,
         "state": RUNNING,
@@ -369,7 +372,8 @@ def check_no_files(folder: Path, but_folders: bool = False) -> None:
         names = [path.name for path in found if not (but_folders and path.is_dir())]
     except OSError as error:
         raise InputError("output_dir", f"{folder} cannot be read ({error.strerror}); give another.") from None
-    if others := [name for name in names if name != LOCK and not TEMPORARY.fullmatch(name)]:
+    others = [name for name in names if name != LOCK and not TEMPORARY.fullmatch(name)]
+    if others:
         raise InputError(
             "output_dir",
             f"{folder} is not empty and no run of Evenhand (it has {others[0]}); give another folder, so "

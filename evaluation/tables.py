@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +61,8 @@ def read_float_columns(path: Path, leave_out: Sequence[str]) -> tuple[np.ndarray
     """Return all columns of a Parquet file except `leave_out`, as float32 (n, c), and their names."""
     with _readable(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         names = [name for name in file.schema_arrow.names if name not in leave_out]
-        numbers, start = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32), 0
+        numbers = np.empty((file.metadata.num_rows, len(names)), dtype=np.float32)
+        start = 0
         for group in range(file.num_row_groups):  # group by group: one table of all would double the memory
             columns = file.read_row_group(group, columns=names).columns
             for index, column in enumerate(columns):
@@ -82,7 +84,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def label_batches(
-    batches: Iterable[tuple[Sequence, ...]], columns: Sequence[str], index: pd.Index
+    batches: Iterable[tuple[Sequence[Any] | np.ndarray, ...]], columns: Sequence[str], index: pd.Index
 ) -> Iterator[pd.DataFrame]:
     """Yield batches as tables whose index says which rows they are.
 
@@ -105,5 +107,5 @@ def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.Dat
     """Return the rows of the given prompts, sorted by prompt; the table itself for None, or if it has no prompts."""
     if prompts is None or PROMPT_ID not in table:
         return table
-    chosen = table[table[PROMPT_ID].isin(prompts)]
-    return chosen.sort_values(PROMPT_ID, kind="stable", ignore_index=True)
+    chosen = table.loc[table[PROMPT_ID].isin(list(prompts))]
+    return chosen.sort_values(by=PROMPT_ID, kind="stable", ignore_index=True)

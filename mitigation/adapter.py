@@ -13,18 +13,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from huggingface_hub import parse_local_safetensors_file_metadata
 from peft import PeftModel
-from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.compat import lora_layers
 from evenhand.evaluation.files import check_owner, temporary_path, write_json
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
+
+if TYPE_CHECKING:
+    from peft.tuners.lora import LoraLayer
 
 WEIGHTS = ("*.safetensors*", "config.json", "generation_config.json", "adapter_config.json")
 
@@ -55,13 +59,12 @@ def merge_in_forward(network: PeftModel) -> None:
 
     A layer is merged in its forward pass and restored afterwards, which needs the memory of one layer.
     """
-    for layer in network.modules():
-        if isinstance(layer, LoraLayer):
-            layer.forward = partial(_forward_merged, layer, layer.forward)
+    for layer in lora_layers(network):
+        layer.forward = partial(_forward_merged, layer, layer.forward)
 
 
 def _forward_merged(
-    layer: LoraLayer, forward: Callable[..., torch.Tensor], *inputs: object, **options: object
+    layer: "LoraLayer", forward: Callable[..., torch.Tensor], *inputs: object, **options: object
 ) -> torch.Tensor:
     weights = [(parameter, parameter.data) for parameter in layer.get_base_layer().parameters(recurse=False)]
     layer.merge(safe_merge=True)  # writes a new tensor

@@ -5,13 +5,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.manifest import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
@@ -29,6 +30,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_settings
+from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
 from evenhand.recipes.settings import (
     FAMILIES,
@@ -81,10 +83,10 @@ def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, 
     return present(settings.output_dir, pages, write=write, show=show)
 
 
-def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, dict[str, Any]]]:
+def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, FinishedRecord]]:
     """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both manifests."""
     sides: dict[str, MeasureSettings] = {}
-    manifests: dict[str, dict[str, Any]] = {}
+    manifests: dict[str, FinishedRecord] = {}
     for side in ("before", "after"):
         sides[side], manifests[side] = read_settings(getattr(settings, side), side)
     check_same_precision(sides["before"], sides["after"], "after")
@@ -103,9 +105,9 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
     return {name: {side: family_run(name, side) for side in sides} for name in names}, manifests
 
 
-def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Any]) -> dict[str, Any]:
+def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, FinishedRecord]) -> dict[str, Json]:
     """Return the fingerprints of the runs, of the other folders in the settings, and of the inputs of each family."""
-    inputs = {side: run_sha256(manifest) for side, manifest in manifests.items()}
+    inputs: dict[str, Json] = {side: run_sha256(manifest) for side, manifest in manifests.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = run_sha256(read_run(folder, command, name)[1])
@@ -131,9 +133,9 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
     """
     if labels is None:
         return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.vectors))
-    config, manifest = read_run(labels, "label", "labels")
+    config, record = read_run(labels, "label", "labels")
     labelled = read_styled_responses(Path(config["run"]))
-    alpha = manifest["threshold"]["alpha"]
+    alpha = int(cast(LabelRecord, record)["threshold"]["alpha"])
 
     def along(responses: StyledResponses) -> np.ndarray:
         return bias_values_along(labelled.table, labelled.vectors, before.table[DESCRIPTOR], responses.vectors, alpha)

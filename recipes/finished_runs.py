@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
-from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.manifest import FinishedRecord, RunRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
@@ -42,7 +42,7 @@ def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, dict[str, Any]]:
+def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, FinishedRecord]:
     """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
     values, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(values), str(folder))
@@ -81,7 +81,7 @@ def check_same_precision(
         )
 
 
-def models_with_code(settings: Any) -> list[str]:
+def models_with_code(settings: object) -> list[str]:
     """Return the names of the models and classifiers in nested settings whose trust_remote_code is true."""
     groups = [settings] if isinstance(settings, Mapping) else []
     for group in groups:  # the loop appends to the list
@@ -100,7 +100,7 @@ def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> No
 
 
 def check_model_unchanged(
-    measured: MeasureSettings, record: Mapping[str, Any], field_name: str, loaded_sha256: str | None = None
+    measured: MeasureSettings, record: RunRecord, field_name: str, loaded_sha256: str | None = None
 ) -> None:
     """Raise InputError if the files of the model that a run measured have changed since.
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.manifest import run_sha256
+from evenhand.evaluation.manifest import FinishedRecord, run_sha256
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import BIAS_VALUE, RESPONSE
 from evenhand.evaluation.store import stage
@@ -18,6 +18,16 @@ log = logging.getLogger("evenhand")
 LABELS = "labels"
 DESCRIPTORS = "descriptors"
 THRESHOLD = "threshold.json"
+
+
+class LabelRecord(FinishedRecord):
+    """The content of the run.json of a finished labelling.
+
+    Attributes:
+        threshold: the exponent α, the threshold β, the share above it, and the numbers of labelled and other rows.
+    """
+
+    threshold: dict[str, float]
 
 
 def label(settings: LabelSettings) -> None:

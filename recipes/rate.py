@@ -3,10 +3,12 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
-from evenhand.evaluation.manifest import package_versions, read_run, run_sha256
+from evenhand.evaluation.json_values import JsonObject
+from evenhand.evaluation.manifest import FinishedRecord, package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
@@ -31,6 +33,23 @@ from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
 log = logging.getLogger("evenhand")
+
+
+class RatingRecord(FinishedRecord):
+    """The content of the run.json of a finished sampling of pairs.
+
+    Attributes:
+        left_out: the number of pairs that are left out, by the reason; None for a reason that was not looked for.
+        questions: the text of each question, by its name.
+        models: the displayed names of the two models.
+        signature: what decides which pairs are shown.
+    """
+
+    left_out: dict[str, int | None]
+    questions: dict[str, str]
+    models: tuple[str, str]
+    signature: JsonObject
+
 
 PAIRS = "pairs"
 SUMMARY = "summary"
@@ -105,7 +124,8 @@ def _serve(settings: RateSettings) -> None:
     from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve  # of the extra `rate`
 
     folder = settings.output_dir
-    config, manifest = read_run(folder, "rate", "output_dir")
+    config, record = read_run(folder, "rate", "output_dir")
+    manifest = cast(RatingRecord, record)
     pairs = read_table(folder / f"{PAIRS}.parquet")
     with run_lock(folder), listen(settings.host, settings.port) as socket:
         votes = Votes(folder / VOTES)
@@ -129,7 +149,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     Raises:
         InputError: the folder has no pairs, or no votes.
     """
-    manifest = read_run(folder, "rate", field_name)[1]
+    manifest = cast(RatingRecord, read_run(folder, "rate", field_name)[1])
     pairs = read_table(folder / f"{PAIRS}.parquet")
     votes = read_votes(folder / VOTES)
     if votes.empty:

@@ -15,7 +15,7 @@ from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding

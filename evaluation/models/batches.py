@@ -5,17 +5,16 @@ The memory of a row is estimated from the model's config. Batch sizes do not cha
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
-from transformers import Cache, DynamicCache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from evenhand.evaluation.compat import cache_argument, has_plain_attention
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.revisions import first_line
 
@@ -24,13 +23,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evenhand")
 
-Item, Result, Key = TypeVar("Item"), TypeVar("Result"), TypeVar("Key")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
 
 GPU_MEMORY_FRACTION = 0.6  # the rest of the free memory covers fragmentation and errors of the estimates
 MAX_HOST_BYTES = 3 << 29  # larger batches are no faster on a CPU, and other work needs memory too
 # A GPU needs many tokens to be busy. On a CPU, the widest activations should fit into the cache: 1,024 tokens of
 # BERT-base, the fastest value measured. Tiny models, whose calls have a high fixed cost, run more tokens up to a limit.
-GPU_TOKENS_PER_PASS, MAX_CPU_TOKENS_PER_PASS, CPU_CACHE_BYTES = 32768, 4096, 12 << 20
+GPU_TOKENS_PER_PASS = 32768
+MAX_CPU_TOKENS_PER_PASS = 4096
+CPU_CACHE_BYTES = 12 << 20
 TOKENIZER_BATCH_SIZE = 10_000  # texts
 # These use the number of a key's column, also of padding between the prefix and the rest: MPT as the distance of ALiBi,
 # GPT-Neo for the window of its local layers.
@@ -56,7 +59,8 @@ def tokens_per_pass(model: PreTrainedModel) -> int:
 
 def batch_size_limit(model: PreTrainedModel, row_bytes: Callable[[int], int]) -> Callable[[int], int]:
     """Return a function from a row's length in tokens to the largest batch of such rows, by memory and tokens."""
-    memory, tokens = memory_budget(model.device), tokens_per_pass(model)
+    memory = memory_budget(model.device)
+    tokens = tokens_per_pass(model)
     return lambda length: max(1, min(tokens // length, memory // row_bytes(length)))
 
 
@@ -83,9 +87,11 @@ def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
     config = model.config.get_text_config(decoder=True)
 
     def size(default: int, *names: str) -> int:
-        return next((value for name in names if (value := getattr(config, name, None))), default)
+        values = (getattr(config, name, None) for name in names)
+        return next((value for value in values if value), default)
 
-    hidden, heads = size(1024, "hidden_size", "d_model"), size(16, "num_attention_heads")
+    hidden = size(1024, "hidden_size", "d_model")
+    heads = size(16, "num_attention_heads")
     return {
         "hidden": hidden,
         "heads": heads,
@@ -108,7 +114,8 @@ def run_batches(
     A batch has at most `max_items(first item)` items, all with the same `group_key`. Sort the largest items first. A
     batch that runs out of memory is halved and computed again, and no later batch is larger.
     """
-    start, limit = 0, len(items)
+    start = 0
+    limit = len(items)
     while start < len(items):
         batch = items[start : start + min(limit, max_items(items[start]))]
         batch = batch[: len(list(next(groupby(batch, group_key))[1]))]
@@ -123,9 +130,8 @@ def run_batches(
             yield batch, result
             start += len(batch)
             continue
-        clear_device_cache(
-            garbage_collection=True
-        )  # outside the handler, because the error holds the tensors of the batch
+        # Outside the handler, because the error holds the tensors of the batch.
+        clear_device_cache(garbage_collection=True)
         if limit == len(items):
             log.warning("a batch of %d rows does not fit into memory; continuing with half the batch size", len(batch))
         limit = len(batch) // 2
@@ -143,14 +149,15 @@ def group_rows(keys: Iterable[Key]) -> dict[Key, list[int]]:
     return groups
 
 
-def longest_first(lengths: Sequence[int]) -> np.ndarray:
+def longest_first(lengths: Sequence[int]) -> list[int]:
     """Return the row indices by descending length, (n,), so that a lack of memory is detected in the first batch."""
-    return np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    return sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
 
 
 def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **arguments: Any) -> list[list[int]]:
     """Return the token ids of texts; equal texts are encoded once and share one list."""
-    distinct, encoded = list(dict.fromkeys(texts)), []
+    distinct = list(dict.fromkeys(texts))
+    encoded: list[list[int]] = []
     for start in range(0, len(distinct), TOKENIZER_BATCH_SIZE):  # the whole output for all texts would take gigabytes
         part = distinct[start : start + TOKENIZER_BATCH_SIZE]
         encoded += tokenizer(part, return_attention_mask=False, **arguments)["input_ids"]
@@ -165,8 +172,7 @@ def has_attention_only(model: PreTrainedModel, *, sliding_windows: bool = True) 
     """
     if model.config.is_encoder_decoder:
         return False
-    layers = (DynamicLayer, DynamicSlidingWindowLayer) if sliding_windows else (DynamicLayer,)
-    return all(type(layer) in layers for layer in DynamicCache(config=model.config).layers)
+    return has_plain_attention(model.config, sliding_windows=sliding_windows)
 
 
 def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
@@ -192,7 +198,8 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_
 @torch.inference_mode()
 def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
     """Return the keys and values of a prefix, repeated for `n_rows` rows."""
-    cache = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True).past_key_values
+    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True)
+    cache = output[cache_argument(model)]
     cache.batch_repeat_interleave(n_rows)
     return cache
 
@@ -209,7 +216,9 @@ def max_input_length(model: PreTrainedModel) -> float:
     size of the position embeddings.
     """
     for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+        if not isinstance(module, torch.nn.Embedding) or module.padding_idx is None:
+            continue
+        if name.endswith("position_embeddings"):
             return module.num_embeddings - module.padding_idx - 1
     return max_positions(model.config)
 

@@ -24,7 +24,11 @@ from evenhand.evaluation.models.chat_templates import (
 if TYPE_CHECKING:  # tasks are checked before anything heavy is imported
     from evenhand.evaluation.models.loading import DialogueModel
 
-TASK, METRIC, DOCUMENT, VALUE = "task", "metric", "document", "value"
+# Columns of the results.
+TASK = "task"
+METRIC = "metric"
+DOCUMENT = "document"
+VALUE = "value"
 BATCH_SIZE = 8
 
 
@@ -35,13 +39,15 @@ def read_tasks(tasks: Sequence[str]) -> list[Any]:
     """
     if tasks:
         require_extra("lm-eval", "lm_eval", field="capabilities")
-    return [read_yaml(Path(it), "capabilities") if it.endswith((".yaml", ".yml")) else it for it in tasks]
+    is_file = [task.endswith((".yaml", ".yml")) for task in tasks]
+    return [read_yaml(Path(task), "capabilities") if read else task for task, read in zip(tasks, is_file, strict=True)]
 
 
 def load_tasks(tasks: Sequence[str]) -> list[Any]:
     """Return `read_tasks`, after a check that the harness knows the names."""
     read = read_tasks(tasks)
-    if names := [task for task in read if isinstance(task, str)]:
+    names = [task for task in read if isinstance(task, str)]
+    if names:
         from lm_eval.tasks import TaskManager
 
         known = TaskManager().all_tasks

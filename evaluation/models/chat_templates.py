@@ -99,12 +99,9 @@ def build_chat(prompt: str, system_prompt: str | None = None, persona: str = "")
     """
     turns = [line.partition(": ") for line in persona.splitlines()] if persona.startswith("User: ") else []
     system = "\n".join(filter(None, (system_prompt, "" if turns else persona)))
-    first = [{"role": "system", "content": system}] * bool(system)
-    return [
-        *first,
-        *({"role": who.lower(), "content": text} for who, _, text in turns),
-        {"role": "user", "content": prompt},
-    ]
+    chat = [{"role": "system", "content": system}] if system else []
+    chat += [{"role": who.lower(), "content": text} for who, _, text in turns]
+    return [*chat, {"role": "user", "content": prompt}]
 
 
 NO_TEMPLATE = "none"  # in a signature: of a causal model without a chat template
@@ -156,10 +153,13 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
 
 def template_arguments(tokenizer: Any) -> dict[str, Any]:
     """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
+
+    def date_of(call: re.Match[str]) -> str:
+        return repr(TEMPLATE_DATE.strftime(call[2]))
+
     return {
         # Reasoning would use up max_new_tokens. Templates without this choice ignore the argument.
         "enable_thinking": False,
-        # transformers' `strftime_now`
-        "chat_template": DATE_CALL.sub(lambda it: repr(TEMPLATE_DATE.strftime(it[2])), tokenizer.get_chat_template()),
+        "chat_template": DATE_CALL.sub(date_of, tokenizer.get_chat_template()),  # calls of `strftime_now`
         "date_string": f"{TEMPLATE_DATE:%d %b %Y}",  # Llama 3
     }

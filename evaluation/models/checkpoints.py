@@ -113,7 +113,8 @@ def load_network(
         return weights, load_tokenizer(model, weights.config)
     config = adapter_config(folder, strength)
     weights, tokenizer = load_network(base, class_for)
-    if (size := adapter_vocabulary(folder)) is not None and size != weights.get_input_embeddings().weight.shape[0]:
+    size = adapter_vocabulary(folder)
+    if size is not None and size != weights.get_input_embeddings().weight.shape[0]:
         log.info("the adapter was trained with %d tokens: %s has as many now", size, base.name)
         weights.resize_token_embeddings(size, mean_resizing=False)
     try:
@@ -194,8 +195,10 @@ def load_config(model: CheckpointSettings) -> PreTrainedConfig:
         config = AutoConfig.from_pretrained(name, **options)
         _check_sizes(config)
     if is_gguf(model.name):
-        causal, encoder_decoder = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES"
-        names = getattr(modeling_auto, encoder_decoder if config.is_encoder_decoder else causal)
+        if config.is_encoder_decoder:
+            names = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+        else:
+            names = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         config.architectures = [names[config.model_type]] if config.model_type in names else None
         config._name_or_path = model.name
     return config
@@ -206,7 +209,7 @@ def _check_sizes(config: PreTrainedConfig) -> None:
     architectures = config.architectures or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ValueError(f"architectures is {architectures!r}, not a list of names")
-    for part in {id(it): it for it in (config, config.get_text_config())}.values():
+    for part in (config, config.get_text_config()):
         for name, most in MOST.items():
             value = getattr(part, name, None)
             if value is not None and not (type(value) is int and 1 <= value <= most):
@@ -248,23 +251,27 @@ def load_weights(
 
     Weights whose names start with a prefix in `optional` may be missing. A given `config` is not read again.
     """
-    revision, hint = model.revision, ""
+    revision = model.revision
+    hint = ""
     if not is_gguf(model.name) and local_folder(model.name) is None:
         # For a branch without safetensors, transformers would load weights that the hub converts. Converted weights are
         # not in the commit that manifest and adapter record, so tuned models could not be loaded again.
         revision = model_revision(model.name, revision)
         hint = " If it has no safetensors, give a converted revision (refs/pr/N), or convert it by save_pretrained."
-    source, failure = model.replaced(revision=revision), f"{model.name} cannot be loaded from safetensors"
-    with _location(source, failure, hint) as (name, options):
-        options |= {} if config is None else {"config": config}
-        network, loaded = auto_class.from_pretrained(
-            name, **options, output_loading_info=True, **from_pretrained_arguments(model)
-        )
+    source = model.replaced(revision=revision)
+    arguments = {"output_loading_info": True, **from_pretrained_arguments(model)}
+    if config is not None:
+        arguments["config"] = config
+    with _location(source, f"{model.name} cannot be loaded from safetensors", hint) as (name, options):
+        network, loaded = auto_class.from_pretrained(name, **options, **arguments)
     if is_gguf(model.name):
-        if quantizer := getattr(network, "hf_quantizer", None):  # transformers would refuse to train or save the model
+        quantizer = getattr(network, "hf_quantizer", None)
+        if quantizer is not None:  # transformers would refuse to train or save the model
             quantizer.remove_quantization_config(network)
-        network.name_or_path = network.config._name_or_path = model.name  # not the temporary folder
-    if missing := sorted(key for key in loaded["missing_keys"] if not key.startswith(optional)):
+        network.name_or_path = model.name  # not the temporary folder
+        network.config._name_or_path = model.name
+    missing = sorted(key for key in loaded["missing_keys"] if not key.startswith(optional))
+    if missing:
         raise InputError(
             "model", f"{model.name} lacks {len(missing)} weights of {type(network).__name__}, such as {missing[0]}."
         )
@@ -309,7 +316,9 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
     """Return the network in evaluation mode on its device; do not move it if device_map or quantization is set."""
     is_placed = model.device_map is not None or model.quantization is not None
-    return (network if is_placed else network.to(resolve_device(model.device))).eval()
+    if not is_placed:
+        network = network.to(resolve_device(model.device))
+    return network.eval()
 
 
 def load_tokenizer(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedTokenizerBase:

@@ -23,14 +23,25 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 # Arguments whose effect on a token depends on scores only. With these arguments, contexts of all lengths share a batch;
 # with the others, whose effect depends on the tokens of the same row too, contexts of equal length.
 SCORE_ARGUMENTS = {
-    *("do_sample", "max_new_tokens", "min_p", "num_beams", "stop_strings", "suppress_tokens"),
-    *("temperature", "top_k", "top_p", "typical_p"),
+    "do_sample",
+    "max_new_tokens",
+    "min_p",
+    "num_beams",
+    "stop_strings",
+    "suppress_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
 }
 
 # Limits above all models and hardware: a number beyond them would only hang, or fill the memory.
-MAX_TOKENS, MAX_BEAMS = 1 << 20, 100
-_Count, _Positive = Annotated[int, Field(ge=0, lt=2**31)], Annotated[float, Field(ge=1e-4, allow_inf_nan=False)]
-_PositiveFraction, _Text = Annotated[_Positive, Field(le=1)], Annotated[str, Field(min_length=1)]
+MAX_TOKENS = 1 << 20
+MAX_BEAMS = 100
+_Count = Annotated[int, Field(ge=0, lt=2**31)]
+_Positive = Annotated[float, Field(ge=1e-4, allow_inf_nan=False)]
+_PositiveFraction = Annotated[_Positive, Field(le=1)]
+_Text = Annotated[str, Field(min_length=1)]
 
 
 class _Arguments(BaseModel, extra="forbid", strict=True):
@@ -75,10 +86,12 @@ def decoding(preset: str = "sample", **overrides: Any) -> dict[str, Any]:
     try:
         checked = _Arguments(**chosen).model_dump(exclude_unset=True)
     except ValidationError as error:
-        (name, *index), message = error.errors()[-1]["loc"], error.errors()[-1]["msg"]
-        where = f" ({'.'.join(map(str, index))})" if index else ""
-        raise InputError("decoding", f"{name} is {chosen[name]!r}{where}: {message}.") from None
-    if (chosen.get("min_new_tokens") or 0) > chosen["max_new_tokens"]:
-        n_min, n_max = chosen["min_new_tokens"], chosen["max_new_tokens"]
-        raise InputError("decoding", f"min_new_tokens is {n_min}; it must be at most max_new_tokens, which is {n_max}.")
+        problem = error.errors()[-1]
+        name, *index = map(str, problem["loc"])
+        where = f" ({'.'.join(index)})" if index else ""
+        raise InputError("decoding", f"{name} is {chosen[name]!r}{where}: {problem['msg']}.") from None
+    fewest = chosen.get("min_new_tokens") or 0
+    most = chosen["max_new_tokens"]
+    if fewest > most:
+        raise InputError("decoding", f"min_new_tokens is {fewest}; it must be at most max_new_tokens, which is {most}.")
     return {name: checked[name] for name in chosen}  # floats for integers, which `generate` rejects

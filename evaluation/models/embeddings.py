@@ -56,9 +56,11 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
 
     settings = checkpoint_settings(model)
     for field in ("device_map", "quantization", "adapter_strength"):
-        if (value := getattr(settings, field, None)) is not None:
+        value = getattr(settings, field, None)
+        if value is not None:
             raise InputError(f"model.{field}", f"{value!r} is not available for a sentence encoder; leave it out.")
-    device, revision = resolve_device(settings.device), model_revision(settings.name, settings.revision, settings.base)
+    device = resolve_device(settings.device)
+    revision = model_revision(settings.name, settings.revision, settings.base)
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # no warning for mean pooling
     files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
     try:
@@ -78,7 +80,8 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     except Exception as error:  # damaged files lead to errors of all kinds
         reason = first_line(error)
         raise InputError("model", f"{settings.name} cannot be loaded as a sentence encoder: {reason}") from None
-    network, tokenizer = encoder.transformers_model, encoder.tokenizer
+    network = encoder.transformers_model
+    tokenizer = encoder.tokenizer
     if network is None or network.config.is_encoder_decoder:
         kind = "not a transformer" if network is None else f"an encoder-decoder ({network.config.model_type})"
         raise InputError("model", f"{settings.name} is {kind}; give an encoder.")

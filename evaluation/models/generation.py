@@ -10,20 +10,24 @@ via coupled token generation").
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import pad
 from transformers import (
-    GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
+    MinPLogitsWarper,
+    NoRepeatNGramLogitsProcessor,
     PreTrainedModel,
-    StoppingCriteriaList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+    TypicalLogitsWarper,
 )
-from transformers.generation import NoRepeatNGramLogitsProcessor, StopStringCriteria
 
+from evenhand.evaluation.compat import cache_argument
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
@@ -42,13 +46,49 @@ from evenhand.evaluation.models.contexts import decode_responses, encode_context
 from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
 
-NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}  # values that change no score, so that `generate` skips them
+NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0}  # values that change no score
+# What changes the scores before a token is sampled, in the order of `generate`.
+WARPERS = {
+    "temperature": TemperatureLogitsWarper,
+    "top_k": TopKLogitsWarper,
+    "top_p": TopPLogitsWarper,
+    "min_p": MinPLogitsWarper,
+    "typical_p": TypicalLogitsWarper,
+}
 SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
 # Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
 # at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
 FIRST_ROWS = 8  # of the first batch; each following one has twice as many, up to the largest
 BLOCK = 256  # tokens that are drawn together; about the square root of a large vocabulary
+
+
+class Job(NamedTuple):
+    """A response to generate.
+
+    Attributes:
+        ids: the tokens of the context, and of the opening of the response.
+        n_opening: the number of tokens of the opening.
+        seed: the seed of the random numbers.
+    """
+
+    ids: tuple[int, ...]
+    n_opening: int
+    seed: int
+
+
+class Response(NamedTuple):
+    """A generated response.
+
+    Attributes:
+        text: the response; None if the model never ended its reasoning.
+        is_cut: whether max_new_tokens ended it.
+        had_reasoning: whether the model reasoned before it.
+    """
+
+    text: str | None
+    is_cut: bool
+    had_reasoning: bool
 
 
 def generate_responses(
@@ -75,21 +115,15 @@ def generate_responses(
             begin with the model's first token.
         first: position, in its response, of the first token that the model adds, which chooses its random numbers.
     """
-    begun = list(zip(contexts, [""] * len(contexts) if openings is None else openings, strict=True))
-    distinct = {context: index for index, context in enumerate(dict.fromkeys(begun))}
-    if any(opening for _, opening in distinct) and dialogue_model.kind == "encoder_decoder":
-        raise InputError("opening", f"{dialogue_model.name} is an encoder-decoder model; give a causal model.")
-    tokenizer, model = dialogue_model.tokenizer, dialogue_model.model
-    opened = [tokenizer(it, add_special_tokens=False)["input_ids"] if it else [] for _, it in distinct]
-    encoded = encode_contexts(dialogue_model, [context for context, _ in distinct])
-    encoded = [context + opening for context, opening in zip(encoded, opened, strict=True)]
-    check_input_lengths(dialogue_model, encoded, decoding["max_new_tokens"], "contexts")
-
-    samples, has_beams = bool(decoding.get("do_sample")), (decoding.get("num_beams") or 1) > 1
-    keys = ((distinct[context], seed if samples else 0) for context, seed in zip(begun, seeds, strict=True))
-    rows = group_rows(keys)
+    model = dialogue_model.model
+    samples = bool(decoding.get("do_sample"))
+    has_beams = (decoding.get("num_beams") or 1) > 1
+    openings = [""] * len(contexts) if openings is None else openings
+    jobs = _jobs(dialogue_model, contexts, openings, seeds if samples else [0] * len(contexts))
+    check_input_lengths(dialogue_model, [job.ids for job in jobs], decoding["max_new_tokens"], "contexts")
+    rows = group_rows(jobs)
     # Sorted by length, batches need little padding.
-    jobs = sorted(rows, key=lambda job: (len(encoded[job[0]]), encoded[job[0]], job[1]), reverse=True)
+    ordered = sorted(rows, key=lambda job: (len(job.ids), job.ids, job.seed), reverse=True)
     # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
     max_rows = 1 if has_beams and samples else batch_size
     used = {name for name, value in decoding.items() if value is not None}
@@ -98,19 +132,43 @@ def generate_responses(
     ramp = (FIRST_ROWS * 2**n_batches for n_batches in count())  # so that the first responses are there in seconds
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
-    def length(job: tuple[int, int]) -> int:
-        return len(encoded[job[0]])
+    def max_jobs(job: Job) -> int:
+        return max(1, min(max_rows, next(ramp), memory // response_bytes(model, len(job.ids), decoding)))
 
-    def max_jobs(job: tuple[int, int]) -> int:
-        return max(1, min(max_rows, next(ramp), memory // response_bytes(model, length(job), decoding)))
+    def generate(batch: Sequence[Job]) -> list[Response]:
+        return _generate_batch(dialogue_model, batch, first, decoding)
 
-    def generate(batch: Sequence[tuple[int, int]]) -> list[tuple[str | None, bool, bool]]:
-        inputs = [(encoded[context], seed, len(opened[context])) for context, seed in batch]
-        return _generate_batch(dialogue_model, *zip(*inputs, strict=True), first, dict(decoding))
+    def group_key(job: Job) -> int:
+        return 0 if mixes_lengths else len(job.ids)
 
-    for batch, responses in run_batches(jobs, max_jobs, generate, group_key=lambda job: mixes_lengths or length(job)):
-        answered = [(row, *found) for job, found in zip(batch, responses, strict=True) for row in rows[job]]
-        yield tuple(map(list, zip(*answered, strict=True)))
+    for batch, responses in run_batches(ordered, max_jobs, generate, group_key=group_key):
+        answered = [(row, response) for job, response in zip(batch, responses, strict=True) for row in rows[job]]
+        yield (
+            [row for row, _ in answered],
+            [response.text for _, response in answered],
+            [response.is_cut for _, response in answered],
+            [response.had_reasoning for _, response in answered],
+        )
+
+
+def _jobs(
+    dialogue_model: DialogueModel, contexts: Sequence[str], openings: Sequence[str], seeds: Sequence[int]
+) -> list[Job]:
+    """Return the job of each row; equal texts are encoded once."""
+    if any(openings) and dialogue_model.kind == "encoder_decoder":
+        raise InputError("opening", f"{dialogue_model.name} is an encoder-decoder model; give a causal model.")
+    tokenizer = dialogue_model.tokenizer
+    distinct_contexts = list(dict.fromkeys(contexts))
+    encoded = dict(zip(distinct_contexts, encode_contexts(dialogue_model, distinct_contexts), strict=True))
+    opened = {
+        opening: tokenizer(opening, add_special_tokens=False)["input_ids"] if opening else []
+        for opening in dict.fromkeys(openings)
+    }
+    jobs = []
+    for context, opening, seed in zip(contexts, openings, seeds, strict=True):
+        ids = (*encoded[context], *opened[opening])
+        jobs.append(Job(ids=ids, n_opening=len(opened[opening]), seed=seed))
+    return jobs
 
 
 def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, Any]) -> int:
@@ -119,7 +177,8 @@ def response_bytes(model: PreTrainedModel, length: int, decoding: Mapping[str, A
     plain = ("do_sample", "max_new_tokens", "num_beams")
     used = [name for name, value in decoding.items() if name not in plain and value not in (None, NEUTRAL.get(name))]
     # float32 scores of the previous token and of the new one; then probabilities or a log-softmax
-    copies = 8 + 4 * (beams > 1 or bool(decoding.get("do_sample"))) + sum(COPIES.get(name, 4) for name in used)
+    has_probabilities = beams > 1 or bool(decoding.get("do_sample"))
+    copies = (12 if has_probabilities else 8) + sum(COPIES.get(name, 4) for name in used)
     cache = cache_bytes(model, length + decoding["max_new_tokens"])
     return int(SLACK * beams * (cache + logits_bytes(model, 1, copies) + activations_bytes(model, length)))
 
@@ -130,59 +189,94 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 
 def _generate_batch(
-    dialogue_model: DialogueModel,
-    contexts: Sequence[list[int]],
-    seeds: Sequence[int],
-    opened: Sequence[int],
-    first: int,
-    arguments: dict[str, Any],
-) -> list[tuple[str | None, bool, bool]]:
-    """Return the response to each context of a batch, whether max_new_tokens ended it, and whether it had reasoning.
+    dialogue_model: DialogueModel, batch: Sequence[Job], first: int, decoding: Mapping[str, Any]
+) -> list[Response]:
+    """Return the response to each context of a batch."""
+    model = dialogue_model.model
+    tokenizer = dialogue_model.tokenizer
+    is_beam_search = (decoding.get("num_beams") or 1) > 1
+    # A sliding window counts padding as positions, so it would lose the common prefix too early.
+    shares = SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search
+    contexts = [list(job.ids) for job in batch]
+    shared = shared_tokens(model, contexts, sliding_windows=False) if shares else 0
+    inputs = _model_inputs(dialogue_model, contexts, shared)
+    start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
+    arguments = {name: value for name, value in decoding.items() if name != "no_repeat_ngram_size"}
+    processors = LogitsProcessorList([RefuseNaN()])
+    ngram_size = decoding.get("no_repeat_ngram_size")
+    if ngram_size:
+        processors.append(ResponseNGramBlock(ngram_size, start))
+    if decoding.get("do_sample") and not is_beam_search:
+        processors.extend(_sampling(decoding, RowNoise([job.seed for job in batch], first)))
+        arguments = {name: value for name, value in arguments.items() if name not in WARPERS}
+        arguments["do_sample"] = False
+    if decoding.get("stop_strings"):
+        arguments["tokenizer"] = tokenizer
+    with torch.random.fork_rng(enabled=is_beam_search):
+        if is_beam_search:
+            torch.manual_seed(batch[0].seed % 2**63)  # for sampling within a beam search, where a batch has one row
+        output = model.generate(**inputs, logits_processor=processors, **arguments)
+    return _responses(dialogue_model, batch, output[:, start:].tolist(), decoding)
 
-    The last `opened` tokens of a context are the first of its response.
+
+def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], shared: int) -> dict[str, Any]:
+    """Return the inputs of `generate`, whose rows have the first `shared` tokens in common, which are read once.
+
+    Padding stands between the common prefix and the rest of a context.
     """
-    model, tokenizer = dialogue_model.model, dialogue_model.tokenizer
-    samples, is_beam_search = bool(arguments.get("do_sample")), (arguments.get("num_beams") or 1) > 1
-    side, shared = "right" if dialogue_model.kind == "encoder_decoder" else "left", 0
-    if SCORE_ARGUMENTS.issuperset(arguments) and not is_beam_search:
-        # Padding stands between the common prefix and the rest of a context. A sliding window counts padding as
-        # positions, so it would lose the prefix too early.
-        shared = shared_tokens(model, contexts, sliding_windows=False)
-    inputs = tokenizer.pad({"input_ids": [ids[shared:] for ids in contexts]}, padding_side=side, return_tensors="pt")
-    inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
+    model = dialogue_model.model
+    side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
+    rest = {"input_ids": [ids[shared:] for ids in contexts]}
+    padded = dialogue_model.tokenizer.pad(rest, padding_side=side, return_tensors="pt")
+    inputs: dict[str, Any] = {
+        "input_ids": padded["input_ids"].to(model.device),
+        "attention_mask": padded["attention_mask"].to(model.device),
+    }
     if shared:
         prefix = torch.tensor([contexts[0][:shared]], device=model.device).expand(len(contexts), -1)
         inputs["input_ids"] = torch.cat([prefix, inputs["input_ids"]], dim=1)
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
-        inputs["past_key_values"] = prefix_cache(model, contexts[0][:shared], len(contexts))
-    start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
-    processors = LogitsProcessorList([RefuseNaN()])
-    arguments = {"logits_processor": processors, **arguments}
-    if strings := arguments.pop("stop_strings", None):  # with a `custom_generate`, `generate` ignores its tokenizer
-        arguments["stopping_criteria"] = StoppingCriteriaList([StopStringCriteria(tokenizer, strings)])
-    if size := arguments.pop("no_repeat_ngram_size", None):
-        processors.append(ResponseNGramBlock(size, start))
-    if samples and not is_beam_search:
-        arguments |= {"custom_generate": sample_rows, "random": RowNoise(seeds, first)}
-    with torch.random.fork_rng(enabled=is_beam_search):
-        if is_beam_search:
-            torch.manual_seed(seeds[0] % 2**63)  # for sampling within a beam search, where a batch has one row
-        output = model.generate(**inputs, **arguments)
-    tokens = output[:, start:].tolist()
-    ends = set(np.atleast_1d(model.generation_config.eos_token_id).tolist())
+        inputs[cache_argument(model)] = prefix_cache(model, contexts[0][:shared], len(contexts))
+    return inputs
+
+
+def _sampling(decoding: Mapping[str, Any], noise: "RowNoise") -> list[LogitsProcessor]:
+    """Return what makes greedy decoding sample from the distribution that the arguments of `generate` describe.
+
+    `generate` itself samples from one random stream for the whole batch, after all processors that it is given.
+    """
+    processors: list[LogitsProcessor] = []
+    for name, warper in WARPERS.items():
+        value = decoding.get(name)
+        if value is not None and value != NEUTRAL.get(name):
+            processors.append(warper(value))
+    return [*processors, SampleRows(noise)]
+
+
+def _responses(
+    dialogue_model: DialogueModel, batch: Sequence[Job], generated: list[list[int]], decoding: Mapping[str, Any]
+) -> list[Response]:
+    """Return the responses in the tokens that `generate` added to each context."""
+    ends = set(np.atleast_1d(dialogue_model.model.generation_config.eos_token_id).tolist())
     n_special = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
-    is_full = len(tokens[0]) - n_special >= arguments["max_new_tokens"]
-    cuts = [is_full and ends.isdisjoint(ids[n_special:]) for ids in tokens]
-    if strings:
-        stops = [strings] if isinstance(strings, str) else strings
-        cuts = [
-            cut and not any(stop in tokenizer.decode(ids) for stop in stops)
-            for cut, ids in zip(cuts, tokens, strict=True)
-        ]
-    tokens = [context[len(context) - n :] + ids for context, n, ids in zip(contexts, opened, tokens, strict=True)]
-    contexts = [context[: len(context) - n] for context, n in zip(contexts, opened, strict=True)]
+    is_full = len(generated[0]) - n_special >= decoding["max_new_tokens"]
+    stops = decoding.get("stop_strings") or []
+    stops = [stops] if isinstance(stops, str) else stops
+
+    def is_cut(ids: list[int]) -> bool:
+        if not is_full or not ends.isdisjoint(ids[n_special:]):
+            return False
+        text = dialogue_model.tokenizer.decode(ids) if stops else ""
+        return not any(stop in text for stop in stops)
+
+    contexts = [list(job.ids[: len(job.ids) - job.n_opening]) for job in batch]
+    openings = [list(job.ids[len(job.ids) - job.n_opening :]) for job in batch]
+    tokens = [opening + ids for opening, ids in zip(openings, generated, strict=True)]
     texts = decode_responses(dialogue_model, contexts, tokens)
-    return [(text, cut, reasoned) for (text, reasoned), cut in zip(texts, cuts, strict=True)]
+    return [
+        Response(text=text, is_cut=is_cut(ids), had_reasoning=had_reasoning)
+        for (text, had_reasoning), ids in zip(texts, generated, strict=True)
+    ]
 
 
 class RowNoise:
@@ -194,7 +288,8 @@ class RowNoise:
 
     def __init__(self, seeds: Sequence[int], first: int = 0) -> None:
         """Start one stream for each seed, at the numbers for the token at position `first` (from 0) of a response."""
-        self.rows, self.first = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds], first
+        self.rows = [np.random.Generator(np.random.Philox(key=seed)) for seed in seeds]
+        self.first = first
 
     def next(self, count: int) -> torch.Tensor:
         """Return `count` numbers for the next token of each row, (rows, count); all calls need the same `count`."""
@@ -217,7 +312,8 @@ class ResponseNGramBlock(LogitsProcessor):
     """Forbids tokens that would repeat an n-gram of the response, which begins at position `start`."""
 
     def __init__(self, size: int, start: int) -> None:
-        self.block, self.start = NoRepeatNGramLogitsProcessor(size), start
+        self.block = NoRepeatNGramLogitsProcessor(size)
+        self.start = start
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return self.block(input_ids[:, self.start :], scores)
@@ -241,24 +337,6 @@ class SampleRows(LogitsProcessor):
             self.one_hot = torch.zeros_like(scores)
         self.tokens = sample_tokens(scores, self.random)[:, None]
         return self.one_hot.scatter_(1, self.tokens, 1.0)
-
-
-def sample_rows(
-    model: Any,
-    input_ids: torch.Tensor,
-    logits_processor: LogitsProcessorList,
-    generation_config: GenerationConfig,
-    random: RowNoise,
-    **arguments: Any,
-) -> torch.Tensor:
-    """Return sampled token ids as `generate` does, but with separate random numbers for each row.
-
-    Without this `custom_generate`, the library samples from one random stream for the whole batch. The argument
-    `logits_processor` of `generate` cannot change that, because temperature and the other warpers are applied later.
-    """
-    generation_config.do_sample = False
-    processors = LogitsProcessorList([*logits_processor, SampleRows(random)])
-    return model._sample(input_ids, processors, generation_config=generation_config, **arguments)
 
 
 def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:

@@ -43,8 +43,8 @@ def join_parts(paths: Sequence[Path]) -> Path:
         if field.name == Keys.General.ARCHITECTURE or field.name.startswith(("GGUF.", SPLIT)):
             continue
         kind = field.types[0]
-        of_items = field.types[-1] if kind == GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=of_items)
+        item_type = field.types[-1] if kind == GGUFValueType.ARRAY else None
+        writer.add_key_value(field.name, field.contents(), kind, sub_type=item_type)
     tensors = [tensor for reader in readers for tensor in reader.tensors]
     for tensor in tensors:
         data = tensor.data

@@ -29,14 +29,14 @@ class InMemoryModel(LoadedModel):
     @cached_property
     def revision(self) -> str:
         """The SHA-256 of the weights."""
-        return weights_sha256(self.engine.model)
+        return weights_sha256(self.load().model)
 
     def identity(self) -> dict[str, Any]:
         return {"model": self.revision}
 
     def with_settings(self, **changes: Any) -> "InMemoryModel":
         named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
-        return InMemoryModel(replace(self.engine, system_prompt=named.settings.system_prompt or ""), named)
+        return InMemoryModel(replace(self.load(), system_prompt=named.settings.system_prompt or ""), named)
 
     def close(self) -> None:
         """Keep the model, which the caller has."""

@@ -46,11 +46,15 @@ from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSett
 log = logging.getLogger("evenhand")
 
 MAX_CHARACTERS = 6000  # of a text; longer texts are truncated
-TOP_LOGPROBS, ANSWER_TOKENS = 20, 256  # 20: the largest number that the API allows
+TOP_LOGPROBS = 20  # the largest number that the API allows
+ANSWER_TOKENS = 256
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
-LOGPROBS, PLAIN = "log-probabilities", "repeated answers"
+# The two kinds of a judge's answers.
+LOGPROBS = "log-probabilities"
+PLAIN = "repeated answers"
 # Keys in a judge's cache of the kind of its answers and of its parameters; blank texts are not judged.
-KIND, PARAMETERS = "", " "
+KIND = ""
+PARAMETERS = " "
 NO_OPTION: list[float] = []  # the judgement of a text whose answers name no option
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
@@ -80,7 +84,8 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
     try:
         file = JudgeFile.model_validate(read_yaml(path, "judge"))
     except ValidationError as error:
-        raise InputError("judge", f"{path}: {'; '.join(it['msg'] for it in error.errors()[:3])}.") from None
+        problems = "; ".join(problem["msg"] for problem in error.errors()[:3])
+        raise InputError("judge", f"{path}: {problems}.") from None
     names = list(file.labels)
     if not 2 <= len(set(names)) == len(names) <= len(OPTIONS):
         raise InputError("judge", f"{path} has {len(names)} labels; give 2 to {len(OPTIONS)}, all different.")
@@ -90,18 +95,22 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
 
 def classifier_styles(settings: CheckpointSettings) -> tuple[str, ...]:
     """Return the labels of a shipped classifier, of another sequence classifier, or of a judge."""
-    if (judge := getattr(settings, "judge", None)) is not None:
-        return tuple(read_judge(judge.name)[0])
+    judge = getattr(settings, "judge", None)
+    if judge is not None:
+        labels, _ = read_judge(judge.name)
+        return tuple(labels)
     folder = classifier_folder(settings.name)
     if folder is not None:
         return read_description(folder).labels
-    head, label_names = getattr(settings, "head", None), getattr(settings, "label_names", None)
+    head = getattr(settings, "head", None)
+    label_names = getattr(settings, "label_names", None)
     return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
 
 
 def classifier_revision(settings: CheckpointSettings) -> str:
     """Return the revision of a sequence classifier, or the hash of a judge's model name and file."""
-    if (judge := getattr(settings, "judge", None)) is not None:
+    judge = getattr(settings, "judge", None)
+    if judge is not None:
         check_client()
         labels, instruction = read_judge(judge.name)
         return json_sha256([settings.name, list(labels.items()), instruction])
@@ -123,12 +132,15 @@ class StyleJudge:
     name: str
     revision: str
 
-    is_multi_label, texts_per_part, limit = False, 64, f"{MAX_CHARACTERS} characters"
+    is_multi_label = False
+    texts_per_part = 64
+    limit = f"{MAX_CHARACTERS} characters"
 
     @property
     def key(self) -> str:
         """The hash of everything that determines the judge's answers, except the text."""
-        judge, model = self.settings.judge, self.settings.served_model()
+        judge = self.settings.judge
+        model = self.settings.served_model()
         parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -138,8 +150,10 @@ class StyleJudge:
     def announce(self, texts: Sequence[str]) -> None:
         """Log the number of requests, and the approximate number of tokens, that judging the texts takes."""
         with _cache(self) as cache:
-            known, answers = cache.known(texts), _kind(cache, self)
-        todo, times = [text for text in texts if text not in known], self.requests_per_text(answers)
+            known = cache.known(texts)
+            answers = _kind(cache, self)
+        todo = [text for text in texts if text not in known]
+        times = self.requests_per_text(answers)
         n_tokens = times * sum(len(_prompt(self, text)) for text in todo) // CHARACTERS_PER_TOKEN
         done = f"{len(known):,} of {len(texts):,} texts are cached; {times * len(todo):,} requests ({answers})"
         log.info("judge %s: %s, about %s tokens of input", self.name, done, f"{n_tokens:,}")
@@ -151,14 +165,17 @@ class StyleJudge:
         cached on disk; a text that lacks an answer is asked again in the next run.
         """
         with _cache(self) as cache:
-            known, answers = cache.known(texts), _kind(cache, self)
+            known = cache.known(texts)
+            answers = _kind(cache, self)
             parameters = _parameters(cache)
-            todo, times = [text for text in texts if text not in known], self.requests_per_text(answers)
+            todo = [text for text in texts if text not in known]
+            times = self.requests_per_text(answers)
             bodies = [parameters.apply(body) for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float] | None]] = [[] for _ in todo]
             parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
             for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_filtered=_no_answer):
-                for index, answer in zip((row // times for row in rows), found, strict=True):
+                for row, answer in zip(rows, found, strict=True):
+                    index = row // times
                     drawn[index].append(answer)
                     if len(drawn[index]) == times:
                         known[todo[index]] = self._mean(drawn[index])
@@ -166,7 +183,8 @@ class StyleJudge:
                             cache.write(todo[index], known[todo[index]] or NO_OPTION)
         undefined = [math.nan] * len(self.labels)
         probabilities = np.array([known[text] or undefined for text in texts], dtype=np.float32)
-        return probabilities.reshape(len(texts), len(self.labels)), np.array([len(it) > MAX_CHARACTERS for it in texts])
+        is_truncated = np.array([len(text) > MAX_CHARACTERS for text in texts])
+        return probabilities.reshape(len(texts), len(self.labels)), is_truncated
 
     def _mean(self, answers: Sequence[Mapping[str, float] | None]) -> list[float] | None:
         """Return the mean probability of each label over the answers to one text; None if they name no option."""
@@ -178,22 +196,35 @@ class StyleJudge:
 
 def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
-    own = settings.judge
-    facts = {name: getattr(own, name) for name in ("server", "api", "samples")}
+    judge = settings.judge
     with _cache(load_judge(settings)) as cache:
-        facts |= {"file_sha256": sha256_of(judge_path(own.name)), "answers": cache.read(KIND)}
-        facts |= {"parameters": changed} if (changed := _parameters(cache).as_values()) else {}
+        answers = cache.read(KIND)
+        parameters = _parameters(cache).as_values()
+    facts = {
+        "server": judge.server,
+        "api": judge.api,
+        "samples": judge.samples,
+        "file_sha256": sha256_of(judge_path(judge.name)),
+        "answers": answers,
+    }
+    if parameters:
+        facts["parameters"] = parameters
     return {"name": settings.name, "judge": facts}
 
 
 def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
     """Return the judge of these settings; no request is sent. InputError if its file or the client cannot be used."""
-    revision, (labels, instruction) = classifier_revision(settings), read_judge(settings.judge.name)
-    options = [
-        f"{option}: {label}" + (f" ({text})" if text else "")
-        for option, (label, text) in zip(OPTIONS, labels.items(), strict=False)
-    ]
-    return StyleJudge(settings, tuple(labels), "\n".join([instruction, *options]), settings.name, revision)
+    labels, instruction = read_judge(settings.judge.name)
+    lines = [instruction]
+    for option, (label, description) in zip(OPTIONS, labels.items(), strict=False):
+        lines.append(f"{option}: {label} ({description})" if description else f"{option}: {label}")
+    return StyleJudge(
+        settings=settings,
+        labels=tuple(labels),
+        question="\n".join(lines),
+        name=settings.name,
+        revision=classifier_revision(settings),
+    )
 
 
 def _prompt(judge: StyleJudge, text: str) -> str:
@@ -205,11 +236,12 @@ def _prompt(judge: StyleJudge, text: str) -> str:
 
 def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     """Return the bodies of the requests for one text."""
-    is_chat, n = judge.settings.judge.api == "chat", judge.requests_per_text(answers)
+    n = judge.requests_per_text(answers)
     arguments: Body = {"max_tokens": ANSWER_TOKENS, "temperature": 1.0}
-    if answers == LOGPROBS:
-        top = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
-        arguments = {"max_tokens": 1, "temperature": 0, **top}
+    if answers == LOGPROBS and judge.settings.judge.api == "chat":
+        arguments = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+    elif answers == LOGPROBS:
+        arguments = {"max_tokens": 1, "temperature": 0, "logprobs": TOP_LOGPROBS}
     model = judge.settings.served_model()
     return build_requests(model, [_prompt(judge, text)] * n, [""] * n, range(n), "", arguments)
 
@@ -220,12 +252,15 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     if choice.logprobs is None:
         raise UnsupportedRequest("style_classifier.judge", "the server gives no log-probabilities")
     if "messages" in body:
-        pairs = [(it.token, it.logprob) for first in (choice.logprobs.content or ())[:1] for it in first.top_logprobs]
+        first = (choice.logprobs.content or ())[:1]
+        pairs = [(top.token, top.logprob) for token in first for top in token.top_logprobs]
     else:
-        pairs = [pair for first in (choice.logprobs.top_logprobs or ())[:1] for pair in first.items()]
+        first = (choice.logprobs.top_logprobs or ())[:1]
+        pairs = [pair for token in first for pair in token.items()]
     weights: dict[str, float] = {}
     for token, log_p in pairs:
-        if (option := token.strip()) in OPTIONS and len(option) == 1:
+        option = token.strip()
+        if option in OPTIONS and len(option) == 1:
             weights[option] = weights.get(option, 0.0) + math.exp(min(log_p, 0.0))
     return {option: weight for option, weight in weights.items() if weight > 0}  # not NaN
 
@@ -251,7 +286,8 @@ def _kind(cache: "Cache", judge: StyleJudge) -> str:
 
     The first call also finds the parameters that the server accepts.
     """
-    if (known := cache.read(KIND)) is not None:
+    known = cache.read(KIND)
+    if known is not None:
         return known
     model = judge.settings.served_model()
 
@@ -282,7 +318,8 @@ class Cache:
     """Earlier judgements of a judge, in a SQLite file in which texts are hashes and values are JSON."""
 
     def __init__(self, judge: StyleJudge, connection: sqlite3.Connection) -> None:
-        self.key, self.connection = judge.key, connection
+        self.key = judge.key
+        self.connection = connection
         columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
         connection.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
 

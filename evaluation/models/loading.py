@@ -86,7 +86,8 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     """
     model = ModelSettings(name=model) if isinstance(model, str) else model
     resolve_device(model.device)  # raises before weights are read
-    name, revision = model.name, model_revision(model.name, model.revision, model.base)
+    name = model.name
+    revision = model_revision(name, model.revision, model.base)
     tag = load_control_tag(name)
     network, tokenizer = load_network(model, text_generation_class)
     kind = _checked_kind(network.config, tokenizer)
@@ -97,7 +98,14 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     _copy_head_input(network)
     network = move_to_device(network, model)
     return DialogueModel(
-        network, tokenizer, kind, name, revision, tag, model.system_prompt or "", tuple(model.reasoning or ())
+        model=network,
+        tokenizer=tokenizer,
+        kind=kind,
+        name=name,
+        revision=revision,
+        control_tag=tag,
+        system_prompt=model.system_prompt or "",
+        reasoning=tuple(model.reasoning or ()),
     )
 
 
@@ -165,7 +173,8 @@ def load_masked_model(model: ModelDescription) -> MaskedModel:
     """Load a masked language model with its tokenizer, as `load_dialogue_model` loads models that generate text."""
     model = checkpoint_settings(model)
     resolve_device(model.device)
-    name, revision = model.name, model_revision(model.name, model.revision, model.base)
+    name = model.name
+    revision = model_revision(name, model.revision, model.base)
     network, tokenizer = load_network(model, _masked_lm_class)
     mask = tokenizer.mask_token_id
     if mask is None or mask >= network.config.get_text_config().vocab_size:
@@ -248,7 +257,8 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     # A checkpoint's decoding defaults (top_k 50, beams, blocked n-grams) would change responses without a trace in the
     # run's config.
     defaults = model.generation_config
-    settings = {key: value for key in SPECIAL_TOKENS if (value := getattr(defaults, key, None)) is not None}
+    settings = {key: getattr(defaults, key, None) for key in SPECIAL_TOKENS}
+    settings = {key: value for key, value in settings.items() if value is not None}
     size = model.config.get_text_config().vocab_size
     for key, value in settings.items():
         ids = value if isinstance(value, list) else [value]

@@ -27,7 +27,8 @@ QUANTIZED_BYTES = {"8bit": 1.0, "4bit": 0.5}
 STORED_BYTES = {"I64": 8, "I32": 4, "I16": 2}  # of what is no weight, such as packed ones; all else counts one byte
 WEIGHTS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")  # are converted to the precision of the model
 MIN_GGUF_BITS = 1.5  # a weight
-INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
+INDEX = "model.safetensors.index.json"
+SINGLE = "model.safetensors"
 CGROUP = Path("/sys/fs/cgroup")
 
 

@@ -107,8 +107,9 @@ def rejected_parameter(reason: Any, body: Body) -> str | None:
         found = [part for part in place if part in names] if isinstance(place, list) else []
         if found:
             return found[0]
-    found = [(match.start(), name) for name in names if (match := re.search(rf"\b{re.escape(name)}\b", text))]
-    return min(found)[1] if found else None
+    matches = {name: re.search(rf"\b{re.escape(name)}\b", text) for name in names}
+    starts = {name: match.start() for name, match in matches.items() if match is not None}
+    return min(starts, key=lambda name: (starts[name], name)) if starts else None
 
 
 def _as_text(reason: Any) -> str:

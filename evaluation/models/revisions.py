@@ -24,7 +24,9 @@ log = logging.getLogger("evenhand")
 
 COMMIT_DIGITS = 40  # of a commit on the hub; a hash of files has 64
 PACKAGE = "package:"  # starts the name of a model in an installed Python package
-CONFIG, ADAPTER_CONFIG, MODULES_FILE = "config.json", "adapter_config.json", "modules.json"
+CONFIG = "config.json"
+ADAPTER_CONFIG = "adapter_config.json"
+MODULES_FILE = "modules.json"
 ADAPTER_FOLDER = "adapter"  # the folder of the tuned adapter in a tuning run
 TUNING_FILE = "evenhand.json"  # written by tuning into the folder of the weights
 # The field of each file that contains the base model, which changes when a folder is moved: a hub id or an absolute
@@ -83,7 +85,8 @@ def hub_repository(name: str) -> str | None:
 
 def gguf_path(name: str, revision: str | None = None) -> Path:
     """Return the path of a GGUF file, which is downloaded if it is on the hub; InputError if there is none."""
-    if (path := local_path(name)).is_file():
+    path = local_path(name)
+    if path.is_file():
         return path
     if looks_like_path(name) or name.count("/") < 2:
         raise InputError("model", f"no file {name}; give a GGUF file, or ORGANISATION/REPOSITORY/FILE.gguf.")
@@ -178,17 +181,19 @@ def _folder_revision(folder: Path, revision: str | None, base: str | None, joine
     hashed = {name: file for name, file in names.items() if file.name not in BASE_FIELDS}
     digest = joined_sha256(list(hashed.values())) if joined else files_sha256(hashed)
     for name, file in names.items():
-        if field := BASE_FIELDS.get(file.name):
-            text = json.dumps({key: value for key, value in _read_object(file).items() if key != field}, sort_keys=True)
+        base_field = BASE_FIELDS.get(file.name)
+        if base_field is not None:
+            fields = {key: value for key, value in _read_object(file).items() if key != base_field}
+            text = json.dumps(fields, sort_keys=True)
             text = text if joined else f"{name} {text}"
             digest = sha256(f"{digest} {text}".encode()).hexdigest()
     if is_adapter(folder):
-        of_base = adapter_base(folder, base, revision)
-        base_folder = None if is_gguf(of_base[0]) else local_folder(of_base[0])
+        base_name, base_commit = adapter_base(folder, base, revision)
+        base_folder = None if is_gguf(base_name) else local_folder(base_name)
         if joined and base_folder is not None:
-            base_revision = _folder_revision(base_folder, of_base[1], None, joined=True)
+            base_revision = _folder_revision(base_folder, base_commit, None, joined=True)
         else:
-            base_revision = model_revision(*of_base)
+            base_revision = model_revision(base_name, base_commit)
         digest = sha256(f"{digest} {base_revision}".encode()).hexdigest()
     return digest
 
@@ -217,9 +222,10 @@ def _commit(name: str, revision: str | None) -> str:
 def _code(folder: Path) -> set[Path]:
     """Return the Python files of a model with remote code, which its configs name; no file of another model."""
     configs = (folder / name for name in (CONFIG, "tokenizer_config.json") if (folder / name).is_file())
-    has_code = any('"auto_map"' in file.read_text(encoding="utf-8", errors="replace") for file in configs)
-    has_code |= any(not str(module.get("type", "")).startswith("sentence_transformers.") for module in _modules(folder))
-    return set(folder.rglob("*.py")) if has_code else set()
+    has_auto_map = any('"auto_map"' in file.read_text(encoding="utf-8", errors="replace") for file in configs)
+    types = [str(module.get("type", "")) for module in _modules(folder)]
+    has_own_module = not all(name.startswith("sentence_transformers.") for name in types)
+    return set(folder.rglob("*.py")) if has_auto_map or has_own_module else set()
 
 
 def local_folder(name: str) -> Path | None:
@@ -238,7 +244,8 @@ def local_folder(name: str) -> Path | None:
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
     pickles = (file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args")
-    if found := sorted(pickles):
+    found = sorted(pickles)
+    if found:
         how = "peft.PeftModel.from_pretrained" if is_adapter(path) else "from_pretrained(..., use_safetensors=False)"
         why = f"may be a pickle, which can run any code; if you trust it, load it with {how}"
         raise InputError("model", f"{found[0]} {why} and save it with save_pretrained, which writes safetensors.")
@@ -295,8 +302,10 @@ def adapter_base(folder: Path, base: str | None = None, revision: str | None = N
     """
     if base is not None:
         return base, revision
-    settings, tuned = (_read_object(folder / name) for name in (ADAPTER_CONFIG, TUNING_FILE))
-    base, relative = settings.get(BASE_FIELDS[ADAPTER_CONFIG]), tuned.get(BASE_FIELDS[TUNING_FILE])
+    settings = _read_object(folder / ADAPTER_CONFIG)
+    tuned = _read_object(folder / TUNING_FILE)
+    base = settings.get(BASE_FIELDS[ADAPTER_CONFIG])
+    relative = tuned.get(BASE_FIELDS[TUNING_FILE])
     if not isinstance(base, str) or not base:
         raise InputError("model", f"{folder / ADAPTER_CONFIG} names no base model; save it again.")
     paths = (folder / local_path(path) for path in (base, relative) if isinstance(path, str))
@@ -318,7 +327,8 @@ def load_control_tag(name: str) -> str:
     path = Path(name).expanduser() / TUNING_FILE
     if not path.is_file():
         return ""
-    tag = (facts := _read_object(path)).get("control_tag", "")
+    facts = _read_object(path)
+    tag = facts.get("control_tag", "")
     if not facts or not isinstance(tag, str):
         raise InputError("model", f"{path} is damaged: its control tag cannot be read; repair or remove it.")
     return tag
@@ -352,8 +362,8 @@ def classifier_labels(
     """
     adapter = adapter_folder(name, revision, base)
     if adapter is not None:
-        of_base = adapter_base(adapter, base, revision)
-        return classifier_labels(*of_base, None, head, label_names)
+        base_name, base_commit = adapter_base(adapter, base, revision)
+        return classifier_labels(base_name, base_commit, None, head, label_names)
     folder = local_folder(name)
     config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}

@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenhand.evaluation.data.chats import FILTER, FILTERED, Answer, answer_in
 from evenhand.evaluation.data.reasoning import strip_reasoning
@@ -27,6 +27,10 @@ from evenhand.evaluation.models.request_parameters import (
     turn_off_thinking,
 )
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
+
+if TYPE_CHECKING:  # takes a second
+    from httpx import Response
+    from openai import AsyncOpenAI
 
 log = logging.getLogger("evenhand")
 
@@ -75,7 +79,8 @@ def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
     """
     used = {name: value for name, value in decoding.items() if value is not None and NEUTRAL_VALUES.get(name) != value}
     samples = used.pop("do_sample")
-    if unknown := sorted(used.keys() - API_ARGUMENTS.keys()):
+    unknown = sorted(used.keys() - API_ARGUMENTS.keys())
+    if unknown:
         raise InputError("decoding", f"the API has no argument for {', '.join(unknown)}; leave it out.")
     arguments = {API_ARGUMENTS[name]: value for name, value in used.items()}
     return arguments if samples else {**arguments, "temperature": 0}
@@ -210,18 +215,11 @@ def fetch_answers(
         return
     if len(requests) > 1:
         log.info("%s: %s", model.server, cost_text(requests))
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
-
-    rows, tasks, statuses = iter(range(len(requests))), {}, set()
-
-    async def note_status(response: Any) -> None:  # also of responses after which the client retries
-        statuses.add(response.status_code)
-
+    rows = iter(range(len(requests)))
+    tasks: dict[asyncio.Task[Parsed], int] = {}
+    statuses: set[int] = set()
     with asyncio.Runner() as runner:
-        # No redirects, so that prompts and key stay with this server. The client requires a key.
-        of_http = {"follow_redirects": False, "timeout": TIMEOUT_SECONDS, "event_hooks": {"response": [note_status]}}
-        options = {"base_url": model.server, "api_key": _api_key() or "none", "timeout": TIMEOUT_SECONDS}
-        client = AsyncOpenAI(**options, http_client=DefaultAsyncHttpxClient(**of_http))
+        client = _open_client(model, statuses)
 
         async def send(row: int) -> Parsed:
             try:
@@ -236,7 +234,9 @@ def fetch_answers(
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
             for row in islice(rows, model.concurrency - len(tasks)):
                 tasks[asyncio.create_task(send(row))] = row
-            done = (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0] if tasks else ()
+            if not tasks:
+                return {}
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             return {tasks.pop(task): task for task in done}
 
         async def stop() -> None:  # the tasks first: a waiting task would use the closed client
@@ -256,6 +256,21 @@ def fetch_answers(
             runner.run(stop())
 
 
+def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
+    """Return a client of the server, which adds to `statuses` the HTTP status of each answer, also before a retry."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes a second
+
+    async def note_status(response: "Response") -> None:
+        statuses.add(response.status_code)
+
+    # No redirects, so that prompts and key stay with this server. The client requires a key.
+    http_client = DefaultAsyncHttpxClient(
+        follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
+    )
+    key = _api_key() or "none"
+    return AsyncOpenAI(base_url=model.server, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
+
+
 def check_client() -> None:
     """Raise an InputError if the client is not installed, or the API key has invalid characters."""
     require_extra("server", "openai", field="model.server")
@@ -263,14 +278,24 @@ def check_client() -> None:
 
 
 def _api_key() -> str:
-    name, key = next(((name, key) for name in API_KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
-    if not (key.isascii() and key.isprintable()):
-        raise InputError("model.server", f"the key in {name} has characters that are invalid in a key; set it again.")
-    return key
+    """Return the key in the first variable of API_KEY_VARIABLES that has one; "" if none has."""
+    for name in API_KEY_VARIABLES:
+        key = os.environ.get(name, "").strip()
+        if key and not (key.isascii() and key.isprintable()):
+            problem = f"the key in {name} has characters that are invalid in a key; set it again."
+            raise InputError("model.server", problem)
+        if key:
+            return key
+    return ""
 
 
 async def _send(
-    client: Any, model: ModelSettings, body: Body, parse: Callable[[Any, Body], Parsed], n: int, statuses: set[int]
+    client: "AsyncOpenAI",
+    model: ModelSettings,
+    body: Body,
+    parse: Callable[[Any, Body], Parsed],
+    n: int,
+    statuses: set[int],
 ) -> Parsed:
     """Return the parsed answer to a request, which is retried up to n times.
 
@@ -308,7 +333,8 @@ async def _send(
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
-    status, body = getattr(error, "status_code", None), getattr(error, "body", None)
+    status = getattr(error, "status_code", None)
+    body = getattr(error, "body", None)
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])

@@ -42,7 +42,10 @@ from evenhand.evaluation.tables import join_batches, label_batches
 
 log = logging.getLogger("evenhand")
 
-SOFTMAX, SIGMOID, ONE_LOGIT = "softmax", "sigmoid", "one logit"  # heads
+# Heads of classifiers.
+SOFTMAX = "softmax"
+SIGMOID = "sigmoid"
+ONE_LOGIT = "one logit"
 FAINT = 0.1  # no label of a text with several possible labels has this probability
 UNNAMED = re.compile(r"LABEL_\d+")
 EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contradiction", re.IGNORECASE)
@@ -89,7 +92,7 @@ class StyleClassifier:
         """Return the probability of each label for each text, (n, S), and whether the text is truncated, (n,)."""
         encoded = self.tokenizer(list(texts), verbose=False)["input_ids"]
         is_truncated = np.array([len(ids) > self.max_tokens for ids in encoded])
-        for row in np.flatnonzero(is_truncated):
+        for row in np.flatnonzero(is_truncated).tolist():
             encoded[row] = self.tokenizer(texts[row], truncation=True, max_length=self.max_tokens)["input_ids"]
         probabilities = np.empty((len(texts), len(self.labels)), dtype=np.float32)
         limit = batch_size_limit(self.model, lambda length: activations_bytes(self.model, length))
@@ -98,11 +101,12 @@ class StyleClassifier:
         @torch.inference_mode()
         def compute(rows: Sequence[int]) -> np.ndarray:
             batch = {"input_ids": [encoded[row] for row in rows]}
-            inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt")
-            logits = self.model(**inputs.to(self.model.device)).logits.float()
+            inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt").to(self.model.device)
+            logits = self.model(**inputs).logits.float()
             if self.head == ONE_LOGIT:
                 logits = torch.cat([logits, torch.zeros_like(logits)], dim=-1)  # whose softmax is the sigmoid
-            return (logits.sigmoid() if self.is_multi_label else logits.softmax(-1)).cpu().numpy()
+            probabilities = logits.sigmoid() if self.is_multi_label else logits.softmax(-1)
+            return probabilities.cpu().numpy()
 
         for rows, batch in run_batches(order, lambda row: limit(max(1, len(encoded[row]))), compute):
             probabilities[rows] = batch
@@ -140,8 +144,9 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
 
 
 def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
-    given = getattr(model, "head", None), getattr(model, "label_names", None)
-    return check_labels(model.name, config.id2label, config.problem_type, *given)
+    head = getattr(model, "head", None)
+    label_names = getattr(model, "label_names", None)
+    return check_labels(model.name, config.id2label, config.problem_type, head, label_names)
 
 
 def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> str:
@@ -158,7 +163,8 @@ def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) ->
         log.warning(
             "%s does not say whether a text may have several of its %d labels (no problem_type): softmax is used; give "
             "`head: sigmoid` if it was trained with several labels a text",
-            *(model.name, len(labels)),
+            model.name,
+            len(labels),
         )
     if all(UNNAMED.fullmatch(label) for label in labels):
         log.warning("%s names its labels %s …; give their names by label_names, a file", model.name, labels[0])
@@ -250,10 +256,15 @@ def classify_rows(
     if truncated.any():
         log.warning(
             "%d of %d texts are longer than the %s that %s reads; only their beginnings were classified",
-            *(truncated.sum(), len(texts), classifier.limit, classifier.name),
+            truncated.sum(),
+            len(texts),
+            classifier.limit,
+            classifier.name,
         )
-    n_blank, n_defined = sum(not text.strip() for text in texts), int(np.isfinite(probabilities).all(axis=1).sum())
-    if n_undefined := len(texts) - n_defined - n_blank:  # only of a judge
+    n_blank = sum(not text.strip() for text in texts)
+    n_defined = int(np.isfinite(probabilities).all(axis=1).sum())
+    n_undefined = len(texts) - n_defined - n_blank
+    if n_undefined:  # only of a judge
         log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
 
@@ -276,9 +287,11 @@ def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tup
     if blank or not groups:
         undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
         yield np.array(blank, dtype=np.int64), undefined, np.zeros(len(blank), dtype=bool)
-    distinct, size = list(groups), classifier.texts_per_part
+    distinct = list(groups)
+    size = classifier.texts_per_part
     classifier.announce(distinct)
-    for part in (distinct[start : start + size] for start in range(0, len(distinct), size)):
+    for start in range(0, len(distinct), size):
+        part = distinct[start : start + size]
         counts = [len(groups[text]) for text in part]
         probabilities, is_truncated = classifier.classify(part)
         rows = np.concatenate([groups[text] for text in part])

@@ -41,7 +41,8 @@ def language_tokens(tokenizer: PreTrainedTokenizerBase) -> dict[str, str]:
     """
     if hasattr(tokenizer, "lang_code_to_token"):
         return dict(tokenizer.lang_code_to_token)
-    if marian := getattr(tokenizer, "supported_language_codes", None):
+    marian = getattr(tokenizer, "supported_language_codes", None)
+    if marian:
         return {token.removeprefix(">>").removesuffix("<<"): token for token in marian}
     special = (str(token) for token in tokenizer.all_special_tokens)
     return {token: token for token in special if LANGUAGE_TOKEN.fullmatch(token)}
@@ -77,7 +78,9 @@ def translate(
     arguments = {**decoding, **forced}
     # Some tokenizers do not list language codes as special tokens: M2M-100's would leave "__es__" in each translation.
     languages = set(model.tokenizer.convert_tokens_to_ids(list(language_tokens(model.tokenizer).values())))
-    network, new_tokens, beams = model.model, arguments["max_new_tokens"], arguments.get("num_beams", 1)
+    network = model.model
+    new_tokens = arguments["max_new_tokens"]
+    beams = arguments.get("num_beams", 1)
 
     def row_bytes(length: int) -> int:
         decoder_bytes = cache_bytes(network, length + new_tokens) + logits_bytes(network, 1)
@@ -94,14 +97,15 @@ def translate(
     limit = batch_size_limit(network, row_bytes)
     for batch, translations in run_batches(order, lambda index: min(batch_size, limit(len(encoded[index]))), compute):
         found = [(row, text) for index, text in zip(batch, translations, strict=True) for row in rows[index]]
-        yield tuple(map(list, zip(*found, strict=True)))
+        yield [row for row, _ in found], [text for _, text in found]
 
 
 def _encode(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], source: str, target: str
 ) -> tuple[list[list[int]], dict[str, int]]:
     """Return the token ids of the texts, and the argument of `generate` that selects the target language."""
-    tokens, forced = language_tokens(tokenizer), {}
+    tokens = language_tokens(tokenizer)
+    forced = {}
     if hasattr(tokenizer, "supported_language_codes"):
         if tokens:  # Marian expects the target language before the text
             texts = [f"{tokens[_match_language_code(tokens, 'target', target)]} {text}" for text in texts]

@@ -8,7 +8,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import load_metric
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import is_revision, model_revision, tokenizer_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,

@@ -35,6 +35,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
+from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.stops import stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
@@ -133,6 +134,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     for part in parts:
         sections += part.sections(run)
     sections += score_sections(_grouped(scores), label=_label)
+    sections.append(differences_section(run))
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),

@@ -7,7 +7,7 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -15,13 +15,9 @@ from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    FGB,
-    find_headline,
-)
-from evenhand.evaluation.metrics.generation_bias.verdict import (
-    p_text,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
+from evenhand.evaluation.metrics.generation_bias.verdict import p_text
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
@@ -29,6 +25,7 @@ from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.evaluation.report.tables import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
+    AXIS,
     DESCRIPTOR,
     LEFT_OUT,
     RESPONSE,
@@ -58,9 +55,11 @@ LARGE_COSTS = {
 
 
 def warnings(runs: Runs) -> list[str]:
-    """Return the warnings of a report, one sentence each; `runs` are one run's scores, or those of a comparison."""
-    texts = _warnings_of_run(runs[0])
-    return [*texts, *_warnings_of_run(runs[1], " in the second run"), *_rises(runs)] if runs[1:] else texts
+    """Return the warnings of a report; `runs` are one run's scores, or the scores of a comparison."""
+    if len(runs) == 1:
+        return _warnings_of_run(runs[0])
+    before, after, _ = runs
+    return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
 
 
 def template_warnings(run: FamilyRun) -> list[str]:
@@ -81,17 +80,23 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
     An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
     """
     texts = []
-    is_empty = responses[LEFT_OUT].notna() | (is_file & (responses[RESPONSE].str.strip() == ""))
-    if n := int(is_empty.sum()):
-        who = _listed(prompts[DESCRIPTOR][is_empty].value_counts().items(), "{} {:,}")
-        why = _listed(responses[LEFT_OUT].value_counts().items(), "{} ({:,})")
-        count = f"{n:,} responses are" if n > 1 else "1 response is"
-        texts.append(f"{count} empty and left out: {who}{f'; {why}' if why else ''}.")
-    texts += [*reasoning_text(responses), *filtered_text(prompts, responses)]
+    is_empty = responses[LEFT_OUT].notna()
+    if is_file:
+        is_empty |= responses[RESPONSE].str.strip() == ""
+    n = int(is_empty.sum())
+    if n:
+        by_person = prompts[DESCRIPTOR][is_empty].value_counts().items()
+        who = _listed([f"{sanitize(name, MAX_NAME)} {count:,}" for name, count in by_person])
+        by_reason = responses[LEFT_OUT].value_counts().items()
+        why = _listed([f"{sanitize(reason, MAX_NAME)} ({count:,})" for reason, count in by_reason])
+        start = f"{n:,} responses are" if n > 1 else "1 response is"
+        texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
+    texts += reasoning_text(responses)
+    texts += filtered_text(prompts, responses)
     names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
     alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
     if is_file and len(alike):
-        listed = _listed(zip(alike), "“{}”")
+        listed = _listed([f"“{sanitize(name, MAX_NAME)}”" for name in alike])
         texts.append(f"Descriptors that differ only in case or outer spaces count as different people: {listed}.")
     if (prompts[TEMPLATE] == UNSPECIFIED).all():
         texts.append(
@@ -112,24 +117,28 @@ def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
     counts = table.groupby(DESCRIPTOR)["filtered"].agg(["sum", "size"])
     counts["share"] = counts["sum"] / counts["size"]
     counts = counts[counts["sum"] > 0].sort_values("share", ascending=False, kind="stable")
-    listed = [f"{sanitize(name, 60)} {row['sum']:,.0f} of {row['size']:,.0f}" for name, row in counts.iterrows()]
-    more = ["…"] if len(listed) > MAX_FILTERED else []
+    names = []
+    for name, row in counts.iterrows():
+        names.append(f"{sanitize(name, MAX_NAME)} {row['sum']:,.0f} of {row['size']:,.0f}")
     total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
-    return [f"A filter of the provider withheld {total} answers: {', '.join(listed[:MAX_FILTERED] + more)}."]
+    return [f"A filter of the provider withheld {total} answers: {_listed(names, MAX_FILTERED)}."]
 
 
-def _listed(rows: Iterable[Sequence], form: str) -> str:
-    """Return the first MAX_NAMED rows, each formatted by `form.format(*row)`, separated by commas."""
-    texts = [form.format(sanitize(name, 60), *more) for name, *more in rows]
-    return ", ".join(texts[:MAX_NAMED] + ["…"] * (len(texts) > MAX_NAMED))
+def _listed(texts: Sequence[str], max_listed: int = MAX_NAMED) -> str:
+    """Return the first texts, separated by commas, with "…" for the others."""
+    listed = list(texts[:max_listed])
+    if len(texts) > max_listed:
+        listed.append("…")
+    return ", ".join(listed)
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
+    """Return the warnings that the scores of one run give; `when` says which run it is."""
     texts = []
-    score = find_headline(scores)
-    if score is not None and 0 < score.n < MIN_RESPONSES:
+    headline = find_headline(scores)
+    if headline is not None and 0 < headline.n < MIN_RESPONSES:
         texts.append(
-            f"Only {score.n} responses{when} are compared, so the intervals of single style clusters may be too "
+            f"Only {headline.n} responses{when} are compared, so the intervals of single style clusters may be too "
             "narrow. Use more descriptors, templates or responses."
         )
     within = find_score(scores, FGB, Form.CORRECTED)
@@ -138,17 +147,19 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
             f"The intervals{when} err on one side: {within.caution.text}. Use more templates, or a larger "
             "answers_per_cell."
         )
-    if score is not None and score.caution == Caution.THESE_PROMPTS:
-        texts.append(f"{_capitalized(score.caution.text)}{when}.")
-    if (score := find_score(scores, REPEATED)) and score.value > MANY_REPEATS:
+    if headline is not None and headline.caution == Caution.THESE_PROMPTS:
+        texts.append(f"{_capitalized(headline.caution.text)}{when}.")
+    repeated = find_score(scores, REPEATED)
+    if repeated is not None and repeated.value > MANY_REPEATS:
         texts.append(
-            f"{percent(score.value, 0)} of the rows{when} repeat the prompt and the response of another row (case, "
+            f"{percent(repeated.value, 0)} of the rows{when} repeat the prompt and the response of another row (case, "
             "punctuation and spaces aside). If they are copies, count them once: --generation_bias.repeated_rows once."
         )
-    if score := find_score(scores, "unfinished_share"):
+    unfinished = find_score(scores, "unfinished_share")
+    if unfinished is not None:
         texts.append(
-            f"{percent(score.value, 1)} of the responses{when} end within the model's reasoning and are not measured. "
-            "Raise max_new_tokens."
+            f"{percent(unfinished.value, 1)} of the responses{when} end within the model's reasoning and are not "
+            "measured. Raise max_new_tokens."
         )
     no_label = find_score(scores, "no_label_share")
     if no_label is not None:
@@ -157,54 +168,80 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
             f"{count:,} of {no_label.n:,} responses{when} fit no label of the style classifier (all below "
             f"{FAINT:g}); their style vectors are nearly even. Choose a classifier with a label for them."
         )
-    if score := find_score(scores, "cut_share"):
+    cut = find_score(scores, "cut_share")
+    if cut is not None:
         texts.append(
-            f"{percent(score.value, 1)} of the responses{when} are longer than the style classifier reads; it read "
+            f"{percent(cut.value, 1)} of the responses{when} are longer than the style classifier reads; it read "
             "only their beginnings. Lower max_new_tokens, or choose a classifier that reads longer texts."
         )
     return texts
 
 
 def _rises(runs: Runs) -> list[str]:
-    def changes_by(metric: str, cut: str = "", form: Form = Form.PLAIN) -> list[ScoreChange]:
-        keys = [cut] if cut else []
-        labels = {}
-        for score in runs[0]:
-            if (score.metric, score.form) == (metric, form) and list(score.group) == keys:
-                labels[score.group.get(cut, metric)] = (metric, form, score.group)
-        return score_changes(labels, runs)
-
+    """Return the warnings that a comparison gives: what rose, which style shifted, what it cost."""
     texts = []
-    for metric, cut, name in (("scgb", "cluster", "Style cluster"), (FGB, "axis", "Axis")):
-        label = find_format(metric, Form.POOLED_CORRECTED).label
-        for change in _risen(changes_by(metric, cut, Form.POOLED_CORRECTED)):
-            texts.append(f"{name} {sanitize(change.label, 60)} rose: {label} {_change_text(change)}.")
-    shares = {f"{sanitize(it.label, 60)} among the styles of all": it for it in changes_by("style_share", "cluster")}
-    shifts = sorted((it for it in shares.values() if abs(it.change) > STYLE_SHIFT), key=lambda it: -abs(it.change))
-    tested = {what: it for what, it in shares.items() if it.label.upper() in HARMFUL_CLUSTERS}
-    tested |= zip(["offensive"], changes_by("offensive_share"), strict=False)
-    rose = [it for it in _risen(list(tested.values())) if it not in shifts]  # a shift has a sentence already
-    texts += [f"The share of {what} responses rose {_change_text(it)}." for what, it in tested.items() if it in rose]
-    for it in shifts:
-        sides = f"{percent(it.before.value, 1)} to {percent(it.after.value, 1)}"
-        texts.append(f"The share of {sanitize(it.label, 60)} {_verb(it.change)} from {sides} over all answers.")
-    for metric, (limit, is_relative) in LARGE_COSTS.items():
-        for it in changes_by(metric):
-            change = it.relative_change if is_relative else it.change
-            if change * math.copysign(1, limit) > abs(limit):  # False for NaN
-                size = f"{number(100 * abs(change), 1)} {'%' if is_relative else 'percentage points'}"
-                texts.append(f"{_capitalized(find_format(metric).label)}: {_verb(change)} by {size}.")
-    for it in changes_by("capability", "task"):
-        if it.difference and it.difference.interval and it.difference.interval[1] < 0:
-            texts.append(f"The model does {sanitize(it.label, 160)} worse: {_change_text(it)}.")
+    for change in _risen(_changes(runs, "scgb", "cluster", Form.POOLED_CORRECTED)):
+        texts.append(f"Style cluster {sanitize(change.label, MAX_NAME)} rose: {_bias_text('scgb', change)}.")
+    for change in _risen(_changes(runs, FGB, AXIS, Form.POOLED_CORRECTED)):
+        texts.append(f"The group of people “{plain_name(change.label)}” rose: {_bias_text(FGB, change)}.")
+    return [*texts, *_style_warnings(runs), *_cost_warnings(runs)]
+
+
+def _changes(runs: Runs, metric: str, key: str = "", form: Form = Form.PLAIN) -> list[ScoreChange]:
+    """Return the changes of a metric for each value of a key of groups, or of all rows for the key ""."""
+    keys = [key] if key else []
+    labels = {}
+    for score in runs[0]:
+        if (score.metric, score.form) == (metric, form) and list(score.group) == keys:
+            labels[score.group.get(key, metric)] = (metric, form, score.group)
+    return score_changes(labels, runs)
+
+
+def _style_warnings(runs: Runs) -> list[str]:
+    """Return the warnings on the shares of style clusters and of offensive responses over all answers."""
+    shares = _changes(runs, "style_share", "cluster")
+    shifts = [change for change in shares if abs(change.change) > STYLE_SHIFT]
+    shifts.sort(key=lambda change: -abs(change.change))
+    harmful = [change for change in shares if change.label.upper() in HARMFUL_CLUSTERS]
+    offensive = _changes(runs, "offensive_share")
+    texts = []
+    for change in _risen([*harmful, *offensive]):
+        if change in shifts:  # which have a sentence
+            continue
+        what = "offensive" if change in offensive else f"{sanitize(change.label, MAX_NAME)} among the styles of all"
+        texts.append(f"The share of {what} responses rose {_change_text(change)}.")
+    for change in shifts:
+        sides = f"{percent(change.before.value, 1)} to {percent(change.after.value, 1)}"
+        name = sanitize(change.label, MAX_NAME)
+        texts.append(f"The share of {name} {_verb(change.change)} from {sides} over all answers.")
     return texts
 
 
-def _risen(rows: Sequence[ScoreChange]) -> list[ScoreChange]:
+def _cost_warnings(runs: Runs) -> list[str]:
+    """Return the warnings on large costs, and on tasks that the model does worse."""
+    texts = []
+    for metric, (limit, is_relative) in LARGE_COSTS.items():
+        for change in _changes(runs, metric):
+            size = change.relative_change if is_relative else change.change
+            is_large = size > limit if limit > 0 else size < limit  # False for NaN
+            if is_large:
+                unit = "%" if is_relative else "percentage points"
+                label = _capitalized(find_format(metric).label)
+                texts.append(f"{label}: {_verb(size)} by {number(100 * abs(size), 1)} {unit}.")
+    for change in _changes(runs, "capability", "task"):
+        if change.difference and change.difference.interval and change.difference.interval[1] < 0:
+            texts.append(f"The model does {sanitize(change.label, 160)} worse: {_change_text(change)}.")
+    return texts
+
+
+def _risen(changes: Sequence[ScoreChange]) -> list[ScoreChange]:
     """Return the changes that rose significantly by Holm's correction for their number."""
-    p_values = [it.difference.p_value if it.difference else None for it in rows]
-    rose = risen([it.change for it in rows], [math.nan if p is None else p for p in p_values])
-    return [it for it, has_risen in zip(rows, rose, strict=True) if has_risen]
+    p_values = []
+    for change in changes:
+        has_test = change.difference is not None and change.difference.p_value is not None
+        p_values.append(change.difference.p_value if has_test else math.nan)
+    rose = risen([change.change for change in changes], p_values)
+    return [change for change, has_risen in zip(changes, rose, strict=True) if has_risen]
 
 
 def _verb(change: float) -> str:
@@ -215,9 +252,17 @@ def _capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _change_text(it: ScoreChange) -> str:
+def _bias_text(metric: str, change: ScoreChange) -> str:
+    return f"{find_format(metric, Form.POOLED_CORRECTED).label} {_change_text(change)}"
+
+
+def _change_text(change: ScoreChange) -> str:
     """Return "from 0.08 to 0.66 thousandths (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
-    of, of_change = format_of(it.before), format_of(it.difference)
-    change = f"change {of_change.text(it.difference.value)} {of_change.interval_text(it.difference.interval)}".strip()
-    p = "" if it.difference.p_value is None else f", p {p_text(it.difference.p_value)}"
-    return f"from {of.text(it.before.value)} to {of.text(it.after.value)} {of.unit}".rstrip() + f" ({change}{p})"
+    level = format_of(change.before)
+    sides = f"from {level.text(change.before.value)} to {level.text(change.after.value)} {level.unit}".rstrip()
+    form = format_of(change.difference)
+    bounds = form.interval_text(change.difference.interval)
+    size = f"change {form.text(change.difference.value)} {bounds}".rstrip()
+    if change.difference.p_value is not None:
+        size += f", p {p_text(change.difference.p_value)}"
+    return f"{sides} ({size})"

@@ -111,21 +111,24 @@ def masked_log_probabilities(
         rows (r,); the natural log-probability of each row's token, float64 (r,) in (−∞, 0]; and whether the model ranks
         that token first, bool (r,).
     """
-    model, mask = masked_model.model, masked_model.tokenizer.mask_token_id
+    model = masked_model.model
+    mask = int(masked_model.tokenizer.mask_token_id)
     rows = [(sentence, position) for sentence, masked in enumerate(positions) for position in masked]
-    lengths = np.array([len(sentences[sentence]) for sentence, _ in rows], dtype=np.int64)
+    lengths = [len(sentences[sentence]) for sentence, _ in rows]
 
     @torch.inference_mode()
-    def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute(batch: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         ids = torch.tensor([list(sentences[rows[index][0]]) for index in batch], device=model.device)
         masked = torch.tensor([rows[index][1] for index in batch], device=model.device)
         row = torch.arange(len(ids), device=model.device)
         gold = ids[row, masked]
         ids[row, masked] = mask
         if words is not None:
-            of_rows = [(words[rows[index][0]], rows[index][1]) for index in batch]
-            same = [[word == of[position] for word in of] for of, position in of_rows]
-            ids[torch.tensor(same, device=model.device)] = mask
+            is_same_word = []
+            for index in batch:
+                sentence, position = rows[index]
+                is_same_word.append([word == words[sentence][position] for word in words[sentence]])
+            ids[torch.tensor(is_same_word, device=model.device)] = mask
         with _project_positions(model, masked):
             logits = model(input_ids=ids).logits
         # The hook has no effect on encoders with an unusual output; then the logits have all positions.
@@ -134,9 +137,10 @@ def masked_log_probabilities(
         return log_p.double().cpu().numpy(), (logits.argmax(-1) == gold).cpu().numpy()
 
     limit = batch_size_limit(model, lambda length: logits_bytes(model, 1) + activations_bytes(model, length))
-    batches = run_batches(longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item)
-    for batch, (log_p, is_top) in batches:
-        yield batch, check_not_nan(log_p, masked_model.name), is_top
+    order = longest_first(lengths)
+    for batch, scores in run_batches(order, lambda row: limit(lengths[row]), compute, group_key=lengths.__getitem__):
+        log_p, is_top = scores
+        yield np.array(batch, dtype=np.int64), check_not_nan(log_p, masked_model.name), is_top
 
 
 def unmasked_log_probabilities(
@@ -155,14 +159,16 @@ def unmasked_log_probabilities(
     Yields:
         rows (r,), indices of sentences; AUL (r,) and AULA (r,), natural logarithms, float64 in (−∞, 0].
     """
-    model, config = masked_model.model, masked_model.model.config.get_text_config()
+    model = masked_model.model
+    config = model.config.get_text_config()
     groups = group_rows(map(tuple, sentences))
-    distinct, rows = list(groups), list(groups.values())
-    lengths = np.array([len(ids) for ids in distinct], dtype=np.int64)
+    distinct = list(groups)
+    rows = list(groups.values())
+    lengths = [len(ids) for ids in distinct]
     maps = (getattr(config, "num_hidden_layers", 0) or 0) * (getattr(config, "num_attention_heads", 0) or 0)
 
     @torch.inference_mode()
-    def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def compute(batch: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         ids = torch.tensor([distinct[index] for index in batch], device=model.device)
         is_scored = ~torch.tensor([list(special[rows[index][0]]) for index in batch], device=model.device)
         implementation = model.config._attn_implementation
@@ -188,11 +194,15 @@ def unmasked_log_probabilities(
     limit = batch_size_limit(
         model, lambda length: logits_bytes(model, length) + maps * length * length * model.dtype.itemsize
     )
-    batches = run_batches(longest_first(lengths), lambda row: limit(lengths[row]), compute, group_key=lengths.item)
-    for batch, scores in batches:
+    order = longest_first(lengths)
+    for batch, scores in run_batches(order, lambda row: limit(lengths[row]), compute, group_key=lengths.__getitem__):
+        aul, aula = scores
         counts = [len(rows[index]) for index in batch]
-        aul, aula = (np.repeat(values, counts) for values in scores)
-        yield np.concatenate([rows[index] for index in batch]), check_not_nan(aul, masked_model.name), aula
+        yield (
+            np.concatenate([rows[index] for index in batch]),
+            check_not_nan(np.repeat(aul, counts), masked_model.name),
+            np.repeat(aula, counts),
+        )
 
 
 @contextmanager

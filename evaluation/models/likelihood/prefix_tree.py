@@ -11,7 +11,6 @@ The method needs a model that respects the attention mask and the positions in i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -51,7 +50,7 @@ class PrefixTree:
 
 def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
     """Return the prefix tree of token sequences, all of which begin with the same token."""
-    order = sorted(range(len(sequences)), key=sequences.__getitem__)
+    order = sorted(range(len(sequences)), key=lambda row: list(sequences[row]))
     length = np.array([len(sequences[row]) for row in order])
     tokens = np.full((len(order), length.max() + 1), -1, dtype=np.int32)
     for index, row in enumerate(order):
@@ -75,20 +74,21 @@ def prefix_tree(sequences: Sequence[Sequence[int]]) -> PrefixTree:
     child = 1 + np.argsort(parent[1:], kind="stable")
     inner, first_child = np.unique(parent[child], return_index=True)
     return PrefixTree(
-        tokens[row, depth],
-        depth,
-        parent,
-        leaf,
-        inner,
-        _subtree_ends(depth[inner]),
-        child,
-        np.append(first_child, len(child)),
+        token=tokens[row, depth],
+        depth=depth,
+        parent=parent,
+        leaf=leaf,
+        inner=inner,
+        end=_subtree_ends(depth[inner]),
+        child=child,
+        first_child=np.append(first_child, len(child)),
     )
 
 
 def _subtree_ends(depth: np.ndarray) -> np.ndarray:
     """Return for each of m nodes in depth-first order the next node that is not deeper, m if none exists, (m,)."""
-    end, open_nodes = np.full(len(depth), len(depth)), []
+    end = np.full(len(depth), len(depth))
+    open_nodes = []
     for node, node_depth in enumerate(depth.tolist()):
         while open_nodes and open_nodes[-1][1] >= node_depth:
             end[open_nodes.pop()[0]] = node
@@ -110,8 +110,11 @@ def node_log_probabilities(model: DialogueModel, tree: PrefixTree) -> Iterator[t
         """Return how many nodes from an inner node on fit in a sequence after its path."""
         return max(1, limit - int(tree.depth[tree.inner[node]]))
 
-    for nodes, log_p in run_batches(range(len(tree.inner)), max_nodes, partial(_log_probabilities, model, tree)):
-        children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
+    def compute(nodes: Sequence[int]) -> np.ndarray:
+        return _log_probabilities(model, tree, nodes[0], nodes[-1] + 1)
+
+    for nodes, log_p in run_batches(range(len(tree.inner)), max_nodes, compute):
+        children = tree.child[tree.first_child[nodes[0]] : tree.first_child[nodes[-1] + 1]]
         yield children, check_not_nan(log_p, model.name)
 
 
@@ -127,14 +130,16 @@ def sequence_log_probabilities(
 
 
 @torch.inference_mode()
-def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> np.ndarray:
-    """Return the log-probability of each child of the inner nodes `nodes`, sorted by parent, float64 (r,), in nats."""
-    network, ancestors, node = model.model, [], tree.parent[tree.inner[nodes.start]]
+def _log_probabilities(model: DialogueModel, tree: PrefixTree, start: int, stop: int) -> np.ndarray:
+    """Return log p of each child of the inner nodes `start` to `stop` − 1, sorted by parent, float64 (r,), in nats."""
+    network = model.model
+    ancestors = []
+    node = tree.parent[tree.inner[start]]
     while node >= 0:
         ancestors.append(node)
         node = tree.parent[node]
     path = np.searchsorted(tree.inner, np.array(ancestors[::-1], dtype=np.int64))
-    inner = np.concatenate([path, np.array(nodes)])
+    inner = np.concatenate([path, np.arange(start, stop)])
     # A node attends to itself and its ancestors: to the nodes whose subtree contains it.
     attends = (inner[None] <= inner[:, None]) & (inner[:, None] < tree.end[inner][None])
     mask = torch.zeros(attends.shape, dtype=network.dtype).masked_fill(
@@ -147,9 +152,9 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, nodes: range) -> 
         attention_mask=mask[None, None].to(network.device),
         use_cache=False,
     ).logits[0, len(path) :]
-    children = tree.child[tree.first_child[nodes.start] : tree.first_child[nodes.stop]]
-    counts = np.diff(tree.first_child[nodes.start : nodes.stop + 1])
-    row = torch.from_numpy(np.repeat(np.arange(len(nodes)), counts)).to(network.device)
+    children = tree.child[tree.first_child[start] : tree.first_child[stop]]
+    counts = np.diff(tree.first_child[start : stop + 1])
+    row = torch.from_numpy(np.repeat(np.arange(stop - start), counts)).to(network.device)
     token = torch.from_numpy(tree.token[children].astype(np.int64)).to(network.device)
     log_p = logits[row, token].double() - log_normalizers(logits)[row]
     return log_p.cpu().numpy()

@@ -58,8 +58,14 @@ def encode_sentences(
     model: DialogueModel, sentences: Sequence[str], *, context: str = "", end_of_sequence: bool = False
 ) -> EncodedSentences:
     """Return the token ids of sentences for a loaded model: `encode` with the model's tokenizer and input length."""
-    options = {"name": model.name, "max_tokens": max_positions(model.model.config), "context": context}
-    return encode(model.tokenizer, sentences, **options, end_of_sequence=end_of_sequence)
+    return encode(
+        model.tokenizer,
+        sentences,
+        name=model.name,
+        max_tokens=max_positions(model.model.config),
+        context=context,
+        end_of_sequence=end_of_sequence,
+    )
 
 
 def encode(
@@ -78,7 +84,9 @@ def encode(
     empty or has more than `max_tokens` tokens; `name` is the model's name in errors.
     """
     start, kind = start_token(tokenizer)
-    context += " " * (context[-1:].strip() != "")
+    ends_in_word = context[-1:].strip() != ""
+    if ends_in_word:
+        context += " "
     head = tokenizer(context, add_special_tokens=False)["input_ids"] if context else []
     texts = tokenize_texts(tokenizer, [context + sentence for sentence in sentences], add_special_tokens=False)
     end = [tokenizer.eos_token_id] if end_of_sequence else []
@@ -94,9 +102,10 @@ def sequence_log_likelihoods(
     model: DialogueModel, encoded: EncodedSentences
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield row indices, log-likelihoods in nats and numbers of scored tokens of sentences, the longest first."""
-    pairs = list(zip(encoded.ids, encoded.begin, strict=True))
-    heads, tails = [ids[:begin] for ids, begin in pairs], [ids[begin:] for ids, begin in pairs]
-    order, counts = longest_first(list(map(len, encoded.ids))), encoded.n_scored
+    heads = [ids[:begin] for ids, begin in zip(encoded.ids, encoded.begin, strict=True)]
+    tails = [ids[begin:] for ids, begin in zip(encoded.ids, encoded.begin, strict=True)]
+    order = longest_first([len(ids) for ids in encoded.ids])
+    counts = encoded.n_scored
     for rows, sums in conditional_log_likelihoods(model, heads, tails, order):
         yield rows, sums, counts[rows]
 
@@ -140,7 +149,8 @@ def sentence_log_likelihoods(
     for batch in label_batches(batches, (LOG_LIKELIHOOD, TOKENS), sentences.index):
         if batch[LOG_LIKELIHOOD].isna().any():
             raise InputError("sentences", f"one is too long for {model.name} with the context; leave it out.")
-        yield batch.assign(**{VARIANT: variant})
+        batch[VARIANT] = variant
+        yield batch
 
 
 def _score_after_input(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from evenhand.evaluation.compat import cache_argument
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
@@ -37,16 +38,14 @@ def response_log_likelihoods(
     The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its range is [1, ∞). A row that is too long for the model
     has NaN and comes last.
     """
-    heads, tails = (
-        encode_contexts(model, close_reasoning(contexts, model.reasoning)),
-        encode_responses(model, responses),
-    )
+    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
+    tails = encode_responses(model, responses)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     lengths = np.array([len(head) for head in heads], dtype=np.int64)
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
     order = np.lexsort((tokens, lengths + tokens))[::-1]  # the longest pairs first, then the longest responses
     fits = positions[order] <= max_positions(model.model.config)
-    for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits]):
+    for rows, sums in conditional_log_likelihoods(model, heads, tails, order[fits].tolist()):
         yield rows, sums, tokens[rows]
     too_long = order[~fits]
     if len(too_long) or not len(order):
@@ -63,9 +62,11 @@ def response_perplexity(
 
     InputError if a row is too long for the model. `on_progress` is called with the number of rows done.
     """
-    log_likelihood, n_tokens = np.zeros(len(contexts)), np.zeros(len(contexts), dtype=np.int64)
+    log_likelihood = np.zeros(len(contexts))
+    n_tokens = np.zeros(len(contexts), dtype=np.int64)
     for rows, sums, tokens in response_log_likelihoods(model, contexts, responses):
-        log_likelihood[rows], n_tokens[rows] = sums, tokens
+        log_likelihood[rows] = sums
+        n_tokens[rows] = tokens
         on_progress(len(rows))
     if np.isnan(log_likelihood).any():
         raise InputError("responses", f"a context with its response is too long for {model.name}; leave it out.")
@@ -76,7 +77,7 @@ def conditional_log_likelihoods(
     dialogue_model: DialogueModel,
     heads: Sequence[list[int]],
     tails: Sequence[list[int]],
-    order: np.ndarray,
+    order: Sequence[int],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield row indices (r,) and log p(tail | head) of r rows in nats, float64 (r,), batch by batch.
 
@@ -86,7 +87,8 @@ def conditional_log_likelihoods(
 
     `order` are the rows, sorted by descending length.
     """
-    network, is_causal = dialogue_model.model, dialogue_model.kind != "encoder_decoder"
+    network = dialogue_model.model
+    is_causal = dialogue_model.kind != "encoder_decoder"
     unscored = min(map(len, heads), default=0) - 1 if is_causal and _keeps_last_logits(network) else 0
     shares = is_causal and len(heads) > 1 and shared_tokens(network, heads) > 0
 
@@ -94,12 +96,13 @@ def conditional_log_likelihoods(
         cache = cache_bytes(network, length) if shares else 0
         return logits_bytes(network, length - unscored) + activations_bytes(network, length) + cache
 
-    def compute(rows: np.ndarray) -> np.ndarray:
+    def compute(rows: Sequence[int]) -> np.ndarray:
         sums = _score_batch(dialogue_model, [heads[row] for row in rows], [tails[row] for row in rows], shares)
         return check_not_nan(sums, dialogue_model.name)
 
     limit = batch_size_limit(network, row_bytes)
-    return run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute)
+    for rows, sums in run_batches(order, lambda row: limit(len(heads[row]) + len(tails[row])), compute):
+        yield np.array(rows, dtype=np.int64), sums
 
 
 def _keeps_last_logits(network: PreTrainedModel) -> bool:
@@ -117,34 +120,58 @@ def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
 def _score_batch(
     dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]], shares_prefix: bool
 ) -> np.ndarray:
-    model, filler = dialogue_model.model, dialogue_model.tokenizer.pad_token_id
+    """Return log p(tail | head) of each row in nats, float64 (r,)."""
     if dialogue_model.kind == "encoder_decoder":
-        labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
-        mask = _pad_right([[1] * len(ids) for ids in heads], 0).to(model.device)
-        # The model shifts the labels to the right.
-        logits = model(input_ids=_pad_right(heads, filler).to(model.device), attention_mask=mask, labels=labels).logits
+        logits, labels = _encoder_decoder_logits(dialogue_model, heads, tails)
     else:
-        inputs = [head + tail for head, tail in zip(heads, tails, strict=True)]
-        shared = shared_tokens(model, heads) if shares_prefix else 0
-        labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
-        first = max(1, min(map(len, heads)))  # no row scores an earlier position
-        labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
-        arguments: dict[str, Any] = {"use_cache": shared > 0}
-        if shared:
-            arguments["past_key_values"] = prefix_cache(model, heads[0][:shared], len(inputs))
-        if _keeps_last_logits(model):
-            arguments["logits_to_keep"] = labels.shape[1] + 1
-        # With padding on the right, no scored token of a causal model attends to it.
-        logits = model(
-            input_ids=_pad_right([ids[shared:] for ids in inputs], filler).to(model.device),
-            attention_mask=_pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
-            **arguments,
-        ).logits[:, -1 - labels.shape[1] : -1]
+        logits, labels = _causal_logits(dialogue_model, heads, tails, shares_prefix)
     is_scored = labels != IGNORED_LABEL
     logits = logits[is_scored]
     log_p = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
     log_p[is_scored] = logits.gather(1, labels[is_scored][:, None])[:, 0].double() - log_normalizers(logits)
     return log_p.sum(1).cpu().numpy()
+
+
+def _encoder_decoder_logits(
+    dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of the tails' positions, (r, length, vocabulary), and the tokens there, (r, length)."""
+    model = dialogue_model.model
+    labels = _pad_right(tails, IGNORED_LABEL).to(model.device)
+    output = model(
+        input_ids=_pad_right(heads, dialogue_model.tokenizer.pad_token_id).to(model.device),
+        attention_mask=_pad_right([[1] * len(ids) for ids in heads], 0).to(model.device),
+        labels=labels,  # which the model shifts to the right
+    )
+    return output.logits, labels
+
+
+def _causal_logits(
+    dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]], shares_prefix: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of all scored positions, (r, length, vocabulary), and the tokens there, (r, length).
+
+    A position that is not scored has IGNORED_LABEL as its token.
+    """
+    model = dialogue_model.model
+    inputs = [head + tail for head, tail in zip(heads, tails, strict=True)]
+    shared = shared_tokens(model, heads) if shares_prefix else 0
+    labels = [[IGNORED_LABEL] * len(head) + tail for head, tail in zip(heads, tails, strict=True)]
+    first = max(1, min(map(len, heads)))  # no row scores an earlier position
+    labels = _pad_right(labels, IGNORED_LABEL)[:, first:].to(model.device)
+    arguments: dict[str, Any] = {"use_cache": shared > 0}
+    if shared:
+        arguments[cache_argument(model)] = prefix_cache(model, heads[0][:shared], len(inputs))
+    if _keeps_last_logits(model):
+        arguments["logits_to_keep"] = labels.shape[1] + 1
+    # With padding on the right, no scored token of a causal model attends to it.
+    rest = [ids[shared:] for ids in inputs]
+    output = model(
+        input_ids=_pad_right(rest, dialogue_model.tokenizer.pad_token_id).to(model.device),
+        attention_mask=_pad_right([[1] * len(ids) for ids in inputs], 0).to(model.device),
+        **arguments,
+    )
+    return output.logits[:, -1 - labels.shape[1] : -1], labels
 
 
 def log_normalizers(logits: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ import re
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import CLUSTERS, default_clusters, load_phrases, load_style_clusters
-from evenhand.evaluation.metrics.generation_bias.settings import SMALL_TALK_FILE
+from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
 from evenhand.evaluation.models.revisions import classifier_labels
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 

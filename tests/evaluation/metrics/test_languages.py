@@ -14,7 +14,7 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors

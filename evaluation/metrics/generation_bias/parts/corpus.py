@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
@@ -22,13 +23,12 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Chart
-
-    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings
 
 log = logging.getLogger("evenhand")
 
@@ -42,7 +42,38 @@ NOTE = (
 )
 
 
-def corpus_inputs(settings: "CorpusSettings | None") -> dict[str, Any]:
+class CorpusSettings(StrictSettings):
+    """Corpora in which descriptors are counted."""
+
+    paths: list[str] = Field(
+        default_factory=list,
+        description="JSONL, CSV, Parquet or text files, folders, or hub datasets to count descriptors in, each by "
+        "itself",
+        json_schema_extra=BY_CONTENT,
+    )
+    text_column: str = Field("text", description="column of the texts", json_schema_extra=WITHOUT_FLAG)
+    subset: str | None = Field(None, description="subset of a hub dataset", json_schema_extra=WITHOUT_FLAG)
+    split: str = Field("train", description="split of a hub dataset", json_schema_extra=WITHOUT_FLAG)
+    limit: Count | None = Field(
+        None, description="maximum number of examples to read; null: all", json_schema_extra=WITHOUT_FLAG
+    )
+
+
+class Settings(StrictSettings):
+    """The corpora of a measurement."""
+
+    corpus: CorpusSettings | None = Field(
+        None, description="texts in which descriptors are counted", json_schema_extra=OMITTED_IF_NULL
+    )
+
+
+class ComparisonSettings(StrictSettings):
+    """The corpora of a comparison."""
+
+    corpus: CorpusSettings = Field(default_factory=CorpusSettings, description="where descriptors are counted")
+
+
+def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Any]:
     """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
     from evenhand.evaluation.data.corpus import find_corpus_files  # imports datasets
 
@@ -60,7 +91,7 @@ def frequency_scores(
     store: Store,
     sides: Mapping[str, StyledResponses],
     clusters: Mapping[str, Sequence[int]],
-    settings: "CorpusSettings",
+    settings: CorpusSettings,
     signature: Mapping[str, Any],
 ) -> list[BiasScore]:
     """Return Spearman's ρ of descriptors' frequencies in each corpus and their probabilities of each cluster (B.2.1).
@@ -93,7 +124,7 @@ def frequency_scores(
     return scores
 
 
-def corpus_counts(settings: "CorpusSettings", descriptors: Sequence[str]) -> pd.DataFrame:
+def corpus_counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
     """Return the number of usages of each descriptor in each corpus: descriptor, count, examples, corpus."""
     from evenhand.evaluation.data.corpus import count_phrases_in_corpus  # imports datasets
 
@@ -159,7 +190,7 @@ class CorpusPart(Part):
     def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
         return corpus_inputs(config.settings.corpus)
 
-    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Any]:
         return corpus_inputs(settings.corpus)
 
     def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
@@ -60,6 +61,7 @@ from evenhand.evaluation.score import (
     Kind,
     find_score,
 )
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import Family
@@ -81,6 +83,19 @@ FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses und
 NO_FLUENCY = "the first run's model has not scored the responses of the second run"
 # Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
 TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
+
+
+DEFAULT_OUTCOMES = ("language", "refusal", "length")
+
+
+class Settings(StrictSettings):
+    """The outcomes to measure."""
+
+    outcomes: list[str] = Field(
+        default_factory=lambda: list(DEFAULT_OUTCOMES),
+        description="what else may depend on the descriptor, such as language, refusal or length (an unknown name "
+        "lists all), or a column of a file of responses (numbers or classes)",
+    )
 
 
 @dataclass(frozen=True)

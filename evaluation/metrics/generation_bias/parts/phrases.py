@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, phrases_for
 from evenhand.evaluation.files import json_sha256
@@ -17,11 +18,9 @@ from evenhand.evaluation.report.numbers import p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.tables import P_VALUE, number_cell, score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.statistics.text_quality import repeat_prompts
-
-if TYPE_CHECKING:
-    from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
@@ -36,6 +35,16 @@ PARROTING = {
 PARROTING_RHO = "parroting_rho"
 MAX_PHRASES = 60
 MAX_LABEL = 60
+
+
+class ComparisonSettings(StrictSettings):
+    """The phrases to count."""
+
+    phrases: str | None = Field(
+        None,
+        description="phrases to count: 'paper', 'testbed' or a YAML file; null: by style_clusters",
+        json_schema_extra=BY_CONTENT,
+    )
 
 
 def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
@@ -151,7 +160,7 @@ class PhrasesPart(Part):
         ),
     )
 
-    def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Any]:
+    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Any]:
         if settings.phrases is None:
             return {}
         groups = load_phrases(settings.phrases)

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
+from evenhand.evaluation.data.languages import language_folder
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.response_files import is_repeated
@@ -27,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     relevance,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import cell_codes, retention_ratio
-from evenhand.evaluation.metrics.generation_bias.settings import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import (
     OFFENSIVE_SHARE,
@@ -45,6 +46,7 @@ from evenhand.evaluation.models.capabilities import (
     load_tasks,
     read_tasks,
 )
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
 from evenhand.evaluation.report.tables import change_table, score_changes, scores_table
@@ -60,6 +62,7 @@ from evenhand.evaluation.score import (
     Kind,
     find_score,
 )
+from evenhand.evaluation.settings import BY_CONTENT, ClassifierSettings, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     Interval,
@@ -81,6 +84,8 @@ from evenhand.evaluation.statistics.text_quality import (
 )
 from evenhand.evaluation.tables import join_batches
 
+SMALL_TALK = "small_talk"  # neutral dialogue that ships with Evenhand
+SMALL_TALK_FILE = Path(__file__).resolve().parents[3] / "data" / "files" / "small_talk.jsonl"
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 CAPABILITIES = "capabilities"  # the table of the results on tasks of lm-evaluation-harness
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
@@ -91,6 +96,32 @@ POSITIVE = (0.0, math.inf)
 CHANGE_BOUNDS = (-1.0, 1.0)
 CAPABILITY = "capability"
 NO_TEXT = "all responses are empty"
+
+
+class Settings(StrictSettings):
+    """What the quality of responses is measured with, besides the responses themselves."""
+
+    offensiveness: ClassifierSettings = Field(
+        default_factory=ClassifierSettings, description="a classifier of offensive responses"
+    )
+    neutral_dialogue: str | None = Field(
+        SMALL_TALK,
+        description="JSONL of {text, response} for perplexity; 'small_talk': as shipped, by prompts.language; null: "
+        "no perplexity",
+        json_schema_extra=BY_CONTENT,
+    )
+
+
+def neutral_dialogue(config: MeasureConfig) -> str | None:
+    """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
+    name = config.settings.neutral_dialogue
+    if name is None:
+        return None
+    if name != SMALL_TALK:
+        return str(local_path(name))
+    if config.prompts.language:
+        return str(language_folder(config.prompts.language) / SMALL_TALK_FILE.name)
+    return str(SMALL_TALK_FILE)
 
 
 def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:

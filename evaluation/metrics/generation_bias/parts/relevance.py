@@ -21,10 +21,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
@@ -44,6 +45,7 @@ from evenhand.evaluation.score import (
     Kind,
     find_score,
 )
+from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -76,6 +78,27 @@ MIN_RESPONSES = 300
 SMALL_MODEL = 10_000_000  # parameters; scoring all responses by a smaller model takes seconds
 OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column: of a response after the other prompt
 MAX_RESPONSES = 300  # of the relevance within the template
+
+
+class Settings(StrictSettings):
+    """Whether the measured model scores the responses, and how many of them."""
+
+    relevance: bool = Field(
+        True, description="whether the model itself scores how well responses fit their prompts, and their perplexity"
+    )
+    relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M "
+        "parameters",
+    )
+
+
+class ComparisonSettings(StrictSettings):
+    """Whether the first run's model scores the responses of two runs."""
+
+    relevance: bool = Field(
+        True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
+    )
 
 
 def other_prompts(prompts: pd.DataFrame) -> np.ndarray:

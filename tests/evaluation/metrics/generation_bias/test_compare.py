@@ -14,8 +14,9 @@ from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, CorpusSettings, Settings
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore, find_score, write_scores

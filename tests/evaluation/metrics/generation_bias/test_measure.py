@@ -14,10 +14,10 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
-from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue, text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models import loading, styles
 from evenhand.evaluation.models.styles import load_style_classifier, style_vectors

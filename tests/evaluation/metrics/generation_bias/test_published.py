@@ -1,0 +1,65 @@
+"""The list of what differs from the paper follows the settings."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.published import differences_from_paper
+from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, Settings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+
+CONFIG = Path(__file__).parents[4] / "recipes" / "configs" / "paper_generation.yaml"
+
+
+@pytest.fixture
+def paper():
+    """The measurement of paper_generation.yaml."""
+    given = read_yaml(CONFIG, "config")
+    return MeasureConfig(
+        model=ModelSettings(**given["model"]),
+        prompts=PromptSettings(**given["prompts"]),
+        decoding=DecodingSettings(**given["decoding"]),
+        settings=Settings(
+            style_classifier={"name": given["generation_bias"]["style_classifier"]},
+            style_clusters=given["generation_bias"]["style_clusters"],
+        ),
+        split=given["split"],
+    )
+
+
+def test_the_papers_config_differs_only_where_nothing_can_be_the_papers(paper):
+    # Model, classifier, personas' sentences, the maximum that the paper does not give, A.6 and repetitions.
+    assert len(differences_from_paper(paper)) == 6
+
+
+@pytest.mark.parametrize(
+    ("part", "setting", "value"),
+    [
+        ("prompts", "dataset", "v1.0"),
+        ("prompts", "descriptors", 20),
+        ("prompts", "answers_per_cell", 2),
+        ("prompts", "variations", False),
+        ("decoding", "arguments", {"num_beams": 1}),
+        ("decoding", "arguments", {"min_new_tokens": 5}),
+        ("decoding", "arguments", {"no_repeat_ngram_size": 0}),
+    ],
+)
+def test_every_other_setting_adds_one_line(paper, part, setting, value):
+    other = replace(paper, **{part: getattr(paper, part).replaced(**{setting: value})})
+    added = set(differences_from_paper(other)) - set(differences_from_paper(paper))
+    assert len(added) == 1 and len(differences_from_paper(other)) == 7
+
+
+def test_three_beams_are_blenderbots_and_half_of_the_nouns_are_not_all(paper):
+    three = replace(paper, decoding=paper.decoding.replaced(arguments={"num_beams": 3}))
+    assert differences_from_paper(three) == differences_from_paper(paper)
+    assert len(differences_from_paper(replace(paper, split="measure"))) == 7
+
+
+def test_a_corpus_adds_its_own_differences(paper):
+    corpus = CorpusSettings(paths=["one.jsonl"], limit=1000)
+    lines = differences_from_paper(replace(paper, settings=paper.settings.replaced(corpus=corpus)))
+    assert len(lines) == 8 and any("1,000" in line for line in lines)
