@@ -18,7 +18,12 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, OFFENSIVENESS, styles_of_responses
+from evenhand.evaluation.metrics.generation_bias.classifiers import (
+    FIRST,
+    OFFENSIVENESS,
+    language_fault,
+    styles_of_responses,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate, root
 from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Stop, read_stop, spread_limits
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -67,8 +72,10 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
             numbers = np.flatnonzero(rounds < n_rounds)
             asked = prompts.iloc[numbers].reset_index(drop=True)
             responses = ask(numbers)
-            styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
-            bounds = _interval(config, asked, styles, looks.at(look))
+            bounds = None
+            if not language_fault(classifier.name, responses):  # else no response has a style, and all are asked
+                styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
+                bounds = _interval(config, asked, styles, looks.at(look))
             decided = decided_range(bounds, limits)
             _log_look(bounds, len(numbers), len(prompts))
             if decided is not None:
