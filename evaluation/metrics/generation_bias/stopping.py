@@ -72,8 +72,8 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
             numbers = np.flatnonzero(rounds < n_rounds)
             asked = prompts.iloc[numbers].reset_index(drop=True)
             responses = ask(numbers)
-            bounds = None
-            if not language_fault(classifier.name, responses):  # else no response has a style, and all are asked
+            bounds = None  # where no response has a style, nothing is decided
+            if not language_fault(config.settings.style_classifier.name, responses):
                 styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
                 bounds = _interval(config, asked, styles, looks.at(look))
             decided = decided_range(bounds, limits)
