@@ -233,11 +233,15 @@ def classify_responses(classifier: Classifier, responses: Sequence[str], prompts
 
 
 def classify_rows(
-    run: Store | None, name: str, classifier: Classifier, texts: Sequence[str]
+    run: Store | None,
+    name: str,
+    classifier: Classifier,
+    texts: Sequence[str],
+    numbers: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
-    With a run, finished batches are saved in its folder under `name`.
+    With a run, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
     """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
@@ -247,7 +251,7 @@ def classify_rows(
         return label_batches(values, columns, items.index)
 
     items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
-    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, unit="texts")
+    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, "texts", numbers)
     truncated = table.pop("cut").to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():
