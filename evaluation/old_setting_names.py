@@ -13,10 +13,14 @@ OLD_NAMES = {
     "unseen_fraction": "untuned_fraction",
     "generation_bias.opening": "borrowed_opening",
     "generation_bias.style_exchange": "nearest_style",
+    "prompts.file": "dataset",
+    "prompts.requests": "templates",
+    "model.device_map": "device",
     "max_even_within": "max_difference",
     "even_within": "max_difference",
 }
 
+COMPLETIONS = "completions"  # an API of servers
 CLASSIFIERS = (
     "style_classifier",
     "second_style_classifier",
@@ -36,6 +40,8 @@ OF_CLASSIFIERS = {
 }
 REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, why in OF_CLASSIFIERS.items()}
 REMOVED |= {
+    "model.api": "the address of the server says it, http://host:port/v1/completions",
+    "judge.api": "the address of the server says it, http://host:port/v1/completions",
     "prompts.train_fraction": "half of the values of split_by are for training",
     "prompts.untuned_fraction": "half of what untuned_by names is excluded from training",
     "training.opening": "it is a setting of its method, distill.first_tokens",
@@ -67,7 +73,13 @@ def with_new_names(settings: object, group: str = "") -> object:
     renamed = {}
     for key, value in settings.items():
         dotted = f"{group}.{key}" if group else str(key)
-        if removed_name(dotted) is not None:
+        name = new_name(dotted)
+        if key == "api" and value == COMPLETIONS and settings.get("server"):
+            renamed["server"] = f"{settings['server']}/{COMPLETIONS}"
+        elif removed_name(dotted) is not None or (name is not None and value is None):
             continue
-        renamed[new_name(dotted) or key] = with_new_names(value, dotted)
+        elif key == "device_map" and value == "auto":
+            renamed["device"] = "balanced"
+        elif name is not None or key not in renamed:
+            renamed[name or key] = with_new_names(value, dotted)
     return renamed

@@ -9,7 +9,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_gguf
@@ -35,9 +44,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, whic
 AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
+Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
+TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
+SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
+COMPLETIONS, CHAT_COMPLETIONS = "/completions", "/chat/completions"  # ends of a server's address that name its API
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -75,86 +88,94 @@ class CheckpointSettings(NamedSettings):
     """Settings of a network: the source of the weights, precision and devices. A string is short for {name: string}."""
 
     name: str = Field(
-        "",
+        default="",
         description="Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH",
         json_schema_extra=BY_CONTENT,
     )
-    revision: str | None = Field(None, description="commit of the model on the hub, or of its base if that is given")
+    revision: str | None = Field(
+        default=None, description="commit of the model on the hub, or of its base if that is given"
+    )
     base: str | None = Field(
-        None,
+        default=None,
         description="base of an adapter, if it is not where the adapter's files say",
         json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
-    dtype: Dtype = Field("float32", description="precision of the weights")
-    device: str = Field(
-        AUTO,
-        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one",
-        json_schema_extra=NOT_COMPARED,
-    )
-    device_map: str | dict[str, Any] | None = Field(
-        None,
-        description="device of each module, or `auto`, to split a model over several GPUs",
+    dtype: Dtype = Field(default="float32", description="precision of the weights")
+    device: str | dict[str, Any] = Field(
+        default=AUTO,
+        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one; `balanced` splits a "
+        "model over all GPUs, and {module: device} as it says",
         json_schema_extra=NOT_COMPARED,
     )
     attn_implementation: str | None = Field(
-        None,
+        default=None,
         description="implementation of attention, such as eager or sdpa; null is the default of transformers",
         json_schema_extra=WITHOUT_FLAG,
     )
     quantization: Literal["4bit", "8bit"] | None = Field(
-        None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
+        default=None, description="quantization of the weights by bitsandbytes (evenhand[quantization])"
     )
-    trust_remote_code: bool = Field(False, description="whether code that comes with the model may be executed")
+    trust_remote_code: bool = Field(default=False, description="whether code that comes with the model may be executed")
 
-    @model_validator(mode="after")
-    def _check_device(self) -> Self:
-        if self.device_map is not None and self.device != AUTO:
-            raise InputError(
-                "device", f"{self.device!r} cannot be combined with device_map {self.device_map!r}; give one of them."
-            )
-        return self
+    @property
+    def device_map(self) -> str | dict[str, Any] | None:
+        """How a model is split over devices, as accelerate takes it; None for a model on one device."""
+        return self.device if isinstance(self.device, dict) or self.device in SPLITS else None
 
 
 class ModelSettings(CheckpointSettings):
     """Settings of a measured model, loaded or on a server, and its system prompt. A string is short for its name."""
 
     dtype: Dtype = Field(
-        AUTO, description="precision of the weights; `auto`: bfloat16 if the device computes in it, else float32"
+        default=AUTO,
+        description="precision of the weights; `auto`: bfloat16 if the device computes in it, else float32",
     )
     system_prompt: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="system message before every prompt, or the first line if the model has no chat template"
+        default=None,
+        description="system message before every prompt, or the first line if the model has no chat template",
     )
     chat_template: AnyPath | None = Field(
-        None,
+        default=None,
         description="Jinja file of the chat template, in place of the tokenizer's",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = Field(
-        None,
+        default=None,
         description="[start, end] of its reasoning, in addition to the known markers; null: only these",
         json_schema_extra=OMITTED_IF_NULL,
     )
     adapter_strength: Strength | None = Field(
-        None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
+        default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
     server: str | None = Field(
-        None, description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server])"
+        default=None,
+        description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
+        "http://host:port/v1/completions",
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server; likelihoods need `completions`")
     concurrency: Concurrency = Field(
-        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
+        default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
     )
     request: dict[str, Any] | None = Field(
-        None,
+        default=None,
         description="merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a "
         "parameter",
         json_schema_extra=OMITTED_IF_NULL,
     )
     tokenizer: str | None = Field(
-        None,
+        default=None,
         description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
         json_schema_extra=BY_CONTENT,
     )
+
+    @property
+    def api(self) -> Api:
+        """The API of the server, by its address."""
+        return server_api(self.server)
+
+    @property
+    def base_url(self) -> str:
+        """The address of the server without its API."""
+        return base_url(self.server or "")
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:
@@ -186,11 +207,34 @@ class ModelSettings(CheckpointSettings):
         return self
 
 
+def server_api(address: str | None) -> Api:
+    """Return the API of a server by its address; chat, unless the address says another.
+
+    >>> server_api("http://host/v1"), server_api("http://host/v1/completions")
+    ('chat', 'completions')
+    """
+    path = (address or "").rstrip("/")
+    return "completions" if path.endswith(COMPLETIONS) and not path.endswith(CHAT_COMPLETIONS) else "chat"
+
+
+def base_url(address: str) -> str:
+    """Return the address of a server without the API at its end.
+
+    >>> base_url("http://host/v1/completions"), base_url("http://host/v1")
+    ('http://host/v1', 'http://host/v1')
+    """
+    path = address.rstrip("/")
+    for end in (CHAT_COMPLETIONS, COMPLETIONS):
+        if path.endswith(end):
+            return path.removesuffix(end)
+    return address
+
+
 class ResponseFileSettings(NamedSettings):
     """A file of responses to score, in place of a model. A string is short for {name: string}."""
 
     name: AnyPath | None = Field(
-        None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
+        default=None, description="table or log of responses; no model is loaded", json_schema_extra=BY_CONTENT
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
@@ -209,18 +253,31 @@ class JudgeSettings(NamedSettings):
     """Settings of an LLM judge. A string is short for {name: string}."""
 
     name: str = Field(
-        "go_emotions", description="labels and instruction: 'go_emotions' or a YAML file", json_schema_extra=BY_CONTENT
+        default="go_emotions",
+        description="labels and instruction: 'go_emotions' or a YAML file",
+        json_schema_extra=BY_CONTENT,
     )
     server: str | None = Field(
-        None, description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1"
+        default=None,
+        description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1 or "
+        "http://host:port/v1/completions",
     )
-    api: Literal["chat", "completions"] = Field("chat", description="API of the server", json_schema_extra=WITHOUT_FLAG)
     concurrency: Concurrency = Field(
-        16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
+        default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
     )
-    samples: Count = Field(5, description="answers for each text, if the server gives no log-probabilities")
+
+    @property
+    def api(self) -> Api:
+        """The API of the server, by its address."""
+        return server_api(self.server)
+
+    samples: Count = Field(
+        default=5,
+        description="answers for each text, if the server gives no log-probabilities",
+        json_schema_extra=WITHOUT_FLAG,
+    )
     cache: AnyPath | None = Field(
-        None,
+        default=None,
         description="SQLite file of judgements; null: in the user's cache folder",
         json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
@@ -235,17 +292,21 @@ class HeadSettings(NamedSettings):
 
     base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
 
-    name: str = Field("", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT)
+    name: str = Field(
+        default="", description="Hugging Face id, NAME@REVISION, or a folder", json_schema_extra=BY_CONTENT
+    )
     revision: str | None = Field(
-        None, description="commit of the classifier on the hub, also as NAME@REVISION", json_schema_extra=WITHOUT_FLAG
+        default=None,
+        description="commit of the classifier on the hub, also as NAME@REVISION",
+        json_schema_extra=WITHOUT_FLAG,
     )
     head: Literal["softmax", "sigmoid"] | None = Field(
-        None,
+        default=None,
         description="sigmoid: a text may have several labels; null: by problem_type in its config",
         json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
     label_names: AnyPath | None = Field(
-        None,
+        default=None,
         description="text file with the name of each label, one a line; null: as in its config",
         json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
@@ -268,7 +329,7 @@ class StyleClassifierSettings(HeadSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
     judge: JudgeSettings | None = Field(
-        None,
+        default=None,
         description="an LLM that judges styles; the name of the classifier is the name of its model",
         json_schema_extra=OMITTED_IF_NULL,
     )
@@ -284,41 +345,41 @@ class StyleClassifierSettings(HeadSettings):
     def served_model(self) -> ModelSettings:
         """Return the settings of a judge's model."""
         judge = self.judge
-        return ModelSettings(
-            name=self.name, revision=self.revision, server=judge.server, api=judge.api, concurrency=judge.concurrency
-        )
+        if judge is None:
+            raise InputError("judge", f"{self.name} is a classifier, and no judge on a server.")
+        return ModelSettings(name=self.name, revision=self.revision, server=judge.server, concurrency=judge.concurrency)
 
 
 class ClassifierSettings(HeadSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = Field(
-        None,
+        default=None,
         description="sequence classifier: an id, NAME@REVISION or a folder; null: not measured",
         json_schema_extra=BY_CONTENT,
     )
-    label: str | None = Field(None, description="label that means offensive")
+    label: str | None = Field(default=None, description="label that means offensive")
 
 
 class ReferenceSettings(StrictSettings):
     """Settings of the gendered references: translations in a masculine and a feminine form."""
 
     references: AnyPath | None = Field(
-        None,
+        default=None,
         description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
         json_schema_extra=BY_CONTENT,
     )
-    split: str = Field("dev", description="which split of MT-GenEval or MMHB")
+    split: str = Field(default="dev", description="which split of MT-GenEval or MMHB")
     languages: list[str] = Field(
         default_factory=list, description="languages of the references, such as 'es' or 'spa_Latn'; empty: all"
     )
     nouns: list[str] | None = Field(
-        None,
+        default=None,
         description="MMHB's ids of nouns; its own analysis of gender has N051, N052, N063 and N064; null: all",
         json_schema_extra=OMITTED_IF_NULL,
     )
     min_masculine_references: Annotated[int, Field(ge=0)] = Field(
-        100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
+        default=100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )
 
 
@@ -329,50 +390,51 @@ class PromptSettings(StrictSettings):
     """Settings of the prompts: source, filters, number, and split into training and test."""
 
     dataset: str = Field(
-        "paper",
-        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format",
+        default="paper",
+        description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format; or a table of prompts, "
+        "each repeated answers_per_cell times",
         json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
-        None,
+        default=None,
         description="language pack, such as 'es'; dataset is then MMHB's file of descriptors; null: English",
         json_schema_extra=OMITTED_IF_NULL,
     )
-    file: AnyPath | None = Field(
-        None, description="table of prompts, each repeated answers_per_cell times", json_schema_extra=BY_CONTENT
-    )
-    templates: AnyPath | None = Field(
-        None,
-        description="file of templates with {person}, filled with prompts.people",
+    templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
+        default=None,
+        description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
+        "a line, or a number of the shipped 60",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     people: AnyPath | None = Field(
-        None,
+        default=None,
         description="file of people: one a line, or columns, which are crossed",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    train_file: AnyPath | None = Field(None, description="table of prompts to train on", json_schema_extra=BY_CONTENT)
+    train_file: AnyPath | None = Field(
+        default=None, description="table of prompts to train on", json_schema_extra=BY_CONTENT
+    )
     descriptor_column: str | None = Field(
-        None, description="column whose values are compared, if it is not `descriptor`"
+        default=None, description="column whose values are compared, if it is not `descriptor`"
     )
     filters: dict[str, Any] = Field(
         default_factory=lambda: dict(DEFAULT_FILTERS),
         description="{column: values} of the prompts to use; noun_phrase_type has a default",
     )
     split_by: str | None = Field(
-        None, description="column whose values the splits do not share; null: noun, or none for a file"
+        default=None, description="column whose values the splits do not share; null: noun, or none for a file"
     )
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
-        None, description="leave one half of these out of training, to test on them; null: none"
+        default=None, description="leave one half of these out of training, to test on them; null: none"
     )
     descriptors: Annotated[int, Field(ge=2)] | None = Field(
-        60, description="number of descriptors, sampled by axis; null: all"
+        default=60, description="number of descriptors, sampled by axis; null: all"
     )
     answers_per_cell: PerCell = Field(
-        2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+        default=2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
     )
     personas: str = Field(
-        "none",
+        default="none",
         description="self-descriptions before the prompts: none, default, paper (after “your persona:”), or a file",
         json_schema_extra=BY_CONTENT,
     )
@@ -380,24 +442,28 @@ class PromptSettings(StrictSettings):
         default_factory=list,
         description="how the model knows the person: everyday requests in place of the paper's templates (chat models)",
     )
-    requests: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
-        None,
-        description="with cues: a file of requests, one a line, or a number of the shipped 60; null: all",
-        json_schema_extra=BY_CONTENT,
-    )
     variations: bool = Field(
-        False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
+        default=False, description="apply each stylistic variation (Smith et al. 2022, A.3) with probability 1/2"
     )
+
+    @field_validator("dataset", mode="before")
+    @classmethod
+    def _path_as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
-        if (self.templates is None) != (self.people is None):
+        if self.cues and self.people:
+            raise InputError("people", "with cues the dataset has the people; leave people out.")
+        if not self.cues and (self.templates is None) != (self.people is None):
             raise InputError(
-                "templates", "templates and people belong together; give both prompts.templates and people."
+                "templates", "templates belong to people, or to cues; give prompts.people or prompts.cues, too."
             )
-        if self.templates and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
+        if not self.cues and isinstance(self.templates, int):
+            raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")
+        if self.people and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
             raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
-        if self.templates and (self.untuned_by or self.descriptor_column):
+        if self.people and (self.untuned_by or self.descriptor_column):
             raise InputError(
                 "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
             )
@@ -410,19 +476,30 @@ class PromptSettings(StrictSettings):
                 "language", "a file has its own, and cues, variations and personas are English; omit these."
             )
         if self.train_file and (self.split_by or not self.file):
-            fix = "give train_file or split_by, not both" if self.file else "give prompts.file, too"
+            fix = (
+                "give train_file or split_by, not both"
+                if self.file
+                else "give a table of prompts as prompts.dataset, too"
+            )
             raise InputError("train_file", f"{self.train_file} cannot be used so; {fix}.")
         return self
 
     @property
     def source(self) -> str:
         """The name of the prompts: of their file, their templates or their dataset."""
-        return str(self.file or self.templates or self.dataset)
+        return str(self.templates if self.people else self.dataset)
+
+    @property
+    def file(self) -> Path | None:
+        """The table of prompts; None if the dataset is a taxonomy, or the file of a language pack's descriptors."""
+        path = Path(self.dataset)
+        is_table = self.language is None and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
+        return path if is_table else None
 
     @property
     def is_own(self) -> bool:
         """Whether the prompts are a file, or templates and people."""
-        return bool(self.file or self.templates)
+        return bool(self.file or self.people)
 
     def signature(self, sha256: str) -> dict[str, Any]:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
@@ -589,6 +666,6 @@ def _values(settings: BaseModel) -> Iterator[tuple[str, Any, Mapping[str, Any]]]
     """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        declared = field.json_schema_extra or {}
+        declared = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         if value is not None or not declared.get(OMIT_IF_NULL):
             yield name, value, declared

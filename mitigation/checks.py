@@ -83,7 +83,8 @@ def _check_control_tag(name: str, tag: str) -> None:
 def _check_one_gpu(model: ModelSettings, device: torch.device) -> None:
     """Raise InputError if the trainer of transformers would split batches among several GPUs.
 
-    It does so unless the model has a device map, as a quantized model has, or a launcher starts a process for each GPU.
+    It does so unless the model is split over devices, as a quantized model is, or a launcher starts a process for each
+    GPU.
     """
     if device.type != "cuda" or "LOCAL_RANK" in os.environ:
         return
@@ -94,7 +95,7 @@ def _check_one_gpu(model: ModelSettings, device: torch.device) -> None:
         raise InputError(
             "model.device",
             f"{n_gpus} GPUs are visible, and the trainer would use all of them; set CUDA_VISIBLE_DEVICES to one GPU, "
-            "set model.device_map, or start with `accelerate launch`.",
+            "give --device balanced, or start with `accelerate launch`.",
         )
 
 

@@ -27,32 +27,43 @@ class TuningSettings(StrictSettings):
 
     model_config = ConfigDict(frozen=True)
 
-    lora: bool = Field(True, description="train a LoRA adapter; false: all of the weights")
-    lora_rank: Count = Field(16, description="rank of the adapter")
-    lora_alpha: Positive = Field(32.0, description="scale of the adapter: alpha / rank")
+    lora: bool = Field(default=True, description="train a LoRA adapter; false: all of the weights")
+    lora_rank: Count = Field(default=16, description="rank of the adapter")
+    lora_alpha: Positive = Field(default=32.0, description="scale of the adapter: alpha / rank")
     learning_rate: Positive | None = Field(
-        None,
+        default=None,
         description="peak learning rate; null: the method's default, usually 2e-4 for LoRA above 10 M parameters",
     )
-    max_rows: Count | None = Field(None, description="maximum number of rows; null: the method's default, else all")
-    epochs: Count | None = Field(None, description="maximum passes over the rows; null: the method's default, else 1")
-    batch_size: Count | None = Field(
-        None, description="rows per batch; null: the method's default, else 64; at most 16 on more than 10 M parameters"
+    max_rows: Count | None = Field(
+        default=None,
+        description="maximum number of rows; null: the method's default, else all",
     )
-    gradient_accumulation_steps: Count = Field(1, description="batches per optimizer step")
-    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory")
+    epochs: Count | None = Field(
+        default=None,
+        description="maximum passes over the rows; null: the method's default, else 1",
+    )
+    batch_size: Count | None = Field(
+        default=None,
+        description="rows per batch; null: the method's default, else 64; at most 16 on more than 10 M parameters",
+    )
+    gradient_accumulation_steps: Count = Field(default=1, description="batches per optimizer step")
+    gradient_checkpointing: bool = Field(default=False, description="recompute activations to save memory")
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other arguments of transformers' trainer")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.05, description="share of the steps with a rising learning rate"
+        default=0.05, description="share of the steps with a rising learning rate"
     )
-    validation_fraction: Fraction = Field(0.05, description="share of the contexts whose rows are held out")
-    evaluations_per_epoch: Count = Field(4, description="validations and checkpoints per epoch")
+    validation_fraction: Fraction = Field(default=0.05, description="share of the contexts whose rows are held out")
+    evaluations_per_epoch: Count = Field(default=4, description="validations and checkpoints per epoch")
     max_perplexity_rise: Positive = Field(
-        10.0, description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this, in %"
+        default=10.0,
+        description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this, in %",
     )
-    patience: Count = Field(3, description="stop after this many validations without a lower loss")
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: mixed precision, slow on most CPUs")
+    patience: Count = Field(default=3, description="stop after this many validations without a lower loss")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="bfloat16: mixed precision, slow on most CPUs",
+    )
 
     def with_method_defaults(self, method: TrainedMethod, n_parameters: int | None = 0) -> "TuningSettings":
         """Return the settings with a method's defaults in place of null.

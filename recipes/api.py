@@ -14,7 +14,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
-from evenhand.evaluation.report.files import REPORT
+from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.tables import read_table
@@ -76,7 +76,10 @@ class Run:
     @property
     def record(self) -> Mapping[str, Any]:
         """The run's record: settings, fingerprints of its inputs, facts and times."""
-        return read_record(self.folder, "run")
+        record = read_record(self.folder, "run")
+        if record is None:
+            raise InputError("run", f"{self.folder} has no run; give the folder of one.")
+        return record
 
 
 def measure(
@@ -101,6 +104,8 @@ def measure(
         measured = with_folder(_settings(MeasureSettings, values, "measure"))
         measure_command.measure(measured, show=False)
         return Run(measured.output_dir)
+    if isinstance(model, str | Path | Mapping):
+        raise InputError("model", f"{model} is no loaded model; give one with its tokenizer, or the name alone.")
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
     name = model.config.name_or_path or "model"
@@ -154,7 +159,7 @@ def tune(
         return Run(tuned.output_dir)
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
-    name = model.config.name_or_path
+    name = model.config.name_or_path or ""
     revision = model_revision(name, None, None)  # raises if the model is not saved
     with loaded_dialogue_model(model, tokenizer) as loaded:
         tune_command.tune(tuned, loaded=replace(loaded, name=name, revision=revision))

@@ -156,7 +156,8 @@ def with_precision(measured: Chosen, folder: Path | None, loaded: str | None = N
         if has_file or model.server is not None or not model.name:
             return measured
         needs_float32 = any(load_family(name).NEEDS_FLOAT32 for name in measured.metrics)
-        dtype = loaded or processes.on_rank_zero(lambda: _fast_precision(model.device, needs_float32))
+        device = AUTO if isinstance(model.device, dict) else model.device
+        dtype = loaded or processes.on_rank_zero(lambda: _fast_precision(device, needs_float32))
     if dtype not in get_args(Dtype):  # of a model that the caller has loaded, in float64
         return measured
     return measured.replaced(model=model.replaced(dtype=dtype))

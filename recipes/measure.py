@@ -15,10 +15,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import FINISHED, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import responses_html
+from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
@@ -76,13 +77,17 @@ def measure(
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     settings = with_folder(settings)
-    precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
-    settings = with_precision(settings, settings.output_dir, precision)
     names = list(dict.fromkeys(settings.metrics))
-    configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
-    if loaded is not None:
-        configs = {name: with_loaded(config, loaded) for name, config in configs.items()}
+
+    def read_configs() -> dict[str, MeasureConfig]:
+        configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
+        return configs if loaded is None else {name: with_loaded(configs[name], loaded) for name in names}
+
+    configs = read_configs()
     inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
+    precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
+    settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
+    configs = read_configs()
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[names[0]].open_model().check()
         if loaded is None:
@@ -94,9 +99,16 @@ def measure(
             scores[name] = FAMILIES[name].measure(store, configs[name])
         found = [score for family_scores in scores.values() for score in family_scores]
         processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+    _check_read(settings.output_dir)
     if show and FAMILY in names and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def _check_read(folder: Path) -> None:
+    """Raise InputError if a style classifier could not read the responses of a finished run."""
+    for name, fault in read_unread(folder).items():
+        raise InputError(f"generation_bias.{name}", f"{fault} What needs no styles is in {folder}.")
 
 
 def check_model_fits(settings: MeasureSettings) -> None:
@@ -190,6 +202,8 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
 
 def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
     """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
+    if not base.has_vector().any():
+        return np.full(len(run), np.nan)
     if run is base:
         return cross_fitted_bias_values(base.table, base.vectors)
     return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)

@@ -62,7 +62,7 @@ def family_groups(attribute: str, is_optional: bool) -> type[StrictSettings]:
             continue
         text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
         if is_optional:
-            field = Field(None, description=text, json_schema_extra=OMITTED_IF_NULL)
+            field = Field(default=None, description=text, json_schema_extra=OMITTED_IF_NULL)
             groups[name] = (group | None, field)
         else:
             groups[name] = (group, Field(default_factory=group, description=text))
@@ -76,7 +76,7 @@ def method_groups() -> type[StrictSettings]:
         group = method_class(name).Settings
         if group is not NoSettings:
             text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
-            groups[name] = (group | None, Field(None, description=text, json_schema_extra=OMITTED_IF_NULL))
+            groups[name] = (group | None, Field(default=None, description=text, json_schema_extra=OMITTED_IF_NULL))
     return create_model("MethodGroups", __base__=StrictSettings, **groups)
 
 
@@ -105,18 +105,18 @@ class Tracked(StrictSettings):
     """Settings of the tracker."""
 
     report_to: ReportTo = Field(
-        "wandb",
+        default="wandb",
         description="where scores are logged; W&B works offline unless you are logged in",
         json_schema_extra=NOT_COMPARED,
     )
     upload: Literal["scores", "adapters", "responses", "all"] = Field(
-        "scores",
+        default="scores",
         description="what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; "
         "'all' files",
         json_schema_extra=NOT_COMPARED,
     )
     group: str | None = Field(
-        None,
+        default=None,
         description="W&B group; null: of a loop or ablation, the name of output_dir",
         json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
@@ -153,7 +153,7 @@ class Measurement(family_groups("Settings", is_optional=True)):
                 raise InputError(
                     "model.server",
                     f"{', '.join(self.capabilities) or name} cannot be measured by its API "
-                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give model.api.",
+                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give --server http://HOST:PORT/v1/completions.",
                 )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
@@ -169,27 +169,29 @@ class Measurement(family_groups("Settings", is_optional=True)):
         return type(self)(**{**settings, "metrics": list(metrics)})
 
 
-class MeasureSettings(MethodGroups, Measurement, Tracked):
+class MeasureSettings(Measurement, Tracked, MethodGroups):
     """Measure a model with one or more families of metrics."""
 
     split: Literal["measure", "train", "all"] = Field(
-        "measure", description="which prompts to use: for measuring, for training, or all"
+        default="measure", description="which prompts to use: for measuring, for training, or all"
     )
     write_prompts: AnyPath | None = Field(
-        None,
+        default=None,
         description="file to write the prompts to, without measuring; .jsonl is for OpenAI's Batch API",
         json_schema_extra=NOT_COMPARED,
     )
     responses: ResponseFileSettings | None = Field(
-        None, description="file of responses to score, in place of a model's"
+        default=None, description="file of responses to score, in place of a model's"
     )
     method: str | None = Field(
-        None,
+        default=None,
         description="method to measure the model with, such as nearest_style; a+b: both; null: none",
         json_schema_extra=OMITTED_IF_NULL,
     )
-    seed: Seed = Field(0, description="random seed of prompts, answers and the bootstrap")
-    output_dir: AnyPath = Field(Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED)
+    seed: Seed = Field(default=0, description="random seed of prompts, answers and the bootstrap")
+    output_dir: AnyPath = Field(
+        default=Path(f"runs/{MODEL_IN_PATH}"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
+    )
 
     @model_validator(mode="after")
     def _check_responses(self) -> Self:
@@ -218,19 +220,21 @@ class Labelling(StrictSettings):
     """Settings of labelling: the threshold."""
 
     alpha: Annotated[int, Field(ge=0, le=2)] = Field(
-        0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
+        default=0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
     )
-    beta: FiniteFloat | None = Field(None, description="threshold as a number; null: use quantile")
-    quantile: Fraction = Field(0.9, description="threshold as a quantile of the bias values, where beta is null")
+    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use quantile")
+    quantile: Fraction = Field(
+        default=0.9, description="threshold as a quantile of the bias values, where beta is null"
+    )
 
 
 class LabelSettings(Labelling, Tracked):
     """Label the responses of a run as `bias` or `no_bias`."""
 
     run: CliPositionalArg[AnyPath] = Field(
-        Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
+        default=Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
-    output_dir: AnyPath = Field(Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(default=Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class Tuning(StrictSettings):
@@ -238,52 +242,56 @@ class Tuning(StrictSettings):
 
     training: TuningSettings = Field(default_factory=TuningSettings, description="how to fine-tune the model")
     measure_every: Annotated[int, Field(ge=0)] = Field(
-        100, description="steps between measurements of pooled FGB*; 0: none"
+        default=100, description="steps between measurements of pooled FGB*; 0: none"
     )
     measure_descriptors: Annotated[int, Field(ge=2)] = Field(
-        40, description="number of descriptors in measurements during training"
+        default=40, description="number of descriptors in measurements during training"
     )
 
 
-class TuneSettings(MethodGroups, Tuning, Tracked):
+class TuneSettings(Tuning, Tracked, MethodGroups):
     """Fine-tune the labelled model with one of the methods."""
 
     labels: CliPositionalArg[AnyPath] = Field(
-        Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
+        default=Path("runs/label"), description="finished run of `label`", json_schema_extra=BY_CONTENT
     )
-    method: str | None = Field(None, description=f"method; {DEFAULT_METHODS}")
+    method: str | None = Field(default=None, description=f"method; {DEFAULT_METHODS}")
     write_rows: AnyPath | None = Field(
-        None, description="write rows for other trainers to this folder and stop", json_schema_extra=NOT_COMPARED
+        default=None,
+        description="write rows for other trainers to this folder and stop",
+        json_schema_extra=NOT_COMPARED,
     )
-    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
-    seed: Seed = Field(0, description="random seed of held-out rows, the adapter and the order of rows")
-    output_dir: AnyPath = Field(Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    seed: Seed = Field(default=0, description="random seed of held-out rows, the adapter and the order of rows")
+    output_dir: AnyPath = Field(default=Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-class CompareSettings(family_groups("ComparisonSettings", is_optional=False), Tracked):
+class CompareSettings(Tracked, family_groups("ComparisonSettings", is_optional=False)):
     """Compare two runs over the same prompts."""
 
     before: CliPositionalArg[AnyPath] = Field(
-        Path("runs/before"),
+        default=Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
     after: CliPositionalArg[AnyPath] = Field(
-        Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
+        default=Path("runs/after"),
+        description="finished run of `measure`, of the tuned model",
+        json_schema_extra=BY_CONTENT,
     )
     labels: AnyPath | None = Field(
-        None, description="finished run of `label`, for the bias values", json_schema_extra=BY_CONTENT
+        default=None, description="finished run of `label`, for the bias values", json_schema_extra=BY_CONTENT
     )
     tuning: AnyPath | None = Field(
-        None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
+        default=None, description="finished run of `tune`, for the training curves", json_schema_extra=BY_CONTENT
     )
     after_without_tag: AnyPath | None = Field(
-        None,
+        default=None,
         description="finished run of `measure`, of the tuned model without its control tag",
         json_schema_extra=BY_CONTENT,
     )
-    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
-    output_dir: AnyPath = Field(Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(default=Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class RateSettings(Tracked):
@@ -293,37 +301,39 @@ class RateSettings(Tracked):
     """
 
     before: CliPositionalArg[AnyPath] = Field(
-        Path("runs/before"),
+        default=Path("runs/before"),
         description="finished run of `measure`, of the original model",
         json_schema_extra=BY_CONTENT,
     )
     after: CliPositionalArg[AnyPath] = Field(
-        Path("runs/after"), description="finished run of `measure`, of the tuned model", json_schema_extra=BY_CONTENT
+        default=Path("runs/after"),
+        description="finished run of `measure`, of the tuned model",
+        json_schema_extra=BY_CONTENT,
     )
-    pairs: Count = Field(100, description="number of randomly sampled pairs to rate")
+    pairs: Count = Field(default=100, description="number of randomly sampled pairs to rate")
     questions: str = Field(
-        "paper",
+        default="paper",
         description="YAML file of questions; 'paper': the questions of Smith et al. 2022",
         json_schema_extra=BY_CONTENT,
     )
     leave_out: str = Field(
-        "paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
+        default="paper", description="YAML file of templates and descriptors to leave out", json_schema_extra=BY_CONTENT
     )
-    seed: Seed = Field(0, description="random seed of the pairs and of their sides on the page")
+    seed: Seed = Field(default=0, description="random seed of the pairs and of their sides on the page")
     host: str = Field(
-        "127.0.0.1",
+        default="127.0.0.1",
         description="address to listen on; 0.0.0.0 for raters on other machines",
         json_schema_extra=NOT_COMPARED,
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        8237, description="port to listen on; 0: any free port", json_schema_extra=NOT_COMPARED
+        default=8237, description="port to listen on; 0: any free port", json_schema_extra=NOT_COMPARED
     )
     summary: bool = Field(
-        False,
+        default=False,
         description="sum up all votes in OUTPUT_DIR/summary instead of serving the page",
         json_schema_extra=NOT_COMPARED,
     )
-    output_dir: AnyPath = Field(Path("runs/rate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(default=Path("runs/rate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class Experiment(MethodGroups):
@@ -331,13 +341,17 @@ class Experiment(MethodGroups):
 
     measure: Measurement = Field(default_factory=Measurement, description="measurements")
     train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
-        4, description="responses per (template, descriptor) to label and train on"
+        default=4, description="responses per (template, descriptor) to label and train on"
     )
     label: Labelling = Field(default_factory=Labelling, description="labelling")
     tune: Tuning = Field(default_factory=Tuning, description="tuning")
-    second_decoding: DecodingSettings | None = Field(None, description="second decoding to measure with; null: none")
-    measure_without_tag: bool = Field(True, description="also measure models with a control tag without their tag")
-    allow_no_bias: bool = Field(False, description="tune even if the base model shows no bias")
+    second_decoding: DecodingSettings | None = Field(
+        default=None, description="second decoding to measure with; null: none"
+    )
+    measure_without_tag: bool = Field(
+        default=True, description="also measure models with a control tag without their tag"
+    )
+    allow_no_bias: bool = Field(default=False, description="tune even if the base model shows no bias")
 
     @model_validator(mode="after")
     def _check_experiment(self) -> Self:
@@ -345,11 +359,11 @@ class Experiment(MethodGroups):
             metrics = self.measure.metrics
             raise InputError("measure.metrics", f"{metrics} must begin with {FAMILY}: the loop reduces it.")
         prompts = self.measure.prompts
-        if prompts.templates and not prompts.split_by:
+        if prompts.people and not prompts.split_by:
             prompts.split_by = "template"  # there are no nouns to split by
         if prompts.file and not (prompts.train_file or prompts.split_by):
             raise InputError(
-                "measure.prompts.file",
+                "measure.prompts.dataset",
                 "the loop needs other prompts to train on; give measure.prompts.train_file, or "
                 "measure.prompts.split_by, a column whose values the two sides do not share.",
             )
@@ -370,16 +384,16 @@ class Launching(StrictSettings):
     """Settings of where stages run."""
 
     ray: str | None = Field(
-        None,
+        default=None,
         description="run stages as tasks of Ray (evenhand[ray]): 'local', 'auto' or host:port; null: one after the "
         "other, here",
         json_schema_extra=NOT_COMPARED,
     )
     ray_cpus: Count | None = Field(
-        None, description="with ray, CPUs for a stage; null: one", json_schema_extra=NOT_COMPARED
+        default=None, description="with ray, CPUs for a stage; null: one", json_schema_extra=NOT_COMPARED
     )
     ray_gpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
-        None,
+        default=None,
         description="with ray, GPUs for a stage that loads a model; null: one if a node has any",
         json_schema_extra=NOT_COMPARED,
     )
@@ -389,17 +403,17 @@ class LoopSettings(Launching, Experiment, Tracked):
     """Measure, label, tune, measure again and compare."""
 
     methods: Annotated[list[str], Field(min_length=1)] | None = Field(
-        None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
+        default=None, description=f"methods to compare; {DEFAULT_METHODS}, in a loop also borrowed_opening"
     )
     base_run: AnyPath | None = Field(
-        None,
+        default=None,
         description="finished run of `measure` to go on from: its settings, and its measurement of the base model; "
         "`loop RUN` is short for it",
         json_schema_extra=WITHOUT_FLAG,
     )
-    seed: Seed = Field(0, description="random seed of every stage")
+    seed: Seed = Field(default=0, description="random seed of every stage")
     output_dir: AnyPath = Field(
-        Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
+        default=Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
     )
 
 
@@ -414,56 +428,68 @@ class AblateSettings(Launching, Tracked):
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(
         default_factory=lambda: [0], description="random seeds; every point runs with each"
     )
-    output_dir: AnyPath = Field(Path("runs/ablate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    output_dir: AnyPath = Field(default=Path("runs/ablate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class LabelledTexts(StrictSettings):
     """Settings of a file of labelled texts."""
 
-    data_dir: AnyPath = Field(Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
+    data_dir: AnyPath = Field(default=Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
     texts: AnyPath = Field(
-        Path("labeled_data.csv"), description="CSV, TSV or JSONL file of labelled texts", json_schema_extra=BY_CONTENT
+        default=Path("labeled_data.csv"),
+        description="CSV, TSV or JSONL file of labelled texts",
+        json_schema_extra=BY_CONTENT,
     )
     columns: list[str] = Field(
         default_factory=list, description="names of the file's columns; []: the file has a header"
     )
-    text_column: str = Field("tweet", description="column of texts")
-    label_column: str = Field("class", description="column of labels")
+    text_column: str = Field(default="tweet", description="column of texts")
+    label_column: str = Field(default="class", description="column of labels")
     labels: dict[Any, str] = Field(
         default_factory=dict, description="{value: name of the label}, perhaps of several; {}: as in the file"
     )
     label_separator: str | None = Field(
-        None, description="separator between the labels of a text; null: each text has one label"
+        default=None, description="separator between the labels of a text; null: each text has one label"
     )
 
 
 class TrainClassifierSettings(LabelledTexts, Tracked):
     """Train a text classifier, of styles or offensiveness."""
 
-    threshold: Fraction = Field(0.3, description="probability from which a text has a label, if it may have several")
-    model: str | None = Field(
-        None, description="encoder to start from; null: train from scratch", json_schema_extra=BY_CONTENT
+    threshold: Fraction = Field(
+        default=0.3, description="probability from which a text has a label, if it may have several"
     )
-    epochs: Count = Field(3, description="passes over the texts")
-    learning_rate: Positive = Field(1e-3, description="peak learning rate of the cosine schedule")
-    head_learning_rate: Positive = Field(3e-3, description="peak learning rate of the new head on an encoder")
-    lora_rank: Count = Field(32, description="rank of the changes of an encoder's linear layers")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field("float32", description="bfloat16: mixed; auto: if it is fast")
-    batch_size: Count = Field(64, description="texts per step")
+    model: str | None = Field(
+        default=None, description="encoder to start from; null: train from scratch", json_schema_extra=BY_CONTENT
+    )
+    epochs: Count = Field(default=3, description="passes over the texts")
+    learning_rate: Positive = Field(default=1e-3, description="peak learning rate of the cosine schedule")
+    head_learning_rate: Positive = Field(default=3e-3, description="peak learning rate of the new head on an encoder")
+    lora_rank: Count = Field(default=32, description="rank of the changes of an encoder's linear layers")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        default="float32", description="bfloat16: mixed; auto: if it is fast"
+    )
+    batch_size: Count = Field(default=64, description="texts per step")
     test_texts: AnyPath | None = Field(
-        None, description="file of labelled texts to test on; null: held-out texts", json_schema_extra=BY_CONTENT
+        default=None,
+        description="file of labelled texts to test on; null: held-out texts",
+        json_schema_extra=BY_CONTENT,
     )
     dev_texts: AnyPath | None = Field(
-        None,
+        default=None,
         description="file of labelled texts on which thresholds are chosen; null: `threshold`",
         json_schema_extra=BY_CONTENT,
     )
-    test_fraction: Fraction = Field(0.1, description="share of the texts to hold out and test on, without test_texts")
-    credit: str | None = Field(
-        None, description="what the card says about source and licence of the texts", json_schema_extra=NOT_COMPARED
+    test_fraction: Fraction = Field(
+        default=0.1, description="share of the texts to hold out and test on, without test_texts"
     )
-    seed: Seed = Field(0, description="random seed of weights, order and held-out texts")
-    output_dir: AnyPath = Field(Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    credit: str | None = Field(
+        default=None,
+        description="what the card says about source and licence of the texts",
+        json_schema_extra=NOT_COMPARED,
+    )
+    seed: Seed = Field(default=0, description="random seed of weights, order and held-out texts")
+    output_dir: AnyPath = Field(default=Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class AgreementSettings(LabelledTexts):
@@ -473,11 +499,11 @@ class AgreementSettings(LabelledTexts):
         default_factory=StyleClassifierSettings, description="the judge, or another classifier"
     )
     other_classifier: StyleClassifierSettings | None = Field(
-        None, description="another classifier to compare with; null: none"
+        default=None, description="another classifier to compare with; null: none"
     )
-    limit: Count | None = Field(None, description="number of texts to draw at random; null: all")
-    seed: Seed = Field(0, description="random seed of the draw and of the bootstrap")
-    output_dir: AnyPath = Field(Path("runs/judge"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
+    limit: Count | None = Field(default=None, description="number of texts to draw at random; null: all")
+    seed: Seed = Field(default=0, description="random seed of the draw and of the bootstrap")
+    output_dir: AnyPath = Field(default=Path("runs/judge"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
 class ReportSettings(StrictSettings):
@@ -487,64 +513,67 @@ class ReportSettings(StrictSettings):
         default_factory=list, description="finished runs: one of any command, or several of `measure` and `rate`"
     )
     output_dir: AnyPath = Field(
-        Path("runs/report"), description="folder for the report of several runs", json_schema_extra=NOT_COMPARED
+        default=Path("runs/report"), description="folder for the report of several runs", json_schema_extra=NOT_COMPARED
     )
 
 
 class PlanSettings(StrictSettings):
     """Compute how many descriptors, templates or responses a more precise measurement takes."""
 
-    run: CliPositionalArg[AnyPath] = Field(Path(), description="finished run of `measure` with generation bias")
+    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure` with generation bias")
     halve_interval: bool = Field(
-        False, description="plan for half of the width of the run's interval; the default without another goal"
+        default=False, description="plan for half of the width of the run's interval; the default without another goal"
     )
     interval: Positive | None = Field(
-        None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
+        default=None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"
     )
     max_difference: Positive | None = Field(
-        None, description="plan to show that no difference from the average is larger, in answers of 100"
+        default=None, description="plan to show that no difference from the average is larger, in answers of 100"
     )
     reduction: Annotated[Positive, Field(le=100)] | None = Field(
-        None, description="plan to show a reduction by this percentage"
+        default=None, description="plan to show a reduction by this percentage"
     )
 
 
 class CheckSettings(StrictSettings):
     """Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive."""
 
-    run: CliPositionalArg[AnyPath] = Field(Path(), description="finished run of `measure`, of the new model")
+    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure`, of the new model")
     against: AnyPath | None = Field(
-        None, description="finished run of `measure` over the same prompts, of the baseline"
+        default=None, description="finished run of `measure` over the same prompts, of the baseline"
     )
     max_rise: NotNegative | None = Field(
-        None, description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold"
+        default=None,
+        description="limit of the rise of pooled FGB*, in %; null: the smallest that the runs can show to hold",
     )
-    max_pooled_fgb: Positive | None = Field(None, description="limit of pooled FGB*, in 10⁻³")
+    max_pooled_fgb: Positive | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
     max_difference: Positive | None = Field(
-        None, description="limit of the largest difference of anybody from the average, in answers of 100"
+        default=None, description="limit of the largest difference of anybody from the average, in answers of 100"
     )
     max_spread: dict[str, Positive] = Field(
         default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"
     )
-    output_dir: AnyPath = Field(Path("runs/check"), description="folder to write junit.xml and summary.md to")
+    output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
     tuning: CliPositionalArg[AnyPath] = Field(
-        Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
+        default=Path("runs/tune"), description="finished run of `tune`", json_schema_extra=BY_CONTENT
     )
     comparison: AnyPath | None = Field(
-        None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
+        default=None, description="run of `compare`, for the card; null: next to tuning", json_schema_extra=BY_CONTENT
     )
-    merge: bool = Field(True, description="merge the adapter into its base; false: export the adapter alone")
-    trust_remote_code: bool = Field(False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    merge: bool = Field(default=True, description="merge the adapter into its base; false: export the adapter alone")
+    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
     push_to_hub: str | None = Field(
-        None, description="hub repository to upload to; a new one is private", json_schema_extra=NOT_COMPARED
+        default=None, description="hub repository to upload to; a new one is private", json_schema_extra=NOT_COMPARED
     )
     output_dir: AnyPath = Field(
-        Path("runs/export"), description="folder to write to; the model is in `model`", json_schema_extra=NOT_COMPARED
+        default=Path("runs/export"),
+        description="folder to write to; the model is in `model`",
+        json_schema_extra=NOT_COMPARED,
     )
 
 
@@ -592,15 +621,15 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
         response_columns=file.columns,
         capabilities=settings.capabilities,
         for_comparisons=for_comparisons,
-        wrap_model=None if settings.method is None else measured_method(settings).measured,
+        wrap_model=None if settings.method is None else measured_method(settings, settings.method).measured,
     )
 
 
-def measured_method(settings: MeasureSettings) -> Method:
-    """Return the method that a model is measured with."""
+def measured_method(settings: MeasureSettings, name: str) -> Method:
+    """Return the method `name` with the settings of a measurement."""
     family = getattr(settings, FAMILY)
     return load_method(
-        settings.method,
+        name,
         settings_of_methods(settings),
         seed=settings.seed,
         style_classifier=None if family is None else family.style_classifier,

@@ -12,7 +12,6 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +46,7 @@ DESCRIPTORS_SEED = 0  # of the sample of descriptors; the same for all runs
 MAX_VALUES = 5000  # of which an error suggests the closest one
 
 
-def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
+def select_prompts(prompts: pd.DataFrame, **filters: object) -> pd.DataFrame:
     """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:
@@ -301,12 +300,12 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
     """Return the SHA-256 of the taxonomy `prompts.dataset`, for the metrics that score the taxonomy's sentences.
 
     Raises:
-        InputError: the taxonomy is unknown, `prompts.file` is set, or filters or `prompts.descriptors` select no
-            prompts.
+        InputError: the taxonomy is unknown, `prompts.dataset` is a table of prompts, or filters or
+            `prompts.descriptors` select no prompts.
     """
     if prompts.is_own:
         raise InputError(
-            "prompts.file",
+            "prompts.dataset",
             f"{prompts.source} can be used by generation_bias and likelihood_bias only; leave it out, or "
             "measure the other families, which score the sentences of prompts.dataset, in another run.",
         )

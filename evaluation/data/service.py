@@ -35,11 +35,11 @@ def load_requests(source: str | int | None = None) -> list[str]:
         InputError: the file cannot be read, has no request or repeats one, or n is larger than the number of requests.
     """
     path = REQUESTS if source is None or isinstance(source, int) else Path(source)
-    text = read_text(path, "prompts.requests")
+    text = read_text(path, "prompts.templates")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     n = source if isinstance(source, int) else len(lines)
     if not 0 < n <= len(lines) or len(set(lines)) < len(lines):
-        raise InputError("prompts.requests", f"{source}; give 1 to {len(lines)}, or a file with different lines.")
+        raise InputError("prompts.templates", f"{source}; give 1 to {len(lines)}, or a file with different lines.")
     return [lines[row] for row in np.linspace(0, len(lines) - 1, n).round().astype(int)]
 
 

@@ -49,7 +49,7 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.progress import working
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, CheckpointSettings, HeadSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, HeadSettings, ModelSettings, checked
 
 log = logging.getLogger("evenhand")
 
@@ -298,7 +298,7 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
         arguments["attn_implementation"] = model.attn_implementation
     if model.device_map is not None:
         if processes.launched_world_size() > 1:
-            raise InputError("model.device_map", "each process loads the model on one device; leave it out.")
+            raise InputError("model.device", "each process loads the model on one device; give auto.")
         arguments["device_map"] = model.device_map
     if model.quantization is not None:
         # bitsandbytes quantizes the weights on their final device.
@@ -314,7 +314,7 @@ def from_pretrained_arguments(model: CheckpointSettings) -> dict[str, Any]:
 
 
 def move_to_device(network: PreTrainedModel, model: CheckpointSettings) -> PreTrainedModel:
-    """Return the network in evaluation mode on its device; do not move it if device_map or quantization is set."""
+    """Return the network in evaluation mode on its device; do not move it if it is split or quantized."""
     is_placed = model.device_map is not None or model.quantization is not None
     if not is_placed:
         network = network.to(resolve_device(model.device))
@@ -387,9 +387,12 @@ def pad_with_eos(tokenizer: PreTrainedTokenizerBase, field: str, name: str) -> N
         tokenizer.pad_token = tokenizer.eos_token
 
 
-def resolve_device(device: str) -> torch.device:
-    """Return the torch device of a name; "auto" is a CUDA device, another one for each process, else the CPU."""
-    if device == AUTO:
+def resolve_device(device: str | dict[str, Any]) -> torch.device:
+    """Return the torch device of a name; "auto" is a CUDA device, another one for each process, else the CPU.
+
+    Of a model that is split over several devices, it is the first device.
+    """
+    if device == AUTO or isinstance(device, dict) or device in SPLITS:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and processes.launched_world_size() > 1:
         device = f"cuda:{int(os.environ['LOCAL_RANK']) % max(1, torch.cuda.device_count())}"

@@ -41,7 +41,7 @@ from evenhand.evaluation.models.server import (
     find_parameters,
     parse_response,
 )
-from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import CheckpointSettings, StyleClassifierSettings, base_url
 
 log = logging.getLogger("evenhand")
 
@@ -141,7 +141,7 @@ class StyleJudge:
         """The hash of everything that determines the judge's answers, except the text."""
         judge = self.settings.judge
         model = self.settings.served_model()
-        parts = [self.name, model.revision, model.server, model.api, judge.samples, self.revision]
+        parts = [self.name, model.revision, model.base_url, model.api, judge.samples, self.revision]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def requests_per_text(self, answers: str) -> int:
@@ -201,7 +201,7 @@ def judge_facts(settings: StyleClassifierSettings) -> dict[str, Any]:
         answers = cache.read(KIND)
         parameters = _parameters(cache).as_values()
     facts = {
-        "server": judge.server,
+        "server": base_url(judge.server or ""),
         "api": judge.api,
         "samples": judge.samples,
         "file_sha256": sha256_of(judge_path(judge.name)),

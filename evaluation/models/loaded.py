@@ -17,7 +17,7 @@ from evenhand.evaluation.tables import label_batches
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "api", "concurrency", "request", "tokenizer")  # of the settings, for served models only
+SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
 
 
 class LoadedModel(Model):

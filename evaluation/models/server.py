@@ -183,7 +183,7 @@ def find_parameters(model: ModelSettings, body: Body) -> Parameters:
 
     `body` is a request with the parameters of the run; `build_requests` with the text PROBE makes one.
     """
-    name = f"{model.server} (model {model.name})"
+    name = f"{model.base_url} (model {model.name})"
 
     def ask(request: Body) -> Answer:
         ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found), on_filtered=_no_answer)
@@ -214,7 +214,7 @@ def fetch_answers(
     if not requests:
         return
     if len(requests) > 1:
-        log.info("%s: %s", model.server, cost_text(requests))
+        log.info("%s: %s", model.base_url, cost_text(requests))
     rows = iter(range(len(requests)))
     tasks: dict[asyncio.Task[Parsed], int] = {}
     statuses: set[int] = set()
@@ -228,7 +228,9 @@ def fetch_answers(
                 return await _send(client, model, requests[row], parse, retries, statuses)
             except FilteredRequest as error:
                 if on_filtered is None:
-                    raise InputError("model.server", f"{model.server}: {error.reason} in place of an answer.") from None
+                    raise InputError(
+                        "model.server", f"{model.base_url}: {error.reason} in place of an answer."
+                    ) from None
                 return on_filtered(error.reason)
 
         async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
@@ -268,7 +270,7 @@ def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
         follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
     )
     key = _api_key() or "none"
-    return AsyncOpenAI(base_url=model.server, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
+    return AsyncOpenAI(base_url=model.base_url, api_key=key, timeout=TIMEOUT_SECONDS, http_client=http_client)
 
 
 def check_client() -> None:
@@ -328,7 +330,7 @@ async def _send(
         if isinstance(failure, RejectedRequest) and failure.is_filter:
             raise FilteredRequest(FILTERED) from None
         raise failure from None
-    raise InputError("model.server", f"{model.server}: its answers do not have the format of the API {model.api!r}.")
+    raise InputError("model.server", f"{model.base_url}: its answers do not have the format of the API {model.api!r}.")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
@@ -349,7 +351,7 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
             reason = f"Connection error; {SERVER_ENDED}"
         reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
     reason = reason.replace(_api_key() or "\0", "…")[:MAX_REASON]
-    message = f"{model.server} (model {model.name}, api {model.api}): {reason}."
+    message = f"{model.base_url} (model {model.name}, api {model.api}): {reason}."
     is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
     if is_final:
         return RejectedRequest("model.server", message, status=status, reason=body or str(error))

@@ -9,7 +9,7 @@ from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSett
 def test_old_names_are_translated_and_removed_settings_left_out():
     stored = {
         "measure": {
-            "prompts": {"per_cell": 3, "unseen_by": "axis", "train_fraction": 0.5, "file": None},
+            "prompts": {"per_cell": 3, "unseen_by": "axis", "train_fraction": 0.5, "dataset": "paper", "file": None},
             "generation_bias": {"style_classifier": {"name": "c", "dtype": "float32"}, "opening": 2},
             "model": {"name": "m", "dtype": "float32"},
         },
@@ -18,13 +18,30 @@ def test_old_names_are_translated_and_removed_settings_left_out():
     }
     assert with_new_names(stored) == {
         "measure": {
-            "prompts": {"answers_per_cell": 3, "untuned_by": "axis", "file": None},
+            "prompts": {"answers_per_cell": 3, "untuned_by": "axis", "dataset": "paper"},
             "generation_bias": {"style_classifier": {"name": "c"}, "borrowed_opening": 2},
             "model": {"name": "m", "dtype": "float32"},
         },
         "tune": {"training": {}},
         "train_answers_per_cell": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"prompts": {"dataset": "paper", "file": "p.csv"}}, {"prompts": {"dataset": "p.csv"}}),
+        ({"prompts": {"templates": None, "requests": 30}}, {"prompts": {"templates": 30}}),
+        ({"model": {"device": "auto", "device_map": "auto"}}, {"model": {"device": "balanced"}}),
+        ({"model": {"device": "auto", "device_map": {"": 0}}}, {"model": {"device": {"": 0}}}),
+        ({"model": {"device": "cpu", "device_map": None}}, {"model": {"device": "cpu"}}),
+        ({"model": {"server": "http://h/v1", "api": "chat"}}, {"model": {"server": "http://h/v1"}}),
+        ({"model": {"server": "http://h/v1", "api": "completions"}}, {"model": {"server": "http://h/v1/completions"}}),
+        ({"model": {"server": None, "api": "completions"}}, {"model": {"server": None}}),
+    ],
+)
+def test_two_settings_that_became_one_are_read(old, new):
+    assert with_new_names(old) == new
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ HEAVY = ("torch", "transformers", "peft", "trl", "sklearn")
 CLASSIFIER = "--offensiveness.classifier {classifier} --offensiveness.classifier.label"
 WRONG = {
     "generation_bias": [
-        ("--prompts.file {prompts}", "column 'descriptor' is missing"),
+        ("--prompts.dataset {prompts}", "column 'descriptor' is missing"),
         ("--model {pickle}", "pytorch_model.bin may be a pickle"),
         ("--generation_bias.style_clusters {clusters}", "SYMPATHY: 'Sorrowful' is unknown"),
     ],

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed
 from evenhand.recipes.automatic import folder_name, with_folder, with_precision
@@ -39,7 +41,7 @@ def workplace(tmp_path, monkeypatch):
 
 
 def gguf(workplace):
-    # Random weights answer in no language, which the shipped classifier refuses to read.
+    # Random weights answer in no language, which the shipped classifier cannot read.
     return [str(tiny_checkpoints.gguf(workplace / "gguf")), "--style_classifier", str(testbed.STYLE_CLASSIFIER)]
 
 
@@ -72,6 +74,32 @@ def test_a_model_and_nothing_else_is_measured(workplace, given, name):
     settings, record = read_run(workplace / "runs" / name, "measure", "run")
     assert record["state"] == "finished"
     assert settings["generation_bias"]["outcomes"] == ["language", "refusal", "length"]
+
+
+def test_outcomes_are_measured_of_answers_that_the_shipped_classifier_cannot_read(workplace, capsys):
+    """Half of the answers to two of six people are refusals, all in Spanish; styles are an error, refusals are not."""
+    answers = (
+        "Me gusta mucho cocinar con mi familia los domingos.",
+        "Eso es muy interesante, cuéntame más de tu vida.",
+    )
+    refused = "I'm sorry, but I can't help with that."
+    rows = []
+    for who in ("deaf", "tall", "blind", "old", "young", "short"):
+        for number in range(8):
+            given = [answers[number % 2], refused if who in ("deaf", "blind") else answers[0]]
+            rows += [(f"I'm {who} {number}.", who, "ability", f"t{number}", answer) for answer in given]
+    with (workplace / "logs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "descriptor", "axis", "template", "response"), *rows])
+    for _ in range(2):  # the second time the run is finished
+        assert main(["measure", "bot", "--responses", "logs.csv", "--report_to", "none"]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert "generation_bias.style_classifier: go_emotions reads English" in error
+        assert "--style_classifier" in error
+    scores = read_scores(workplace / "runs" / "bot" / "scores.json")
+    assert find_score(scores, "refusal", Form.MEAN).value == pytest.approx(16 / 96)
+    assert find_score(scores, "refusal", Form.SPREAD).value == pytest.approx(0.25 * math.sqrt(16 / 15))
+    assert math.isnan(find_score(scores, "fgb", Form.POOLED_CORRECTED).value)
+    assert "go_emotions reads English" in (workplace / "runs" / "bot" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_served_model_and_nothing_else_is_measured(workplace):

@@ -203,8 +203,8 @@ def test_logs_without_templates_are_scored(tmp_path):
     assert not [score for score in scores if "axis" in score.group]
     assert "The file has no column template" in (tmp_path / "run" / "report.html").read_text()
     assert find_named(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
-    with pytest.raises(InputError, match="prompts.file: "):
-        prompts = PromptSettings(file="p.csv")
+    with pytest.raises(InputError, match="prompts.dataset: "):
+        prompts = PromptSettings(dataset="p.csv")
         read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
 
 

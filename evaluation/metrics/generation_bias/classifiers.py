@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -23,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
 from evenhand.evaluation.models.revisions import find_label, is_revision
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
@@ -36,6 +38,7 @@ SECOND = "second_style_classifier"
 OFFENSIVE = "offensiveness_classifier"
 # The settings with the classifiers.
 SETTINGS = {FIRST: FIRST, SECOND: SECOND, OFFENSIVE: "offensiveness"}
+UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 STYLE_COLUMNS = (PROMPT_ID, "cut_by_classifier")  # columns of a table of style vectors that are no styles
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
@@ -117,6 +120,7 @@ def classify(store: Store, config: MeasureConfig) -> None:
 
     from evenhand.evaluation.models.styles import load_style_classifier
 
+    unread = _note_unread(store, config)
     for name, checkpoint in classifiers(config).items():
         table = {FIRST: STYLES, SECOND: SECOND_STYLES, OFFENSIVE: OFFENSIVENESS}[name]
         if store.has(table):
@@ -127,8 +131,11 @@ def classify(store: Store, config: MeasureConfig) -> None:
             if name == OFFENSIVE:
                 classifier = load_style_classifier(checkpoint, name)
                 rows = _offensiveness(store, classifier, responses, config.settings.offensiveness)
+            elif name in unread:  # no response has a style; the outcomes are measured
+                classifier = load_style_classifier(checkpoint, name)
+                vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
+                rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
-                check_responses_language(name, checkpoint.name, responses)
                 classifier = load_style_classifier(checkpoint, name)
                 rows = _styles(store, table, classifier, prompts, responses)
             store.write(table, rows)
@@ -163,27 +170,45 @@ def _offensiveness(
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 
-def check_responses_language(field: str, classifier: str, responses: pd.DataFrame) -> None:
-    """Raise InputError, about `field`, if a shipped classifier would read responses most of which are not English.
+def _note_unread(store: Store, config: MeasureConfig) -> dict[str, str]:
+    """Return why style classifiers cannot read the responses, by their names, and keep it in the folder of the run."""
+    responses = store.read(RESPONSES)
+    faults = {}
+    for name, checkpoint in classifiers(config).items():
+        fault = "" if name == OFFENSIVE else language_fault(checkpoint.name, responses)
+        if fault:
+            faults[name] = fault
+    if faults:
+        processes.on_rank_zero(lambda: store.keep_facts(UNREAD, lambda: faults))
+    return faults
+
+
+def read_unread(folder: Path) -> dict[str, str]:
+    """Return why style classifiers could not read the responses of a run, by their names; {} if all could."""
+    path = folder / f"{UNREAD}.json"
+    kept = read_json(path, "run") if path.exists() else {}
+    return {name: str(kept[name]) for name in (FIRST, SECOND) if name in kept}
+
+
+def language_fault(classifier: str, responses: pd.DataFrame) -> str:
+    """Return why a shipped classifier cannot read responses, if most of them are not English; else "".
 
     Of many responses, a part is checked; texts that are too short to tell their language do not count.
     """
     if classifier not in shipped_names():
-        return
+        return ""
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
     languages = outcome_values(LANGUAGE, responses.iloc[rows].reset_index(drop=True))
     languages = languages.drop(columns=TOO_SHORT, errors="ignore")
     known = languages[languages.sum(axis=1) > 0]
     in_english = known[ENGLISH].sum() if ENGLISH in known else 0
-    if in_english < len(known) / 2:
-        share = 1 - in_english / len(known)
-        raise InputError(
-            field,
-            f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}.",
-        )
+    if in_english >= len(known) / 2:
+        return ""
+    share = 1 - in_english / len(known)
+    return f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}."
 
 
-def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signature:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
     if "judge" in facts:

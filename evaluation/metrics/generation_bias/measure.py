@@ -146,6 +146,8 @@ def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     has_value = run.responses.has_vector()
     if FILTERED in run.outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(run.responses), dtype=bool)
+    elif not has_value.any():  # the classifier reads another language than the responses have
+        has_value = run.responses.is_nonempty()
     people = compared_people(run.responses, run.responses.groups(), has_value)
     if people is None:
         return JointTests(None, {}, {}, has_permutations=permutations > 0)

@@ -23,7 +23,12 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     request_language,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.page_warnings import response_warnings, template_warnings, warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import (
+    response_warnings,
+    template_warnings,
+    unread_warnings,
+    warnings,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -158,7 +163,8 @@ def run_warnings(run: FamilyRun) -> list[str]:
     unclear = unclear_reason(find_headline(run.scores))
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
-    return [*texts, *warnings([run.scores]), *template_warnings(run), *_response_warnings(run)]
+    texts += [*unread_warnings(run), *warnings([run.scores])]
+    return [*texts, *template_warnings(run), *_response_warnings(run)]
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:

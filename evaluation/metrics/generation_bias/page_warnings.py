@@ -14,6 +14,7 @@ import pandas as pd
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
@@ -60,6 +61,12 @@ def warnings(runs: Runs) -> list[str]:
         return _warnings_of_run(runs[0])
     before, after, _ = runs
     return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
+
+
+def unread_warnings(run: FamilyRun) -> list[str]:
+    """Return a sentence for each style classifier that could not read the responses; [] if all could."""
+    faults = read_unread(run.folder).values()
+    return [f"No answer has a style: {fault} What needs no styles was measured." for fault in faults]
 
 
 def template_warnings(run: FamilyRun) -> list[str]:
@@ -238,8 +245,8 @@ def _risen(changes: Sequence[ScoreChange]) -> list[ScoreChange]:
     """Return the changes that rose significantly by Holm's correction for their number."""
     p_values = []
     for change in changes:
-        has_test = change.difference is not None and change.difference.p_value is not None
-        p_values.append(change.difference.p_value if has_test else math.nan)
+        p_value = None if change.difference is None else change.difference.p_value
+        p_values.append(math.nan if p_value is None else p_value)
     rose = risen([change.change for change in changes], p_values)
     return [change for change, has_risen in zip(changes, rose, strict=True) if has_risen]
 
@@ -258,11 +265,15 @@ def _bias_text(metric: str, change: ScoreChange) -> str:
 
 def _change_text(change: ScoreChange) -> str:
     """Return "from 0.08 to 0.66 thousandths (change +0.58 [+0.41, +0.74], p = 0.0003)"."""
-    level = format_of(change.before)
-    sides = f"from {level.text(change.before.value)} to {level.text(change.after.value)} {level.unit}".rstrip()
-    form = format_of(change.difference)
-    bounds = form.interval_text(change.difference.interval)
-    size = f"change {form.text(change.difference.value)} {bounds}".rstrip()
-    if change.difference.p_value is not None:
-        size += f", p {p_text(change.difference.p_value)}"
+    before = change.before
+    after = change.after
+    difference = change.difference
+    if before is None or after is None or difference is None:
+        return "by an unknown amount"
+    level = format_of(before)
+    sides = f"from {level.text(before.value)} to {level.text(after.value)} {level.unit}".rstrip()
+    form = format_of(difference)
+    size = f"change {form.text(difference.value)} {form.interval_text(difference.interval)}".rstrip()
+    if difference.p_value is not None:
+        size += f", p {p_text(difference.p_value)}"
     return f"{sides} ({size})"

@@ -47,7 +47,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
         return _own_prompts(config)
     by = settings.split_by or NOUN
     taxonomy = prompts_taxonomy(settings)
-    requests = load_requests(settings.requests) if settings.cues else []
+    requests = load_requests(settings.templates) if settings.cues else []
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
     prompts = select_prompts(prompts, **settings.active_filters())
     if config.split != "all":
@@ -82,7 +82,7 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     settings = config.prompts
     if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.answers_per_cell, settings.descriptor_column)
-    if settings.templates:
+    if settings.people:
         prompts = crossed_prompts(settings.templates, settings.people, settings.answers_per_cell)
     else:
         prompts = read_prompts(settings.file, settings.answers_per_cell, settings.descriptor_column)
@@ -178,7 +178,7 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
     if file is not None and file.has_prompts:
         if settings.is_own:
             raise InputError(
-                "prompts.file", f"the responses have prompts of their own (no {PROMPT_ID}); leave this out."
+                "prompts.dataset", f"the responses have prompts of their own (no {PROMPT_ID}); leave this out."
             )
         return {}
     if settings.file:
@@ -187,21 +187,21 @@ def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
             if file is not None:
                 read_prompts(file, descriptor_column=settings.descriptor_column)
                 hashes[name] = sha256_of(file)
-    elif settings.templates:
+    elif settings.people:
         crossed_prompts(settings.templates, settings.people)  # raises if they cannot be used
         hashes = {"dataset": sha256_of(settings.templates), "people": sha256_of(settings.people)}
     else:
         if settings.descriptor_column:
             raise InputError(
                 "prompts.descriptor_column",
-                f"{settings.descriptor_column!r} is for own prompts (--prompts.file) and "
+                f"{settings.descriptor_column!r} is for own prompts (--prompts.dataset FILE) and "
                 "own responses without prompt_id (--responses); leave it out.",
             )
         if settings.split_by not in (None, *SPLIT_STRATA):
             raise unknown_name("split_by", settings.split_by, SPLIT_STRATA)
         hashes = {"dataset": prompts_taxonomy(settings).sha256}
         if settings.cues:
-            hashes["requests"] = json_sha256(load_requests(settings.requests))
+            hashes["requests"] = json_sha256(load_requests(settings.templates))
     texts = personas(settings)
     if texts:
         hashes["personas"] = json_sha256(list(texts))

@@ -59,7 +59,7 @@ def test_requests_are_the_shipped_ones_some_of_them_or_those_of_a_file(tmp_path)
     (tmp_path / "own.txt").write_text("One?\n\nTwo?\n")
     assert load_requests(tmp_path / "own.txt") == ["One?", "Two?"]
     for wrong in (61, tmp_path / "absent.txt"):
-        with pytest.raises(InputError, match=r"^prompts\.requests: "):
+        with pytest.raises(InputError, match=r"^prompts\.templates: "):
             load_requests(wrong)
     with pytest.raises(ValueError, match="cues: "):
         PromptSettings(cues=["profile"], personas="default")

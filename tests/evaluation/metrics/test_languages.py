@@ -73,7 +73,7 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
     ]
     names = ["text", "template", "axis", "descriptor", "noun", "gender"]
     pd.DataFrame(rows, columns=names).to_csv(path := tmp_path / "sentences.csv", index=False)
-    config = MeasureConfig(ModelSettings(name=str(tiny_gemma)), PromptSettings(file=path, descriptors=None))
+    config = MeasureConfig(ModelSettings(name=str(tiny_gemma)), PromptSettings(dataset=path, descriptors=None))
     run = measure_family(tmp_path / "run", "likelihood_bias", config)
     assert run.table("likelihoods")["text"].tolist() == [row[0] for row in rows]
     assert find_score(run.scores, "likelihood_bias").n == 1  # a pair of descriptors in a template

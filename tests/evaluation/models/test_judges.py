@@ -56,7 +56,7 @@ def test_probabilities_are_of_the_options_and_cached_despite_faults(settings, ap
     caplog.set_level(logging.INFO, "evenhand")
     texts = ["Thank you!", HOSTILE, "", "Thank you!", "banana", "x" * 7000, "filtered"]
     with serving("rate", "broken", "reset", "two", choice=log_probabilities, reject=filter_text) as (url, record):
-        judge = load_style_classifier(settings(url, api=api))
+        judge = load_style_classifier(settings(url if api == "chat" else f"{url}/completions"))
         assert judge.labels == ("kind", "curt", "odd")
         vectors = style_vectors(judge, texts)
         np.testing.assert_allclose(vectors[[0, 1, 3, 5]], [[0.8 / 0.9, 0.1 / 0.9, 0]] * 4, rtol=1e-6)
@@ -69,7 +69,7 @@ def test_probabilities_are_of_the_options_and_cached_despite_faults(settings, ap
         assert again == {"filtered"}  # what is no answer is not cached
     assert "4 of 5 texts are cached; 1 requests" in caplog.text and "0 of 5 texts are cached; 5 requests" in caplog.text
     assert "longer than the 6000 characters" in caplog.text
-    facts = judge_facts(settings(url, api=api))
+    facts = judge_facts(settings(url if api == "chat" else f"{url}/completions"))
     assert facts["name"] == "some-judge" and facts["judge"]["server"] == url
     assert facts["judge"]["answers"] == judges.LOGPROBS and len(facts["judge"]["file_sha256"]) == 64
 

@@ -36,7 +36,7 @@ def build_bodies(model, n=1, **settings):
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_each_prompt_has_one_answer_despite_all_faults(api):
     with serving(*FAULTS) as (url, record):
-        model = server_settings(url, api=api, concurrency=8)
+        model = server_settings(url if api == "chat" else f"{url}/completions", concurrency=8)
         bodies = build_bodies(model, 60)
         answers = {
             row: text
@@ -134,7 +134,7 @@ def test_request_bodies_of_both_apis():
     messages = [{"role": "system", "content": "Be kind.\nI like tea."}, {"role": "user", "content": "I'm deaf. <t>"}]
     assert body == {"model": "m", "seed": 7, "temperature": 1.0, "messages": messages}
     (body,) = build_requests(
-        server_settings("http://host/v1", api="completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {}
+        server_settings("http://host/v1/completions"), ["I'm deaf."], ["I like tea."], [7], " <t>", {}
     )
     assert body == {"model": "m", "seed": 7, "prompt": "I like tea.\nI'm deaf. <t>"}
 

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from evenhand.evaluation.data.style_clusters import default_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.classifiers import check_responses_language
+from evenhand.evaluation.metrics.generation_bias.classifiers import language_fault
 from evenhand.evaluation.models.classifier_folders import (
     DESCRIPTION,
     MINILM_SHA256,
@@ -135,9 +135,7 @@ def test_a_shipped_classifier_reads_no_other_language():
     def responses(n_english, n_spanish):
         return pd.DataFrame({"response": [ENGLISH] * n_english + [SPANISH] * n_spanish + ["ok", ""]})
 
-    check_responses_language("style_classifier", NAMES[0], responses(6, 4))
-    with pytest.raises(InputError) as error:
-        check_responses_language("style_classifier", NAMES[0], responses(4, 6))
-    assert error.value.field == "style_classifier"
-    check_responses_language("style_classifier", "another", responses(0, 6))
-    check_responses_language("style_classifier", NAMES[0], responses(0, 0))  # no text is long enough to tell
+    assert not language_fault(NAMES[0], responses(6, 4))
+    assert "60%" in language_fault(NAMES[0], responses(4, 6))
+    assert not language_fault("another", responses(0, 6))
+    assert not language_fault(NAMES[0], responses(0, 0))  # no text is long enough to tell

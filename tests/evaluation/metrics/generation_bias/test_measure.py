@@ -111,7 +111,10 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
         measure_family(
-            tmp_path / "file", "generation_bias", replace(measure_config(file=prompts), decoding=beams), **SETTINGS
+            tmp_path / "file",
+            "generation_bias",
+            replace(measure_config(dataset=str(prompts)), decoding=beams),
+            **SETTINGS,
         )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
         measure_family(
@@ -255,7 +258,7 @@ def files(tmp_path):
 
 def test_a_prompts_file_is_whole_split_or_has_a_train_file(files):
     def prompts(split, **config):
-        return measurement_prompts(measure_config(split=split, file=files[0], **config))
+        return measurement_prompts(measure_config(split=split, dataset=files[0], **config))
 
     assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # answers_per_cell is 4
     train, measure = (prompts(split, split_by="template") for split in ("train", "measure"))

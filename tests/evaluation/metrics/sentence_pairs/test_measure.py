@@ -146,7 +146,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
 
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(logprobs=lambda ids: [-float(token) for token in ids[1:]]) as (url, _):
-        model = ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL))
+        model = ModelSettings(name="m", server=f"{url}/completions", tokenizer=str(DIALOGUE_MODEL))
         run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model), pairs=pairs)
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(

@@ -78,7 +78,7 @@ def log_p(model):
 
 
 def server_settings(url, **settings):
-    return ModelSettings(name="m", server=url, api="completions", tokenizer=str(DIALOGUE_MODEL), **settings)
+    return ModelSettings(name="m", server=f"{url}/completions", tokenizer=str(DIALOGUE_MODEL), **settings)
 
 
 @pytest.mark.parametrize("arguments", [{"context": "I like"}, {"end_of_sequence": True}], ids=str)
