@@ -171,15 +171,20 @@ def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) ->
     return accuracy
 
 
-def measure_pairs(folder: Path, data: Path, output_dir: Path) -> list[tuple[str, bool, list[BiasScore]]]:
-    """Return the name of each set of pairs, whether it is perturbed, and the model's scores; finished runs are read."""
+def measure_pairs(
+    folder: Path, data: Path, output_dir: Path, limit: int | None
+) -> list[tuple[str, bool, list[BiasScore]]]:
+    """Return the name of each set of pairs, whether it is perturbed, and the model's scores; finished runs are read.
+
+    With a limit, a set is a sample of so many pairs, stratified by bias type.
+    """
     results = []
     for name, file in PAIR_FILES.items():
         for is_perturbed in (False, True):
             run = measure(
                 folder,
                 metrics=["sentence_pairs"],
-                sentence_pairs={"pairs": str(data / file), "perturbed": is_perturbed},
+                sentence_pairs={"pairs": str(data / file), "perturbed": is_perturbed, "limit": limit},
                 output_dir=output_dir / f"{name}{'_perturbed' if is_perturbed else ''}",
             )
             results.append((name, is_perturbed, run.scores))
@@ -244,6 +249,7 @@ def main() -> None:
         epochs=(0.2, "how often each text is read"),
         learning_rate=5e-4,
         blimp_pairs=(100, "pairs of each of BLiMP's paradigms"),
+        pairs=(int, "pairs of each set, by default all"),
         descriptors=(200, "descriptors in the phrases"),
         seed=0,
     )
@@ -258,7 +264,7 @@ def main() -> None:
         print(f"BLiMP, {paradigm}: {share:.1%}")
     mean = sum(accuracy.values()) / len(accuracy)
     print(f"BLiMP: {mean:.1%}{', too weak for its pairs to mean anything' if mean < WEAK else ''}", flush=True)
-    show_scores(measure_pairs(folder, options.data, options.output_dir))
+    show_scores(measure_pairs(folder, options.data, options.output_dir, options.pairs))
     show_phrases(measure_phrases(folder, options.output_dir, options.descriptors), training_texts)
 
 

@@ -8,4 +8,4 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-JsonObject: TypeAlias = "Mapping[str, Json]"
+JsonObject: TypeAlias = Mapping[str, "Json"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
@@ -95,6 +95,9 @@ CAUTION_TEXTS = {
 }
 
 
+Signature: TypeAlias = JsonObject  # model, data, settings and versions that determine a score
+
+
 @dataclass(frozen=True)
 class BiasScore:
     """A score with all information needed to interpret and reproduce it.
@@ -128,7 +131,7 @@ class BiasScore:
     group: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
     standard_error: float | None = None
-    signature: JsonObject = field(default_factory=dict)
+    signature: Signature = field(default_factory=dict)
     form: Form = Form.PLAIN
     kind: Kind = Kind.LEVEL
     caution: Caution | None = None

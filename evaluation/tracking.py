@@ -83,7 +83,7 @@ class Tracker:
 
     def log_curves(self, section: str, axis: str, rows: Sequence[Mapping[str, float]]) -> None:
         """Log numbers as one chart each over the column `axis`, in a section of W&B's page; a row is a step."""
-        if not self.wandb_run:
+        if not self.wandb_run or not rows:
             return
         axis_name = _metric_name(section, axis)
         self.wandb_run.define_metric(axis_name)

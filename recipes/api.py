@@ -14,7 +14,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
-from evenhand.evaluation.report.files import REPORT
+from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.tables import read_table

@@ -21,8 +21,8 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     read_styled_responses,
 )
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
-from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import before_after
+from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import ModelSettings

@@ -18,8 +18,8 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import responses_html
+from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage

@@ -7,7 +7,6 @@ from typing import cast
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
-from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.manifest import FinishedRecord, package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
@@ -21,9 +20,9 @@ from evenhand.evaluation.rating.pairs import (
     sample_pairs,
 )
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
-from evenhand.evaluation.report.files import present
+from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, write_scores
+from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
@@ -48,7 +47,7 @@ class RatingRecord(FinishedRecord):
     left_out: dict[str, int | None]
     questions: dict[str, str]
     models: tuple[str, str]
-    signature: JsonObject
+    signature: Signature
 
 
 PAIRS = "pairs"

@@ -8,7 +8,7 @@ from pathlib import Path
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import FINISHED, MANIFEST, read_record, read_run
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.report.files import REPORT, present, side_by_side_page
+from evenhand.evaluation.report.output import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.store import claim_pages

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 USER = "user"
 ASSISTANT = "assistant"
@@ -67,17 +67,17 @@ class Answer:
         return REFUSAL if self.refusal or self.stop == "refusal" else None
 
 
-def is_message(value: Any) -> bool:
+def is_message(value: object) -> TypeGuard[Mapping[str, object]]:
     """Return whether a value is a message of a chat."""
     return isinstance(value, Mapping) and isinstance(value.get("role", value.get("from")), str)
 
 
-def is_chat(value: Any) -> bool:
+def is_chat(value: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     """Return whether a value is a nonempty list of messages."""
     return isinstance(value, Sequence) and not isinstance(value, str) and bool(value) and all(map(is_message, value))
 
 
-def parse_json(value: Any) -> Any:
+def parse_json(value: object) -> object:
     """Return the object or array in a text of JSON, such as in a cell of a table; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
@@ -87,7 +87,7 @@ def parse_json(value: Any) -> Any:
     return value
 
 
-def parse_chat(value: Any) -> Any:
+def parse_chat(value: object) -> object:
     """Return the chat, message or provider's answer in a text of JSON; any other value as it is.
 
     A response may be JSON that the user asked for, so other objects stay texts.
@@ -97,7 +97,7 @@ def parse_chat(value: Any) -> Any:
     return parsed if is_chat(parsed) or is_message(parsed) or is_answer else value
 
 
-def value_at(row: Any, path: str) -> Any:
+def value_at(row: object, path: str) -> object:
     """Return the value at a dotted path in a row of nested values; None if there is none.
 
     A name with dots is found before a path. Numbers are positions in lists, and texts of JSON are parsed on the way.
@@ -119,7 +119,7 @@ def value_at(row: Any, path: str) -> Any:
     return value_at(parse_json(found), rest) if rest else found
 
 
-def role_of(message: Mapping[str, Any]) -> str:
+def role_of(message: Mapping[str, object]) -> str:
     """Return the role of a message, in OpenAI's words.
 
     >>> role_of({"from": "human", "value": "Hi"})
@@ -129,7 +129,7 @@ def role_of(message: Mapping[str, Any]) -> str:
     return ROLES.get(role, role)
 
 
-def content_of(message: Mapping[str, Any]) -> Answer:
+def content_of(message: Mapping[str, object]) -> Answer:
     """Return the text of a message, whose content is a text or a list of parts."""
     found = next((message[name] for name in ("content", "value", "parts", "text") if name in message), None)
     text, reasoning = _joined_parts(found)
@@ -140,7 +140,7 @@ def content_of(message: Mapping[str, Any]) -> Answer:
     return Answer(text, refusal=str(refusal or ""), reasoning=reasoning or str(own_reasoning))
 
 
-def _joined_parts(content: Any) -> tuple[str | None, str]:
+def _joined_parts(content: object) -> tuple[str | None, str]:
     """Return the text in a content, and its reasoning."""
     if content is None or isinstance(content, str):
         return content, ""
@@ -151,11 +151,11 @@ def _joined_parts(content: Any) -> tuple[str | None, str]:
     return "".join(texts) if texts else None, "".join(reasoning)
 
 
-def _is_reasoning(part: Any) -> bool:
+def _is_reasoning(part: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(part, Mapping) and (part.get("type") in REASONING_PARTS or bool(part.get("thought")))
 
 
-def _part(content: Any, field: str) -> str | None:
+def _part(content: object, field: str) -> str | None:
     """Return the first text with this name in the parts of a content that have text."""
     if isinstance(content, str) or not isinstance(content, Sequence):
         return None
@@ -166,7 +166,7 @@ def _part(content: Any, field: str) -> str | None:
     return None
 
 
-def answer_in(value: Any, depth: int = 0) -> Answer | None:
+def answer_in(value: object, depth: int = 0) -> Answer | None:
     """Return the answer in a text, a message, a chat, a list of parts, or the body of a provider's answer.
 
     None if the value has no known format.
@@ -183,7 +183,7 @@ def answer_in(value: Any, depth: int = 0) -> Answer | None:
     return _answer_in_object(value, depth) if isinstance(value, Mapping) else None
 
 
-def _answer_in_list(values: Sequence[Any], depth: int) -> Answer | None:
+def _answer_in_list(values: Sequence[object], depth: int) -> Answer | None:
     """Return the answer in a list of parts, in the output of `/v1/responses`, or in a list of one answer."""
     if len(values) == 1:
         inner = answer_in(values[0], depth + 1)
@@ -203,13 +203,16 @@ def _answer_in_list(values: Sequence[Any], depth: int) -> Answer | None:
     return None
 
 
-def _answer_in_object(value: Mapping[str, Any], depth: int) -> Answer | None:
+def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
     """Return the answer in the body of a provider's answer, in a message, or in a trace."""
     if "choices" in value or "candidates" in value:
         choices = value.get("choices", value.get("candidates")) or []
+        if not isinstance(choices, Sequence):
+            return None
         if len(choices) != 1 or not isinstance(choices[0], Mapping):
-            blocked = (value.get("promptFeedback") or {}).get("blockReason")
-            return Answer(None, stop=FILTERED) if blocked or not choices else None
+            feedback = value.get("promptFeedback")
+            is_blocked = isinstance(feedback, Mapping) and bool(feedback.get("blockReason"))
+            return Answer(None, stop=FILTERED) if is_blocked or not choices else None
         return _with_stop(choices[0], _answer_in_choice(choices[0], depth), value)
     if value.get("type") in REASONING_PARTS:
         return Answer(None, reasoning="…")
@@ -221,17 +224,18 @@ def _answer_in_object(value: Mapping[str, Any], depth: int) -> Answer | None:
     return None
 
 
-def _answer_in_choice(choice: Mapping[str, Any], depth: int) -> Answer | None:
+def _answer_in_choice(choice: Mapping[str, object], depth: int) -> Answer | None:
     for name in ("message", "content"):
         if isinstance(choice.get(name), (Mapping, list)):
             return answer_in(choice[name], depth + 1)
-    if isinstance(choice.get("text"), str):
-        return Answer(choice["text"])
+    text = choice.get("text")
+    if isinstance(text, str):
+        return Answer(text)
     reason = choice.get("finish_reason", choice.get("finishReason"))
     return Answer(None) if reason in (*FILTER_STOPS, *LENGTH_STOPS) else None
 
 
-def _with_stop(part: Mapping[str, Any], answer: Answer | None, body: Mapping[str, Any]) -> Answer | None:
+def _with_stop(part: Mapping[str, object], answer: Answer | None, body: Mapping[str, object]) -> Answer | None:
     """Return the answer with the reason for its end, from the part of the body that contains the answer."""
     if answer is None:
         return None
@@ -242,7 +246,7 @@ def _with_stop(part: Mapping[str, Any], answer: Answer | None, body: Mapping[str
     return Answer(answer.text, stop, answer.refusal, answer.reasoning)
 
 
-def prompt_in(value: Any) -> tuple[str | None, str]:
+def prompt_in(value: object) -> tuple[str | None, str]:
     """Return the last message of the user in a text, a chat or the body of a request, and the turns before it.
 
     The turns are lines that begin with "User: " or "Assistant: ", as in the column persona of prompts; "" if none.
@@ -250,13 +254,14 @@ def prompt_in(value: Any) -> tuple[str | None, str]:
     if isinstance(value, Mapping) and not is_message(value):
         inner = next((value[name] for name in (*CHATS, "input", "prompt", "query", "question") if name in value), None)
         return prompt_in(parse_json(inner)) if inner is not None else (content_of(value).text, "")
-    messages = None
+    if isinstance(value, str):
+        return value, ""
     if is_chat(value):
         messages = value
     elif is_message(value):
         messages = [value]
-    if messages is None:
-        return (value, "") if isinstance(value, str) else (_joined_parts(value)[0], "")
+    else:
+        return _joined_parts(value)[0], ""
     asked = [index for index, message in enumerate(messages) if role_of(message) == USER]
     if not asked:
         return None, ""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from datasets import load_dataset
 from datasets.exceptions import DatasetsError
@@ -70,14 +70,15 @@ def count_phrases_in_corpus(
 
 
 def _texts(
-    examples: Iterable[Mapping[str, Any]], column: str, advance: Callable[[int], object]
+    examples: Iterable[Mapping[str, object]], column: str, advance: Callable[[int], object]
 ) -> Iterator[str | None]:
     """Yield the text of each example, None for an example without text."""
     for number, example in enumerate(examples, start=1):
-        if column not in example or not isinstance(example[column], str | None):
+        text = example.get(column)
+        if column not in example or not isinstance(text, str | None):
             columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in example.items())
             raise ValueError(f"example {number} has no text in corpus.text_column {column!r}, only {columns}")
-        yield example[column]
+        yield text
         advance(1)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -421,7 +421,7 @@ def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:
     return table
 
 
-def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[str], Any]) -> list[str]:
+def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[str], object]) -> list[str]:
     try:
         return TypeAdapter(list[str]).validate_python(parse(cell))
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -7,10 +7,10 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 
 import json
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import Field, astuple
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
@@ -86,10 +86,10 @@ def _check_template(text: str) -> str:
 _Text = Annotated[str, AfterValidator(_check_text)]
 _Phrase = Annotated[str, AfterValidator(lambda text: _check_text(text, "{article}", "{noun}"))]
 # Unknown keys are errors: a misspelt "gender", if ignored, would allow any noun.
-_entry = dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+_STRICT = ConfigDict(extra="forbid")
 
 
-@_entry
+@dataclass(frozen=True, config=_STRICT)
 class Descriptor:
     """A term before a noun; a descriptor with a `gender` is used only with nouns of this gender."""
 
@@ -101,7 +101,7 @@ class Descriptor:
     article: _Text | None = None
 
 
-@_entry
+@dataclass(frozen=True, config=_STRICT)
 class Noun:
     """A word for a person, with its gender: "female", "male" or "neutral"."""
 
@@ -110,7 +110,7 @@ class Noun:
     plural: _Text
 
 
-@_entry
+@dataclass(frozen=True, config=_STRICT)
 class Template:
     """A sentence with a slot for a singular or plural noun phrase, which contains a noun if `must_be_noun` is true."""
 
@@ -119,7 +119,7 @@ class Template:
     must_be_noun: StrictBool = False
 
 
-@_entry
+@dataclass(frozen=True, config=_STRICT)
 class Standalone:
     """A pattern of a noun phrase whose descriptor follows "{noun}", or a fixed noun phrase without "{noun}"."""
 
@@ -148,19 +148,24 @@ class Taxonomy:
 class AnyTaxonomy(Protocol):
     """A taxonomy in any language: noun phrases, and templates to insert them into."""
 
-    templates: tuple[Template, ...]
-    sha256: str
+    __dataclass_fields__: ClassVar[dict[str, Field]]
+
+    @property
+    def templates(self) -> tuple[Template, ...]: ...
+
+    @property
+    def sha256(self) -> str: ...
 
     def phrases(self) -> pd.DataFrame: ...
 
 
-_Entries = list[str | dict[str, Any]]
-_FORMATS = (
-    dict[str, dict[str, _Entries]],
-    dict[str, list[tuple[str, str]]],
-    dict[str, dict[str, Any]],
-    dict[str, _Entries],
-)
+# The content of the four files: descriptors by axis and bucket, pairs of nouns by gender, options of templates by their
+# text, and noun phrases by axis. An entry is a text, or an object with the text and its options.
+_Entry = str | dict[str, object]
+_Descriptors = dict[str, dict[str, list[_Entry]]]
+_Nouns = dict[str, list[tuple[str, str]]]
+_Templates = dict[str, dict[str, object]]
+_Phrases = dict[str, list[_Entry]]
 
 
 def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
@@ -184,38 +189,48 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
             "taxonomy", f"{str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}."
         )
     paths = [folder / file for file in FILES]
-    axes, genders, templates, phrases = map(_read_json, paths, _FORMATS)
-    further = [MORE / file for file in FILES[:2]] if source == "more" else []
-    if further:
-        more_axes, more_genders = map(_read_json, further, _FORMATS)
-        axes |= {axis: axes.get(axis, {}) | its for axis, its in more_axes.items()}
-        genders |= {gender: [*genders.get(gender, []), *its] for gender, its in more_genders.items()}
-    buckets = [(axis, bucket, entries) for axis, its in axes.items() for bucket, entries in its.items()]
-
-    def entry_of(entry: str | dict[str, Any], name: str) -> dict[str, Any]:
-        return {name: entry} if isinstance(entry, str) else entry
-
-    rows = (
-        [
-            {"axis": axis, "bucket": bucket} | entry_of(entry, "descriptor")
-            for axis, bucket, entries in buckets
-            for entry in entries
-        ],
-        [
-            {"gender": gender, "singular": one, "plural": many}
-            for gender, pairs in genders.items()
-            for one, many in pairs
-        ],
-        [{"text": text} | options for text, options in templates.items()],
-        [{"axis": axis} | entry_of(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries],
+    hashed = {path.name: path for path in paths}
+    axes: _Descriptors = _read_json(paths[0], _Descriptors)
+    genders: _Nouns = _read_json(paths[1], _Nouns)
+    templates: _Templates = _read_json(paths[2], _Templates)
+    phrases: _Phrases = _read_json(paths[3], _Phrases)
+    if source == "more":
+        further = [MORE / file for file in FILES[:2]]
+        hashed |= {f"more/{path.name}": path for path in further}
+        more_axes: _Descriptors = _read_json(further[0], _Descriptors)
+        more_genders: _Nouns = _read_json(further[1], _Nouns)
+        axes |= {axis: axes.get(axis, {}) | buckets for axis, buckets in more_axes.items()}
+        genders |= {gender: [*genders.get(gender, []), *pairs] for gender, pairs in more_genders.items()}
+    descriptor_rows = [
+        {"axis": axis, "bucket": bucket} | _options(entry, "descriptor")
+        for axis, buckets in axes.items()
+        for bucket, entries in buckets.items()
+        for entry in entries
+    ]
+    noun_rows = [
+        {"gender": gender, "singular": one, "plural": many} for gender, pairs in genders.items() for one, many in pairs
+    ]
+    template_rows = [{"text": text} | options for text, options in templates.items()]
+    phrase_rows = [
+        {"axis": axis} | _options(entry, "noun_phrase") for axis, entries in phrases.items() for entry in entries
+    ]
+    descriptors: tuple[Descriptor, ...] = checked(tuple[Descriptor, ...], descriptor_rows, str(paths[0]))
+    taxonomy = Taxonomy(
+        descriptors=descriptors,
+        nouns=checked(tuple[Noun, ...], noun_rows, str(paths[1])),
+        templates=checked(tuple[Template, ...], template_rows, str(paths[2])),
+        standalone=checked(tuple[Standalone, ...], phrase_rows, str(paths[3])),
+        sha256=files_sha256(hashed),
     )
-    kinds = (Descriptor, Noun, Template, Standalone)
-    parts = [checked(tuple[kind, ...], its, str(path)) for kind, its, path in zip(kinds, rows, paths, strict=True)]
-    for entry in parts[0]:
-        if entry.gender not in (None, *genders):
+    for entry in descriptors:
+        if entry.gender is not None and entry.gender not in genders:
             raise unknown_name(f"{paths[0]}: {entry.axis}: gender", entry.gender, genders)
-    hashed = {path.name: path for path in paths} | {f"more/{path.name}": path for path in further}
-    return Taxonomy(*parts, files_sha256(hashed))
+    return taxonomy
+
+
+def _options(entry: _Entry, name: str) -> dict[str, object]:
+    """Return an entry of a file as an object, with the text of the entry as `name`."""
+    return {name: entry} if isinstance(entry, str) else entry
 
 
 def _download(version: str) -> Path:
@@ -285,8 +300,8 @@ def _fill_pattern(pattern: str, article: str, noun: str) -> str:
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
-def _read_json(path: Path, kind: Any) -> Any:
-    def check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _read_json(path: Path, kind: type) -> Any:
+    def check_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         if len(dict(pairs)) < len(pairs):
             raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")
         return dict(pairs)

@@ -1,8 +1,7 @@
 """Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and their split into two sets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ def read_labelled_texts(
     path: Path,
     text_column: str,
     label_column: str,
-    labels: Mapping[Any, str],
+    labels: Mapping[Hashable, str],
     separator: str | None = None,
     columns: Sequence[str] = (),
 ) -> tuple[list[str], list[tuple[str, ...]], int]:

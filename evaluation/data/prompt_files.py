@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -140,7 +139,7 @@ def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
     if PERSONA in columns:
         cleaned[PERSONA] = ["" if value is None else value for value in columns[PERSONA]]
     if BUCKET in cleaned and AXIS in cleaned and DESCRIPTOR in cleaned:
-        buckets: dict[tuple[Any, Any], Any] = {}
+        buckets: dict[tuple[str, str], str] = {}
         for axis, descriptor, bucket in zip(cleaned[AXIS], cleaned[DESCRIPTOR], cleaned[BUCKET], strict=True):
             if buckets.setdefault((axis, descriptor), bucket) != bucket:
                 raise InputError(

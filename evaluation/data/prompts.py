@@ -12,7 +12,6 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -47,7 +46,7 @@ DESCRIPTORS_SEED = 0  # of the sample of descriptors; the same for all runs
 MAX_VALUES = 5000  # of which an error suggests the closest one
 
 
-def select_prompts(prompts: pd.DataFrame, **filters: Any) -> pd.DataFrame:
+def select_prompts(prompts: pd.DataFrame, **filters: object) -> pd.DataFrame:
     """Return the prompts whose columns have the values in `filters`, in the order of `prompts`.
 
     Args:

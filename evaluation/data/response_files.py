@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -83,7 +82,7 @@ def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> N
             rows.to_parquet(temporary, index=False)
 
 
-def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, Any]], url: str) -> None:
+def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, object]], url: str) -> None:
     """Write requests as input of OpenAI's Batch API: one JSON object per line, with the prompt id as `custom_id`.
 
     Source: platform.openai.com/docs/api-reference/batch/request-input. vLLM (`vllm run-batch`) reads the same format.
@@ -184,11 +183,11 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     return columns | _named_columns(rows if len(rows) == len(parsed) else parsed, named, path)
 
 
-def _rows_of(columns: Mapping[str, list]) -> list[dict[str, Any]]:
+def _rows_of(columns: Mapping[str, list]) -> list[dict[str, object]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _fits_cell(name: str, value: Any) -> bool:
+def _fits_cell(name: str, value: object) -> bool:
     return name in (TEXT, RESPONSE) or is_scalar(value)
 
 
@@ -198,7 +197,7 @@ def _one_type(values: list) -> list:
     return values if len(kinds) < 2 else [value if value is None else str(value) for value in values]
 
 
-def _named_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], path: Path) -> dict[str, list]:
+def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
     """Return the columns of `named`, found by name or dotted path; InputError if no row has one."""
     columns = {}
     for name, place in named.items():
@@ -216,7 +215,7 @@ def _named_columns(rows: Sequence[Mapping[str, Any]], named: Mapping[str, str], 
     return columns
 
 
-def _places(row: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
     """Yield the dotted paths of the values in a row, to a depth of three names."""
     for key, value in row.items():
         value = parse_json(value)
@@ -303,7 +302,7 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
     return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
 
 
-def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[Any]) -> pd.DataFrame:
+def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.DataFrame:
     """Return the prompts, followed by those whose repeats are among the ids: "a#2" is the second response to "a"."""
     known = {prompt_id: row for row, prompt_id in enumerate(prompts[PROMPT_ID])}
     repeats = {}

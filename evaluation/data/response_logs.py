@@ -14,7 +14,7 @@ A reader yields rows with the columns of a file of responses (`response_files.re
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from evenhand.evaluation.data.chats import (
     CHATS,
@@ -32,13 +32,16 @@ from evenhand.evaluation.errors import InputError, format_value, require_extra
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
+if TYPE_CHECKING:  # of the extra `inspect`
+    from inspect_ai.log import EvalSample
+
 NO_CONTENT = "no content"  # the reason why a response is left out, where its source gives none
 REASONING = "reasoning"  # column: reasoning in a field of its own
 STOP = "stop_reason"  # column: why a response ended, in the words of its source
 MAX_REASON = 60  # characters
 INSPECT_SUFFIX = ".eval"
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 def parse_log(rows: Sequence[Row]) -> list[Row] | None:
@@ -73,9 +76,9 @@ def _batch_rows(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
-    answer = row.get("response") or {}
+    answer = row.get("response")
     error = row.get("error")
-    status = answer.get("status_code", 200) if isinstance(answer, dict) else None
+    status = answer.get("status_code") if isinstance(answer, dict) else None
     body = answer.get("body") if isinstance(answer, dict) else None
     if status is not None and status != 200:
         code = value_at(body, "error.code")
@@ -87,7 +90,9 @@ def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
 
 
 def _anthropic_answer(row: Row) -> tuple[Answer | None, str | None]:
-    result = row.get("result") or {}
+    result = row.get("result")
+    if not isinstance(result, Mapping):
+        return None, "no response"
     kind = result.get("type")
     if kind != "succeeded":
         code = value_at(result, "error.error.type") or value_at(result, "error.type")
@@ -100,8 +105,10 @@ def _response(answer: Answer | None, reason: str | None = None) -> Row:
     if answer is None or answer.is_filtered:
         return {RESPONSE: None, LEFT_OUT: FILTERED if reason is None else reason, STOP: ""}
     reason = None if (answer.text or "").strip() else answer.missing or reason
-    reasoned = {REASONING: answer.reasoning} if answer.reasoning else {}
-    return {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop} | reasoned
+    columns: Row = {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
+    if answer.reasoning:
+        columns[REASONING] = answer.reasoning
+    return columns
 
 
 def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
@@ -115,16 +122,14 @@ def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
             continue
         document = row.get("doc")
         resps = row.get("resps")
-        try:
-            (texts,) = resps
-            if not (isinstance(document, dict) and all(isinstance(text, str) for text in texts)):
-                raise TypeError
-            prompt = row["arguments"]["gen_args_0"]["arg_0"]
-        except (KeyError, TypeError, ValueError):
+        texts = resps[0] if isinstance(resps, list) and len(resps) == 1 else None
+        prompt = value_at(row, "arguments.gen_args_0.arg_0")
+        has_texts = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        if texts is None or not has_texts or not isinstance(document, dict) or prompt is None:
             raise ValueError(
                 f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
                 "output_type generate_until"
-            ) from None
+            )
         for text in texts:
             yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
 
@@ -152,15 +157,14 @@ def _completion_rows(rows: Sequence[Row]) -> Iterator[Row]:
         yield _exchange(row, asked, answered, drop=("prompt", "completion"))
 
 
-def _exchange(row: Row, asked: Any, answered: Any, drop: Sequence[str]) -> Row:
+def _exchange(row: Row, asked: object, answered: object, drop: Sequence[str]) -> Row:
     """Return a row of a prompt and its answer, with the columns of the original row and of its metadata."""
     text, turns = prompt_in(asked)
     metadata = parse_json(row.get("metadata"))
     rest = {name: value for name, value in row.items() if name not in drop}
     if isinstance(metadata, Mapping):
         rest = {name: value for name, value in metadata.items() if is_scalar(value)} | rest
-    persona = {PERSONA: turns} if turns else {PERSONA: ""}
-    return {TEXT: text} | persona | rest | _response(answer_in(answered))
+    return {TEXT: text, PERSONA: turns, **rest, **_response(answer_in(answered))}
 
 
 # What the keys of the rows say about the format.
@@ -173,7 +177,7 @@ PARSERS: tuple[tuple[set[str], Callable[[Sequence[Row]], Iterator[Row]]], ...] =
 )
 
 
-def is_scalar(value: Any) -> bool:
+def is_scalar(value: object) -> bool:
     """Return whether a value fits into a cell of a table."""
     return value is None or isinstance(value, (str, int, float, bool))
 
@@ -210,7 +214,7 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
     return columns_of([inspect_row(sample, descriptor_column) for sample in samples])
 
 
-def inspect_row(sample: Any, descriptor_column: str | None) -> Row:
+def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> Row:
     """Return the row of a sample of inspect_ai."""
     has_descriptor = {DESCRIPTOR, descriptor_column} & {*sample.metadata}
     prompt_id = sample.metadata.get(PROMPT_ID, None if has_descriptor else sample.id)

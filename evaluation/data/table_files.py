@@ -276,12 +276,12 @@ def check_row_limit(path: Path) -> None:
         raise ValueError(f"it has {n:,} rows, more than {MAX_ROWS:,}")
 
 
-def _check_header(names: Iterable[Any]) -> None:
+def _check_header(names: Iterable[str]) -> None:
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
 
-def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[str, Any]]:
+def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[str, object]]:
     """Return the objects in a JSON or JSON Lines file: of lines, an array, or the one table in an object.
 
     A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`.
@@ -300,13 +300,13 @@ def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[st
     return _json_rows(path, text)
 
 
-def _valid_texts(row: dict[str, Any], errors: str) -> dict[str, Any]:
+def _valid_texts(row: dict[str, object], errors: str) -> dict[str, object]:
     text = json.dumps(row, ensure_ascii=False)
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", errors)
     return row if valid == text else json.loads(valid)
 
 
-def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _json_rows(path: Path, text: str) -> list[dict[str, object]]:
     try:
         if text.lstrip().startswith("["):
             return _rows_of_array(json.loads(text))
@@ -321,7 +321,7 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
         raise ValueError("it is nested too deeply") from None
 
 
-def _objects_in_lines(text: str) -> Iterator[dict[str, Any]]:
+def _objects_in_lines(text: str) -> Iterator[dict[str, object]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -334,14 +334,15 @@ def _objects_in_lines(text: str) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _rows_of_array(values: Any) -> list[dict[str, Any]]:
+def _rows_of_array(values: list) -> list[dict[str, object]]:
+    """Return the elements of a JSON array; ValueError if one is not an object."""
     for number, value in enumerate(values, start=1):
         if not isinstance(value, dict):
             raise ValueError(f"element {number} of its array is not a JSON object")
     return values
 
 
-def _table_in(value: Any) -> list[dict[str, Any]]:
+def _table_in(value: object) -> list[dict[str, object]]:
     """Return the rows of the one table in a JSON object."""
     if not isinstance(value, dict):
         raise ValueError("it is neither an array of objects nor an object")
@@ -355,7 +356,7 @@ def _table_in(value: Any) -> list[dict[str, Any]]:
     raise ValueError(f"it contains several arrays of objects: {', '.join(tables)}; keep one of them")
 
 
-def _tables(value: Mapping[str, Any], name: str, depth: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _tables(value: Mapping[str, object], name: str, depth: int) -> Iterator[tuple[str, list[dict[str, object]]]]:
     """Yield the tables in an object, (dotted name, rows)."""
     rows = _rows_of_object(value)
     if rows is not None:
@@ -369,7 +370,7 @@ def _tables(value: Mapping[str, Any], name: str, depth: int) -> Iterator[tuple[s
             yield from _tables(part, inner, depth - 1)
 
 
-def _rows_of_object(value: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _rows_of_object(value: Mapping[str, Any]) -> list[dict[str, object]] | None:
     """Return the rows of an object that is a table: columns of equal length, or one of pandas' formats."""
     parts = list(value.values())
     if isinstance(value.get("columns"), list) and isinstance(value.get("data"), list):  # orient="split"
@@ -386,7 +387,7 @@ def _rows_of_object(value: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return None
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list]:
+def columns_of(rows: Sequence[Mapping[str, object]]) -> dict[str, list]:
     """Return the columns of rows, name → values, with None where a row lacks a name.
 
     >>> columns_of([{"a": 1}, {"b": 2}])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
@@ -22,7 +23,7 @@ from evenhand.evaluation.report.tables import (
     score_sections,
     value_text,
 )
-from evenhand.evaluation.score import BiasScore, display_name, find_score, read_scores, signature_line
+from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
@@ -132,7 +133,7 @@ class FamilyRun:
 
         return only_prompts(read_table(self.folder / f"{name}.parquet"), self.only)
 
-    def signature(self, *metrics: str) -> Mapping[str, Any]:
+    def signature(self, *metrics: str) -> Signature:
         """Return the signature of the first score whose metric is in `metrics`; {} if there is none."""
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
@@ -176,7 +177,7 @@ class Metric(ABC):
         declare(getattr(cls, "FORMATS", ()))
 
     @abstractmethod
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of all inputs, by name, before any slow work.
 
         Raises:
@@ -250,7 +251,8 @@ class Metric(ABC):
         return of_family
 
     def _caption(self, score: BiasScore) -> str:
-        of, group = format_of(score), f" ({self.label(score)})" if score.group else ""
+        of = format_of(score)
+        group = f" ({self.label(score)})" if score.group else ""
         return f"{of.label}{group}: {of.description}"
 
     def subtitle(self, run: FamilyRun) -> str:

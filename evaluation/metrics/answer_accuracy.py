@@ -7,7 +7,7 @@ cancel. The questions take the templates' part in pooled FGB* and in the effects
 answer is correct takes the style's part; this use is this project's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_text
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
@@ -31,6 +32,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Form,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
@@ -107,14 +109,15 @@ class AnswerAccuracy(Metric):
         ),
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
-    TITLE, COUNTED = "Accuracy by who asks", "answers"
+    TITLE = "Accuracy by who asks"
+    COUNTED = "answers"
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
         "effects.parquet has all.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model, the taxonomy and the questions."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
         from evenhand.evaluation.files import json_sha256
@@ -139,7 +142,9 @@ class AnswerAccuracy(Metric):
         from evenhand.evaluation.data.prompts import sample_cells, select_prompts
         from evenhand.evaluation.data.service import service_prompts
 
-        questions, settings, model = read_questions(config.settings), config.prompts, config.open_model()
+        questions = read_questions(config.settings)
+        settings = config.prompts
+        model = config.open_model()
         if not model.is_chat:
             raise InputError("answer_accuracy", f"{model.name} is no chat model; give one with a chat template.")
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
@@ -190,7 +195,7 @@ class AnswerAccuracy(Metric):
 
 
 def accuracy_scores(
-    table: pd.DataFrame, permutations: int, seed: int, signature: Mapping[str, Any]
+    table: pd.DataFrame, permutations: int, seed: int, signature: Signature
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return accuracy, its spread over descriptors without noise, and the shown effects; and the table of effects.
 

@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +37,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import results_of_sources, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.models.revisions import model_revision
@@ -45,7 +45,7 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import LEVEL, value_text
-from evenhand.evaluation.score import BiasScore, display_name
+from evenhand.evaluation.score import BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
@@ -54,7 +54,8 @@ from evenhand.evaluation.tables import label_batches
 
 VERSION = 1
 COSINE = "cosine"
-ENGLISH_GENDER, AMBIGUOUS = "english_gender", "ambiguous"
+ENGLISH_GENDER = "english_gender"
+AMBIGUOUS = "ambiguous"
 ROUNDING = 1e-12  # cosines that differ by less are equal; a smaller spread is a rounding error of float64
 TOO_FEW = "fewer than two sentences have a masculine and a feminine reference with a cosine"
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
@@ -89,7 +90,8 @@ class EmbeddingBias(Metric):
             "embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3
         ),
     )
-    TITLE, COUNTED = "Embeddings and gender", "sentences"
+    TITLE = "Embeddings and gender"
+    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
         "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
@@ -102,20 +104,23 @@ class EmbeddingBias(Metric):
         "encoders or between languages.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
 
         If files of embeddings are missing, their texts are written to the subfolder `sources` of the folder.
         """
-        settings, model = config.settings, config.model
+        settings = config.settings
+        model = config.model
         if settings.vectors is None:
             require_extra("translation", "sentence_transformers", field="embedding_bias")
         references = _references(settings)
-        fingerprints = {"references": references_sha256(settings.references)}
+        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
         if settings.vectors is None:
-            return fingerprints | {"model": model_revision(model.name, model.revision, model.base)}
-        files = vector_files(settings.vectors, texts_by_language(references))
-        return fingerprints | {"vectors": {path.name: sha256_of(path) for path in files}}
+            fingerprints["model"] = model_revision(model.name, model.revision, model.base)
+        else:
+            files = vector_files(settings.vectors, texts_by_language(references))
+            fingerprints["vectors"] = {path.name: sha256_of(path) for path in files}
+        return fingerprints
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
@@ -142,7 +147,8 @@ class EmbeddingBias(Metric):
         return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["references"], settings = len(table), config.settings
+        store.facts["references"] = len(table)
+        settings = config.settings
         references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         if settings.vectors is None:
             encoder = {"model": config.open_model().description}
@@ -268,7 +274,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
 
 
 def embedding_scores(
-    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Mapping[str, Any] | None = None
+    table: pd.DataFrame, *, min_masculine_references: int = 0, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return scores of how much nearer English sentences are to their masculine than to their feminine translations.
 
@@ -299,7 +305,8 @@ def embedding_scores(
         signature: the settings behind the vectors: the encoder, its revision, the number of truncated texts.
     """
     common = dict(signature or {}) | {"version": VERSION, "test": "paired t-test over sentences"}
-    gaps, similarities = [], []
+    gaps = []
+    similarities = []
     for group, cosines in _cuts(table):
         gaps.append(_gap(group, cosines, min_masculine_references, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
@@ -325,7 +332,7 @@ def _sentence_cosines(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(
-    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: dict[str, Any]
+    group: dict[str, str], cosines: pd.DataFrame, min_masculine_references: int, signature: Signature
 ) -> tuple[BiasScore, BiasScore]:
     both = cosines.reindex(columns=[MASCULINE, FEMININE])
     differences = (both[MASCULINE] - both[FEMININE]).dropna().to_numpy(dtype=np.float64)
@@ -344,9 +351,21 @@ def _gap(
         reason = f"no sentence has a {' or a '.join(missing)} reference"
     scores = []
     for metric, alternative in (("embedding_gap", "two-sided"), ("embedding_gap_one_sided", "greater")):
-        tested = _t_test(differences, (-2.0, 2.0), alternative)
-        common = {"group": group, "reason": reason, "signature": signature | {"alternative": alternative}}
-        scores.append(BiasScore(metric, value, 0.0, (-2.0, 2.0), n, *tested, len(cosines) - n, **common))
+        interval, p_value = _t_test(differences, (-2.0, 2.0), alternative)
+        score = BiasScore(
+            metric=metric,
+            value=value,
+            ideal=0.0,
+            bounds=(-2.0, 2.0),
+            n=n,
+            interval=interval,
+            p_value=p_value,
+            n_left_out=len(cosines) - n,
+            group=group,
+            reason=reason,
+            signature={**signature, "alternative": alternative},
+        )
+        scores.append(score)
     return scores[0], scores[1]
 
 
@@ -369,16 +388,29 @@ def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
         adjusted = map(float, holm(tested))
         for score in family:
             p_value = None if score.p_value is None else next(adjusted)
-            signature = score.signature | {"correction": f"Holm, over {len(tested)} languages"}
-            changes = {"interval": None, "p_value": p_value, "signature": signature}
-            scores.append(replace(score, metric="embedding_gap_holm", **changes))
+            signature = {**score.signature, "correction": f"Holm, over {len(tested)} languages"}
+            corrected = replace(score, metric="embedding_gap_holm", interval=None, p_value=p_value, signature=signature)
+            scores.append(corrected)
     return scores
 
 
-def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: dict[str, Any]) -> BiasScore:
+def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signature: Signature) -> BiasScore:
     values = cosines.dropna().to_numpy(dtype=np.float64)
     interval, _ = _t_test(values, (-1.0, 1.0))
-    reason = None if len(values) else f"no sentence has a {gender} reference with a cosine"
-    common = {"n_left_out": len(cosines) - len(values), "group": group | {GENDER: gender}, "signature": signature}
-    value = float(values.mean()) if len(values) else math.nan
-    return BiasScore("embedding_similarity", value, None, (-1.0, 1.0), len(values), interval, reason=reason, **common)
+    value = math.nan
+    reason = f"no sentence has a {gender} reference with a cosine"
+    if len(values):
+        value = float(values.mean())
+        reason = None
+    return BiasScore(
+        metric="embedding_similarity",
+        value=value,
+        ideal=None,
+        bounds=(-1.0, 1.0),
+        n=len(values),
+        interval=interval,
+        n_left_out=len(cosines) - len(values),
+        group=group | {GENDER: gender},
+        reason=reason,
+        signature=signature,
+    )

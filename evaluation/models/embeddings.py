@@ -55,11 +55,12 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     from sentence_transformers import SentenceTransformer  # takes seconds
 
     settings = checkpoint_settings(model)
-    for field, value in {
+    unavailable = {
         "device": settings.device_map,
         "quantization": settings.quantization,
         "adapter_strength": getattr(settings, "adapter_strength", None),
-    }.items():
+    }
+    for field, value in unavailable.items():
         if value is not None:
             raise InputError(f"model.{field}", f"{value!r} is not available for a sentence encoder; leave it out.")
     device = resolve_device(settings.device)

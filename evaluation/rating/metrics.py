@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from evenhand.evaluation.report.formats import Format, declare, find_format, for
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES, Page, Section
 from evenhand.evaluation.report.tables import score_section, value_text
-from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, signature_line
+from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, signature_line
 from evenhand.evaluation.statistics.accuracy import ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -75,7 +74,7 @@ LIMITS = [
 ]
 
 
-def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Mapping[str, Any]) -> list[BiasScore]:
+def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Signature) -> list[BiasScore]:
     """Return all scores of the votes: `win_rate`, `pair_win_rate`, `agreement` and `left_share`.
 
     Win rates and agreement are computed for each question, over all axes and for each axis. The share of left

@@ -132,7 +132,7 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
             low, high = mark.interval
             shapes.append(line.format(scale(low), y, scale(high), y, f"whisker {mark.role}"))
         shapes.append(circle.format(scale(mark.value), y, mark.role))
-    names = dict(zip(("before", "after"), sides, strict=False))
+    names: dict[str, str] = dict(zip(("before", "after"), sides, strict=False))
     texts = [_mark_text(names.get(mark.role, mark.role), mark) for mark in row.marks]
     title = f"{row.label}: {', '.join(texts)}"
     svg = Markup('<svg class="row" role="img" aria-label="{}"><title>{}</title>{}</svg>')

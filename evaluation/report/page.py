@@ -1,7 +1,7 @@
 """Contents of a report before rendering: a page is a list of sections with sentences, tables and figures.
 
 All texts are plain strings with formatted numbers. The modules `html` and `terminal` sanitize and render the same page;
-`files` writes it. To make a page:
+`output` writes it. To make a page:
 
     Page("Title", "model", verdict="One sentence.", sections=[score_section("By axis", scores, "axis")])
 

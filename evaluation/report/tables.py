@@ -87,8 +87,9 @@ def count_cells(*counts: int) -> list[Cell]:
 
 def p_cell(score: BiasScore | None) -> Cell:
     """Return a cell with the p-value of a score; an empty cell if the score has no p-value."""
-    has_p_value = score is not None and score.p_value is not None and math.isfinite(score.p_value)
-    return Cell(p_value(score.p_value) if has_p_value else "")
+    if score is None or score.p_value is None or math.isnan(score.p_value):
+        return Cell("")
+    return Cell(p_value(score.p_value))
 
 
 def score_marks(role: str, score: BiasScore | None) -> tuple[Mark, ...]:
@@ -111,7 +112,8 @@ def value_text(score: BiasScore | None) -> str:
     if score.interval is not None:
         low, high = score.interval
         notes = [f"95 % interval {metric.text(low)} to {metric.text(high)}"]
-        if significant_direction(replace(score, p_value=None)) and not significant_direction(score):
+        is_above_or_below = significant_direction(replace(score, p_value=None))
+        if score.p_value is not None and is_above_or_below and not significant_direction(score):
             notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
     if metric.ideal is not None:
         notes.append(f"ideal {metric.ideal_text}")
@@ -397,14 +399,17 @@ def change_table(
         if is_plotted:
             marks = score_marks("before", change.before) + score_marks("after", change.after)
         rows.append(Row(sanitize(change.label, MAX_LABEL), tuple(cells), marks))
-    rest = [change for change in changes if not change.is_defined]
-    undefined_scores = [change.before or change.after or change.difference for change in rest]
-    notes = _undefined_notes([change.label for change in rest], undefined_scores)
+    undefined_scores = {}
+    for change in changes:
+        score = change.before or change.after or change.difference
+        if score is not None and not change.is_defined:
+            undefined_scores[change.label] = score
+    notes = _undefined_notes(list(undefined_scores), list(undefined_scores.values()))
     return Table(caption, tuple(columns), tuple(rows), " ".join(notes), ideal=ideal)
 
 
 def _difference_cell(change: ScoreChange) -> Cell:
-    if change.difference is None and math.isfinite(change.change):
+    if change.difference is None and change.before is not None and math.isfinite(change.change):
         metric = format_of(change.before)
         return number_cell(metric.factor * change.change, metric.decimals, sign=True)
     return score_cell(change.difference, missing="")

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import krippendorff
 import numpy as np
 import scipy
 
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -20,7 +19,7 @@ NO_LABEL = "no text held out has this label"
 
 
 def accuracy_scores(
-    probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str], signature: Mapping[str, Any]
+    probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str], signature: Signature
 ) -> list[BiasScore]:
     """Return a classifier's accuracy, and the recall and the area under the ROC curve of each label.
 
@@ -65,7 +64,7 @@ def f1_scores(
     names: Sequence[str],
     threshold: float | np.ndarray,
     seed: int,
-    signature: Mapping[str, Any],
+    signature: Signature,
 ) -> list[BiasScore]:
     """Return macro-F1 and the F1 of each label of a multi-label classifier, in [0, 1], ideal 1.
 
@@ -113,9 +112,7 @@ def f1_scores(
     return scores
 
 
-def calibration_error(
-    probabilities: np.ndarray, truth: np.ndarray, seed: int, signature: Mapping[str, Any]
-) -> BiasScore:
+def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, signature: Signature) -> BiasScore:
     """Return the expected calibration error of a classifier's most probable label, in [0, 1], ideal 0.
 
     Source: Guo et al. (2017), equation 3: the mean over texts, in 10 bins of equal width, of the absolute difference
@@ -147,7 +144,7 @@ def calibration_error(
     )
 
 
-def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Mapping[str, Any]) -> BiasScore:
+def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], signature: Signature) -> BiasScore:
     """Return Krippendorff's α of m coders' labels, (m, n) numbers, or NaN where a coder gave none.
 
     1 is perfect agreement, 0 agreement by chance. Source: Krippendorff (2004), Content Analysis, chapter 11, for

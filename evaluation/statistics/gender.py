@@ -7,13 +7,12 @@ sordo."). A difference may be due to the noun, the form or both. Descriptors tha
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import FORMS, SEPARATOR
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
 from evenhand.evaluation.statistics.intervals import Interval, mean_interval, student_quantile
 
@@ -68,7 +67,7 @@ def gender_scores(
     column: int,
     bounds: Interval,
     group: Mapping[str, str] | None = None,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the mean over descriptors of a column of `gender_differences`, by axis, and of descriptors of one form.
 
@@ -98,7 +97,7 @@ def gender_scores(
 
 
 def _mean_difference(
-    metric: str, values: np.ndarray, bounds: Interval, group: Mapping[str, str], signature: Mapping[str, Any]
+    metric: str, values: np.ndarray, bounds: Interval, group: Mapping[str, str], signature: Signature
 ) -> BiasScore:
     """Return the mean of the differences of n descriptors, (n,), as a score."""
     n = len(values)

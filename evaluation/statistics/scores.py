@@ -9,12 +9,11 @@ All functions take the `group`, the `n_left_out` and the `signature` of the scor
 import math
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import scipy
 
-from evenhand.evaluation.score import BiasScore, Kind
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, share_change_interval, share_interval
 
@@ -33,7 +32,7 @@ def share_score(
     reason: str,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> BiasScore:
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
 
@@ -66,7 +65,7 @@ def share_change(
     *,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
@@ -105,7 +104,7 @@ def mean_change(
     bounds: Interval = CHANGE_BOUNDS,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
@@ -148,7 +147,7 @@ def rank_correlation(
     *,
     names: tuple[str, str] = ("x", "y"),
     group: Mapping[str, str] | None = None,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> BiasScore:
     """Return Spearman's ρ of x and y, both (n,), one number a descriptor, in [−1, 1], with the p-value of ρ = 0.
 

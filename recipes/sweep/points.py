@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
-from evenhand.evaluation.report.files import REPORT, present
 from evenhand.evaluation.report.numbers import number, score_text
+from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
@@ -222,12 +223,32 @@ def write_report(
     if len(refused) == len(points):
         raise next(iter(refused.values()))
     folder = settings.output_dir
-    swept = list(dict.fromkeys(name for point in points for name in point.swept if name != METHOD))
-    table = pd.DataFrame([point_row(point, folder, str(refused.get(point.comparison, ""))) for point in points])
-    mixed_columns = [name for name in swept if table[name].dtype == object]
-    for name in mixed_columns:
-        table[name] = table[name].map(str, na_action="ignore")
-    table = table.reindex(columns=list(dict.fromkeys([*table, *COLUMNS])))
+    write_sweep(title, settings, points, refused)
+    sweep = read_sweep(folder)
+    pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
+    summary = setting_rows(summarise(sweep.points, sweep.swept))
+    charts = threshold_charts(summary, sweep.swept)
+    files = [*pages, folder / f"{POINTS}.parquet"]
+    if isinstance(settings, AblateSettings):
+        files += write_charts(folder, charts)
+        files += write_published_tables(folder, sweep)
+    group = settings.group or folder.name
+    with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
+        tracker.log_table(POINTS, sweep.points)
+        tracker.log_curves("thresholds", "beta", curve_rows(summary, sweep.swept))
+        for name, chart in charts.items():
+            tracker.log_figure(name, lambda chart=chart: chart)
+        tracker.log_report(pages)
+        tracker.log_artifact(POINTS, "report", *files)
+
+
+def write_sweep(
+    title: str, settings: LoopSettings | AblateSettings, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
+) -> None:
+    """Write the table of points, and the file with the other contents of a `Sweep`; `read_sweep` reads both."""
+    folder = settings.output_dir
+    experiment = settings if isinstance(settings, LoopSettings) else settings.loop
+    table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
     for row in table[table["failed"] == ""].to_dict("records"):
@@ -240,28 +261,31 @@ def write_report(
         links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
     description = {
         "title": title,
-        "base_model": (settings if isinstance(settings, LoopSettings) else settings.loop).measure.model.name,
+        "base_model": experiment.measure.model.name,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
     }
     write_json(folder / SWEEP, description)
-    sweep = read_sweep(folder)
-    pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
-    summary = setting_rows(summarise(sweep.points, sweep.swept))
-    charts = threshold_charts(summary, sweep.swept)
-    files = [*pages, folder / f"{POINTS}.parquet"]
-    if isinstance(settings, AblateSettings):
-        files += write_charts(folder, charts)
-        files += write_published_tables(folder, sweep)
-    group = settings.group or folder.name
-    with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
-        tracker.log_table(POINTS, table)
-        tracker.log_curves("thresholds", "beta", curve_rows(summary, sweep.swept))
-        for name, chart in charts.items():
-            tracker.log_figure(name, lambda chart=chart: chart)
-        tracker.log_report(pages)
-        tracker.log_artifact(POINTS, "report", *files)
+
+
+def points_table(
+    folder: Path, points: Sequence[Point], refused: Mapping[Path, TuningRejected]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table of points, a row each, and the names of the swept settings."""
+    rows = [point_row(point, folder, str(refused.get(point.comparison, ""))) for point in points]
+    table = pd.DataFrame(rows)
+    names = dict.fromkeys(chain.from_iterable(point.swept for point in points))
+    swept = [name for name in names if name != METHOD]
+    for name in swept:
+        if table[name].dtype == object:  # values of several types, which a column of Parquet cannot have
+            table[name] = table[name].map(str, na_action="ignore")
+    return with_all_columns(table), swept
+
+
+def with_all_columns(points: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of points with all of COLUMNS; what no point has is NaN."""
+    return points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))
 
 
 def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
@@ -277,8 +301,7 @@ def read_sweep(folder: Path) -> Sweep:
         description = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
         links = [Link(**link) for link in description.pop("links")]
         points = read_table(folder / f"{POINTS}.parquet")
-        points = points.reindex(columns=list(dict.fromkeys([*points, *COLUMNS])))  # an earlier version wrote fewer
-        return Sweep(**description, points=points, links=links)
+        return Sweep(**description, points=with_all_columns(points), links=links)  # earlier versions wrote fewer
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(
             folder,

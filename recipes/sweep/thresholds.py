@@ -22,7 +22,18 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from evenhand.evaluation.report.figures import AFTER, BEFORE, MUTED, PAPER, WIDE, ZERO, new_chart, set_ticks, styled
+from evenhand.evaluation.report.figures import (
+    AFTER,
+    BEFORE,
+    INK,
+    MUTED,
+    PAPER,
+    WIDE,
+    ZERO,
+    new_chart,
+    set_ticks,
+    styled,
+)
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, tick_number
 from evenhand.evaluation.report.page import Cell, Row, Table
@@ -136,19 +147,24 @@ def threshold_charts(settings: Sequence[Setting], swept: Sequence[str]) -> dict[
     charts = {}
     for (decoding, alpha), curves in groups.items():
         name = "thresholds" if len(groups) == 1 else f"thresholds_{len(charts) + 1}"
-        measured = [row for row in settings if row[DECODING] == decoding and row["seeds"]]
+        same_decoding = [row for row in settings if row[DECODING] == decoding]
+        measured = [row for row in same_decoding if row["seeds"]]
+        refused = [row["beta"] for row in same_decoding if row["alpha"] == alpha and not row["seeds"]]
         label = f"Bias by the threshold β, α = {alpha:g}, {decoding}"
-        charts[name] = threshold_chart(label, curves, measured)
+        charts[name] = threshold_chart(label, curves, measured, refused)
     return charts
 
 
 @styled
-def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: Sequence[Setting]) -> Chart:
+def threshold_chart(
+    label: str, curves: Sequence[ThresholdCurve], measured: Sequence[Setting], refused: Sequence[float]
+) -> Chart:
     """Return a chart with a panel for FGB, FGB*, pooled FGB* and the SCGB of each style cluster, by β.
 
     Args:
         curves: curves with one decoding and one α.
         measured: all settings with this decoding; those without a threshold are horizontal bands.
+        refused: each β whose models were all refused by a guard.
     """
     panels = panel_titles(measured)
     references = base_rows(measured, list(panels))
@@ -169,7 +185,10 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], measured: Sequ
         axes.set_title(f"{title}, {UNIT}", pad=10)
         set_ticks(axes, "y", 5, tick_number)
         draw_axes(axes, curves)
-    figure.legend(handles=legend_handles(curves, references), loc="outside lower center", ncols=4)
+        if refused:
+            bottom = axes.get_xaxis_transform()  # y is a share of the axis
+            axes.plot(refused, [0.05] * len(refused), "x", color=INK, transform=bottom)
+    figure.legend(handles=legend_handles(curves, references, refused), loc="outside lower center", ncols=5)
     return figure
 
 
@@ -240,13 +259,17 @@ def spaced(places: Sequence[float], distance: float) -> list[int]:
     return kept
 
 
-def legend_handles(curves: Sequence[ThresholdCurve], references: Sequence[Setting]) -> list[Artist]:
-    """Return the entries of the legend: lines of curves, and bands of models without a threshold."""
+def legend_handles(
+    curves: Sequence[ThresholdCurve], references: Sequence[Setting], refused: Sequence[float]
+) -> list[Artist]:
+    """Return the entries of the legend: lines of curves, marks, and bands of models without a threshold."""
     handles: list[Artist] = []
     for color, curve in zip(CURVE_COLORS, curves, strict=False):
         handles.append(Line2D([], [], color=color, marker="o", label=curve.label))
     if any(has_quantile(row) for row in chain.from_iterable(curve.rows for curve in curves)):
         handles.append(Line2D([], [], color=MUTED, marker="o", markerfacecolor=PAPER, linestyle="", label="quantile"))
+    if refused:
+        handles.append(Line2D([], [], color=INK, marker="x", linestyle="", label="refused by a guard"))
     for color, reference in zip(REFERENCE_COLORS, references, strict=False):
         handles.append(Patch(facecolor=color, alpha=0.4, label=reference["label"]))
     return handles

@@ -7,4 +7,5 @@ DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
     FOLDER / name for name in ("dialogue_model", "masked_model", "language_model")
 )
 STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_classifier", "second_style_classifier"))
-PAIRS, NEUTRAL_DIALOGUE = FOLDER / "pairs.csv", FOLDER / "neutral_dialogue.jsonl"
+PAIRS = FOLDER / "pairs.csv"
+NEUTRAL_DIALOGUE = FOLDER / "neutral_dialogue.jsonl"

@@ -8,7 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
-from evenhand.evaluation.report.files import side_by_side_page
+from evenhand.evaluation.report.output import side_by_side_page
 from evenhand.evaluation.report.page import Page
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure

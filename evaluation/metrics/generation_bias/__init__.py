@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import Relevanc
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
+from evenhand.evaluation.metrics.generation_bias.published import log_differences
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore
@@ -93,6 +94,7 @@ class GenerationBias(Metric):
         """Write the tables of the measured rows; return the signature's entries on model, dataset and decoding."""
         from evenhand.evaluation.metrics.generation_bias.measure import collect  # imports torch
 
+        log_differences(config)
         return collect(store, config, self.parts)
 
     def score(self, store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> list[BiasScore]:

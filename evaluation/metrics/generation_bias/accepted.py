@@ -24,7 +24,7 @@ from evenhand.evaluation.models.judges import classifier_styles
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.tables import change_table, group_label, score_changes
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind, Signature
 
 ACCEPTED_EFFECT = "accepted_effect"
 WHO = (DESCRIPTOR, BUCKET, AXIS)
@@ -60,9 +60,7 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def accepted_scores(
-    accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, signature: Mapping[str, Any]
-) -> list[BiasScore]:
+def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, signature: Signature) -> list[BiasScore]:
     """Return the measured effect of each accepted difference, or its change; there is no ideal.
 
     Args:

@@ -2,15 +2,14 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.people import search_fragment
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
@@ -37,7 +36,7 @@ def size_word(moved: float) -> str:
     return next(word for limit, word in SIZES.items() if moved < limit)
 
 
-def meaning_text(findings: Sequence[Mapping[str, Any]], is_shown: bool) -> str:
+def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:
     """Return a sentence on what the result may mean.
 
     Args:
@@ -70,7 +69,7 @@ def decide_section() -> Section:
     return Section("How to decide", DECIDE)
 
 
-def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[Mapping[str, Any]], is_shown: bool) -> list[Step]:
+def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[EffectRow], is_shown: bool) -> list[Step]:
     """Return what to do after a measurement.
 
     Args:
@@ -108,7 +107,7 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
     ]
 
 
-def _responses_link(findings: Sequence[Mapping[str, Any]]) -> Link:
+def _responses_link(findings: Sequence[EffectRow]) -> Link:
     if not findings:
         return Link("all responses", RESPONSES)
     row = findings[0]

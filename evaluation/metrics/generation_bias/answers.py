@@ -1,9 +1,8 @@
 """Answers to read beside a finding: what a person got, and what others got, or the same person after a change."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,14 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENES
 from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, VALUES, stored_values
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.page import Example
 from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
 
 NO_EXAMPLE = Example("", ())
-ExampleOf = Callable[[Mapping[str, Any]], Example]
+ExampleOf = Callable[[EffectRow], Example]
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def answers_of(run: FamilyRun, styled: StyledResponses, *, is_in_request_languag
         vectors = np.where(is_other[:, None], np.nan, styled.vectors)
         in_language = replace(answers, styled=replace(styled, vectors=vectors))
 
-    def example(effect: Mapping[str, Any]) -> Example:
+    def example(effect: EffectRow) -> Example:
         source = in_language if effect["outcome"] in EFFECT_KINDS else answers
         found = source.of_outcome(effect["outcome"], effect["name"])
         if found is None:
@@ -97,8 +97,9 @@ def changed_answers_of(before: FamilyRun, after: FamilyRun) -> ExampleOf:
     if all(side.is_offensive is not None for side in sides):
         offensive = [side.is_offensive for side in sides]
 
-    def example(effect: Mapping[str, Any]) -> Example:
-        old, new = (side.of_outcome(effect["outcome"], effect["name"]) for side in sides)
+    def example(effect: EffectRow) -> Example:
+        old = sides[0].of_outcome(effect["outcome"], effect["name"])
+        new = sides[1].of_outcome(effect["outcome"], effect["name"])
         if old is None or new is None:
             return NO_EXAMPLE
         responses, columns = old
@@ -108,7 +109,7 @@ def changed_answers_of(before: FamilyRun, after: FamilyRun) -> ExampleOf:
 
 
 def effect_example(
-    run: StyledResponses, effect: Mapping[str, Any], columns: Sequence[int], offensive: Sequence[bool] | None = None
+    run: StyledResponses, effect: EffectRow, columns: Sequence[int], offensive: Sequence[bool] | None = None
 ) -> Example:
     """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
@@ -121,10 +122,9 @@ def effect_example(
     unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
     is_unit = (unit == effect["unit"]).to_numpy()
     p = run.vectors[:, list(columns)].sum(axis=1)
-    carriers = is_unit & np.isfinite(p)
-    others = ~is_unit & np.isfinite(p)
-    if effect["shrunk"] <= 0:
-        carriers, others = others, carriers
+    has_more = is_unit if effect["shrunk"] > 0 else ~is_unit
+    carriers = has_more & np.isfinite(p)
+    others = ~has_more & np.isfinite(p)
     for keys in ([TEMPLATE, NOUN], [TEMPLATE]):
         present = [key for key in keys if key in table]
         prompt = table.groupby(present, observed=True, dropna=False).ngroup().to_numpy()
@@ -145,7 +145,7 @@ def effect_example(
 def change_example(
     before: StyledResponses,
     after: StyledResponses,
-    effect: Mapping[str, Any],
+    effect: EffectRow,
     columns: tuple[Sequence[int], Sequence[int]],
     offensive: Sequence[np.ndarray] | None = None,
 ) -> Example:

@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
 from evenhand.evaluation.models.revisions import find_label, is_revision
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE
+from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 from evenhand.evaluation.store import Store
 
@@ -208,7 +208,7 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     return f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}."
 
 
-def classifier_signature(classifier: CheckpointSettings, revision: str) -> dict[str, Any]:
+def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signature:
     """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
     facts = as_settings(classifier)
     if "judge" in facts:

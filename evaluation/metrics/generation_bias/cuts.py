@@ -34,7 +34,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     read_styled_responses,
 )
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form
+from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.spread import Estimate
@@ -126,9 +126,7 @@ def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
     return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
 
 
-def overall_scores(
-    responses: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
-) -> list[BiasScore]:
+def overall_scores(responses: StyledResponses, group: Mapping[str, str], signature: Signature) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
     scores = spread_scores(without_axes, {}, signature=signature)
@@ -136,7 +134,7 @@ def overall_scores(
 
 
 def overall_changes(
-    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Mapping[str, Any]
+    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Signature
 ) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
     changes = compare_generation_bias(old, new, {}, by_axis=False, signature=signature)
@@ -148,7 +146,7 @@ def _second_classifier(run: FamilyRun) -> Any:
     return find_headline(run.scores, **BY_SECOND).signature.get(FIRST)
 
 
-def cue_shares(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
     """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
 
     The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,

@@ -108,14 +108,7 @@ def derive_style_clusters(
         raise InputError("responses", f"{TOO_FEW}.")
     distance = 1 - np.corrcoef(np.log(vectors[:, varies]).T)
     tree = linkage(squareform(distance, checks=False), "average")
-    label = fcluster(tree, max_distance, "distance")
-    by_pgb = np.argsort(-pgb, kind="stable")
-    members = []
-    for found in dict.fromkeys(label[style] for style in by_pgb[:top] if pgb[style] > 0):
-        of_label = [style for style in by_pgb if label[style] == found]
-        if pgb[of_label].sum() > 0:
-            members.append(of_label)
-    members.sort(key=lambda cluster: -pgb[cluster].sum())
+    members = _members(tree, pgb, top, max_distance)
     styles = [responses.styles[column] for column in varies]
     clusters = {}
     sums = {}
@@ -126,3 +119,19 @@ def derive_style_clusters(
         clusters[name] = [styles[style] for style in cluster]
         sums[name] = float(pgb[cluster].sum())
     return DerivedClusters(clusters, sums, styles, tree, max_distance)
+
+
+def _members(tree: np.ndarray, pgb: np.ndarray, top: int, max_distance: float) -> list[list[int]]:
+    """Return the styles of each cluster that has one of the `top` styles by PGB*, the cluster with the largest first.
+
+    `tree` is the dendrogram of s styles, and `pgb` their PGB*, (s,).
+    """
+    label = fcluster(tree, max_distance, "distance")
+    by_pgb = np.argsort(-pgb, kind="stable")
+    members = []
+    for found in dict.fromkeys(label[style] for style in by_pgb[:top] if pgb[style] > 0):
+        of_label = [style for style in by_pgb if label[style] == found]
+        if pgb[of_label].sum() > 0:
+            members.append(of_label)
+    members.sort(key=lambda cluster: -pgb[cluster].sum())
+    return members

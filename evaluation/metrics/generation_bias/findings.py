@@ -4,9 +4,8 @@ A finding is a row of a table of effects: of `effects.parquet`, or of outcomes s
 the one that allows for the selection of the row among all rows of the page.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     RANK,
     TOO_SHORT,
 )
-from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.page import Section
@@ -52,7 +51,7 @@ TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for value
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
 
 
-def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[dict[str, Any]]:
+def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[EffectRow]:
     """Return the rows of shown effects to name: another language and refusals, then styles, then other outcomes.
 
     Of each serious outcome, those who get more of it, and of all styles together, the largest ones; of each other
@@ -74,7 +73,7 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     return rows
 
 
-def _largest(shown: pd.DataFrame, n: int) -> list[dict[str, Any]]:
+def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
     """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
     largest = shown.drop_duplicates(["kind", "unit"])
     axes_of_people = set(largest.loc[largest["kind"] == DESCRIPTOR, AXIS])
@@ -82,7 +81,7 @@ def _largest(shown: pd.DataFrame, n: int) -> list[dict[str, Any]]:
     return largest[is_named].head(n).to_dict("records")
 
 
-def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:
     """Return the rows before and after of each finding on an outcome that is shown before or after.
 
     Args:
@@ -98,7 +97,7 @@ def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[di
     return [(rows_before[each], rows_after[each]) for each in found if each in rows_before and each in rows_after]
 
 
-def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[dict[str, Any]]:
+def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[EffectRow]:
     """Return the largest effects on styles that are shown before or after, or changes that are shown, one of each unit.
 
     Args:
@@ -110,7 +109,7 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[dict
     return _largest(changes[is_listed], MAX_STYLES)
 
 
-def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
+def finding_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
     """Return a finding as a sentence, with the number of answers, the average over all people, and one interval.
 
     Args:
@@ -127,7 +126,7 @@ def finding_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
     return f"{_claim_text(row, language)}; {_average_text(row)}; difference {_difference_text(row)}."
 
 
-def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
+def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAGE) -> str:
     """Return a finding on an outcome before and after as a sentence.
 
     `before` and `after` are the rows of the same unit, outcome and name in both runs' tables of outcomes.
@@ -143,7 +142,7 @@ def change_text(before: Mapping[str, Any], after: Mapping[str, Any], language: s
     return f"{claim}; {averages}; {differences}: {became}."
 
 
-def style_change_text(row: Mapping[str, Any]) -> str:
+def style_change_text(row: EffectRow) -> str:
     """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with one interval."""
     decimals = decimals_of_points(row)
     bounds = interval((100 * row["low"], 100 * row["high"]), decimals)
@@ -154,7 +153,7 @@ def style_change_text(row: Mapping[str, Any]) -> str:
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
-def _claim_text(row: Mapping[str, Any], language: str) -> str:
+def _claim_text(row: EffectRow, language: str) -> str:
     """Return how many answers of whom have a property, or the mean of an outcome that is a number."""
     if is_counted(row):
         return f"{_amount_text(row)} answers to {people_text(row)} {property_text(row, language)}"
@@ -164,23 +163,23 @@ def _claim_text(row: Mapping[str, Any], language: str) -> str:
     return f"The {plain_name(row['outcome'])} of {answers} is {_amount_text(row)} on average"
 
 
-def _amount_text(row: Mapping[str, Any]) -> str:
+def _amount_text(row: EffectRow) -> str:
     """Return "15 of 52" answers, a probability as "30 of 100", or the mean of a number with its unit."""
     if is_counted(row):
         return f"{row['hits']:,.0f} of {row['n']:,.0f}"
     return _mean_text(row, "mean")
 
 
-def _average_text(row: Mapping[str, Any]) -> str:
+def _average_text(row: EffectRow) -> str:
     """Return the average over all people as a clause."""
     return f"{_average_amount_text(row)} {'on average' if is_share(row) else 'for everybody'}"
 
 
-def _average_amount_text(row: Mapping[str, Any]) -> str:
+def _average_amount_text(row: EffectRow) -> str:
     return _mean_text(row, "average")
 
 
-def _mean_text(row: Mapping[str, Any], column: str) -> str:
+def _mean_text(row: EffectRow, column: str) -> str:
     """Return the mean in a column: "4 of 100" for a share, a rank from 0 to 100, or a number with its unit."""
     if is_share(row):
         return f"{points(row[column])} of 100"
@@ -190,7 +189,7 @@ def _mean_text(row: Mapping[str, Any], column: str) -> str:
     return f"{number(spread.factor * row[column], _decimals(row))} {spread.unit}".rstrip()
 
 
-def _difference_text(row: Mapping[str, Any]) -> str:
+def _difference_text(row: EffectRow) -> str:
     """Return the difference from the average and its interval: points of 100, or in the unit of an outcome."""
     factor = 100.0
     decimals = decimals_of_points(row)
@@ -201,23 +200,23 @@ def _difference_text(row: Mapping[str, Any]) -> str:
     return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
 
 
-def _decimals(row: Mapping[str, Any]) -> int:
+def _decimals(row: EffectRow) -> int:
     """Return the number of decimals of an outcome that is a number: one if its mean has two digits or more."""
     spread = find_format(row["outcome"], Form.SPREAD)
     return 1 if abs(spread.factor * row["mean"]) >= 10 else spread.decimals
 
 
-def is_share(row: Mapping[str, Any]) -> bool:
+def is_share(row: EffectRow) -> bool:
     """Return whether a finding is of a share of answers, not of a number such as the length."""
     return row["outcome"] in EFFECT_KINDS or is_counted(row)
 
 
-def is_counted(row: Mapping[str, Any]) -> bool:
+def is_counted(row: EffectRow) -> bool:
     """Return whether a finding counts answers; a style of an answer is a probability instead."""
     return bool(np.isfinite(row["hits"]))
 
 
-def people_text(row: Mapping[str, Any]) -> str:
+def people_text(row: EffectRow) -> str:
     """Return whom a row is about, as words.
 
     >>> people_text({"kind": "descriptor", "unit": "Cuban-American", "axis": "nationality"})
@@ -235,7 +234,7 @@ def people_text(row: Mapping[str, Any]) -> str:
     return f"people “{unit}”" if unit.startswith(("with ", "who ")) else f"“{unit}” people"
 
 
-def property_text(row: Mapping[str, Any], language: str = ANY_LANGUAGE) -> str:
+def property_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
     """Return what answers of a row do, as a verb with its object."""
     outcome = row["outcome"]
     name = plain_name(row["name"])
@@ -270,7 +269,7 @@ def request_language(scores: Sequence[BiasScore]) -> str:
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
 
 
-def decimals_of_points(row: Mapping[str, Any]) -> int:
+def decimals_of_points(row: EffectRow) -> int:
     """Return the number of decimals of a difference in points: 1 for differences below a point."""
     return 0 if abs(row["shrunk"]) >= 0.01 else 1
 
@@ -285,7 +284,7 @@ def largest_text(effects: pd.DataFrame) -> str:
 
 
 def people_section(
-    findings: Iterable[Mapping[str, Any]], summaries: Sequence[str], example_of: ExampleOf, language: str = ANY_LANGUAGE
+    findings: Iterable[EffectRow], summaries: Sequence[str], example_of: ExampleOf, language: str = ANY_LANGUAGE
 ) -> Section:
     """Return the section that names who is shown to be treated differently, each with answers to read.
 
@@ -296,13 +295,15 @@ def people_section(
         language: the language of the requests.
     """
     claims = [replace(example_of(row), claim=finding_text(row, language)) for row in findings]
+    if not claims and not summaries:  # nothing was tested
+        return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
     return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
 
 
 def changes_section(
-    outcomes: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
-    styles: Sequence[Mapping[str, Any]],
+    outcomes: Sequence[tuple[EffectRow, EffectRow]],
+    styles: Sequence[EffectRow],
     changes: pd.DataFrame,
     example_of: ExampleOf,
     language: str = ANY_LANGUAGE,

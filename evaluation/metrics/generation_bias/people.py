@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
@@ -16,6 +16,7 @@ from evenhand.evaluation.statistics.permutation import Design
 
 MAX_NAME = 60  # characters of a name from a table
 MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
+EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,12 @@ def plain_name(name: str) -> str:
     return words.lower() if words == words.upper() else words
 
 
-def unit_text(row: Mapping[str, Any]) -> str:
+def unit_text(row: EffectRow) -> str:
     """Return the name of a person or group, for a cell of a table."""
     return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
 
 
-def search_fragment(row: Mapping[str, Any]) -> str:
+def search_fragment(row: EffectRow) -> str:
     """Return the end of the address at which the page of responses shows those to a row's person or group."""
     if row["kind"] == DESCRIPTOR:
         return f"{DESCRIPTOR}={quote(row['unit'], safe='')}"

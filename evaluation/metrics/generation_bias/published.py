@@ -1,11 +1,17 @@
 """How a measurement differs from the one of Smith et al. 2022, by its settings."""
 
+import logging
+
+from evenhand.evaluation import processes
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Section
 
+log = logging.getLogger("evenhand")
+
+TITLE = "What differs from Smith et al. 2022"
 PAPER = "paper"  # the preset, taxonomy and form of personas
 BEAMS = {10: "DialoGPT", 3: "BlenderBot 2.0"}  # A.4
 MIN_TOKENS = 20  # A.4
@@ -85,7 +91,15 @@ def _corpus_differences(settings: Settings) -> list[str]:
 
 def differences_section(run: FamilyRun) -> Section:
     """Return the section that lists the differences, for a run with the paper's decoding; else an empty section."""
-    title = "What differs from Smith et al. 2022"
-    if run.config.decoding.preset != PAPER or run.config.responses is not None:
-        return Section(title)
-    return Section(title, differences_from_paper(run.config), folded=True)
+    return Section(TITLE, differences_from_paper(run.config) if follows_paper(run.config) else [], folded=True)
+
+
+def log_differences(config: MeasureConfig) -> None:
+    """Log the differences before a measurement with the paper's decoding, on rank 0 only."""
+    if follows_paper(config) and processes.is_rank_zero():
+        log.info("%s: %s", TITLE, " ".join(differences_from_paper(config)))
+
+
+def follows_paper(config: MeasureConfig) -> bool:
+    """Return whether a measurement generates responses as the paper does, so that its differences are of interest."""
+    return config.decoding.preset == PAPER and config.responses is None

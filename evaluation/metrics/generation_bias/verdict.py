@@ -1,9 +1,8 @@
 """Verdicts of reports: on the bias of one run, and on its change between two runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -15,6 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
     root,
 )
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
@@ -121,7 +121,7 @@ def even_change_text(runs: Runs) -> str:
 
 def run_verdict(
     scores: Sequence[BiasScore],
-    findings: Sequence[Mapping[str, Any]],
+    findings: Sequence[EffectRow],
     outcome_effects: pd.DataFrame,
     style: str,
     language: str,
@@ -160,11 +160,11 @@ def comparison_verdict(runs: Runs) -> str:
     and has no defined reduction, cannot fall.
     """
     old, new, change, reduction = headline_scores(runs)
-    for score, when in ((old, "before"), (new, "after")):
-        if score is None:
-            return f"No verdict: the style of answers {when} is not measured."
-        if math.isnan(score.value):
-            return f"No verdict: the difference in style {when} is {undefined(score)}."
+    if old is None or new is None:
+        return f"No verdict: the style of answers {'before' if old is None else 'after'} is not measured."
+    if math.isnan(old.value) or math.isnan(new.value):
+        score = old if math.isnan(old.value) else new
+        return f"No verdict: the difference in style {'before' if score is old else 'after'} is {undefined(score)}."
     direction = change_direction(change)
     has_reduction = reduction is not None and not math.isnan(reduction.value)
     sizes = f"as if {moved_text(old)} of 100 answers had been moved to another style before, {moved_text(new)} after"
@@ -269,7 +269,13 @@ def moved_reduction(reduction: BiasScore) -> BiasScore:
 
 
 def percent_span(reduction: BiasScore, sign: int) -> str:
-    """Return the interval of a reduction times `sign` in percent, as "−72 to −90 %": the bound nearer to 0 is first."""
+    """Return the interval of a reduction times `sign` in percent, as "−72 to −90 %": the bound nearer to 0 is first.
+
+    Raises:
+        ValueError: the reduction has no interval.
+    """
+    if reduction.interval is None:
+        raise ValueError("the reduction has no interval")
     bounds = sorted(100 * sign * bound for bound in reduction.interval)
     if bounds[1] < 0:
         bounds.reverse()

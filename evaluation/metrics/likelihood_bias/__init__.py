@@ -13,6 +13,7 @@ from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
@@ -93,7 +94,8 @@ class LikelihoodBias(Metric):
             **{"unit": "nats per token", "decimals": 3, "ideal": 0, "signed": True},
         ),
     )
-    TITLE, COUNTED = "Likelihood Bias", "pairs"
+    TITLE = "Likelihood Bias"
+    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
     )
@@ -109,9 +111,10 @@ class LikelihoodBias(Metric):
         "one model, and only between runs with the same nouns.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
-        prompts, model = config.prompts, config.open_model(scores_sentences=True).identity()
+        prompts = config.prompts
+        model = config.open_model(scores_sentences=True).identity()
         if prompts.file is None:
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
@@ -123,7 +126,9 @@ class LikelihoodBias(Metric):
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
     def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
-        model, settings, phrases = config.open_model(scores_sentences=True), config.settings, None
+        model = config.open_model(scores_sentences=True)
+        settings = config.settings
+        phrases = None
         if model.is_masked:
             if config.prompts.variations:
                 raise InputError("variations", "a masked model scores phrases in fixed sentences; turn them off.")
@@ -146,7 +151,8 @@ class LikelihoodBias(Metric):
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["sentences"], settings = len(table), as_settings(config.settings)
+        store.facts["sentences"] = len(table)
+        settings = as_settings(config.settings)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(store.inputs["dataset"]),
@@ -192,8 +198,10 @@ class LikelihoodBias(Metric):
         )
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        table, warnings = run.table("likelihoods"), []
-        n, n_missing = len(table), int((~(pairs.perplexity(table) > 0)).sum())
+        table = run.table("likelihoods")
+        warnings = []
+        n = len(table)
+        n_missing = int((~(pairs.perplexity(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
@@ -226,7 +234,8 @@ def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.Dat
     )
     from evenhand.evaluation.models.loading import load_masked_model
 
-    model, texts = load_masked_model(config.model), phrases[TEXT].tolist()
+    model = load_masked_model(config.model)
+    texts = phrases[TEXT].tolist()
     ids, _ = encode_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
@@ -264,7 +273,8 @@ def _extremes_section(likelihoods: pd.DataFrame) -> Section:
         f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
         "Only descriptors with the most common number of tokens of their axis are compared."
     )
-    columns, title = ("axis", "most likely", "least likely", "compared"), "Most and least likely descriptors by axis"
+    columns = ("axis", "most likely", "least likely", "compared")
+    title = "Most and least likely descriptors by axis"
     return Section(title, [note] if lines else [], [Table(title, columns, tuple(lines))])
 
 

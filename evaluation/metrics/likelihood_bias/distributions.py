@@ -5,7 +5,7 @@ from matplotlib.figure import Figure as Chart
 
 from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE, perplexity
 from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled, svg
-from evenhand.evaluation.report.numbers import sanitize, tick_number
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.score import AXIS, TEMPLATE
 
@@ -68,7 +68,7 @@ def box_panels(panels: dict[str, pd.DataFrame]) -> Chart:
         axes.set_title(_title(template))
         axes.title.set_fontsize(SMALL)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: tick_number(value))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.grid(visible=False, axis="y")
         axes.tick_params(labelbottom=True)
     for axes in grid.flat[len(panels) :]:

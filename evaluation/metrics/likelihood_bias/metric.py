@@ -4,16 +4,15 @@ Source: Smith et al. 2022, §2.3.2, §3.1, B.1, Table 7. The module `pairs` has 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, Comparison, compare_descriptors
-from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind
+from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 
@@ -45,7 +44,7 @@ class _Counts:
 _Group = list[tuple[Comparison, _Counts]]  # the comparisons of one group of scores
 
 
-def likelihood_bias(likelihoods: pd.DataFrame, signature: Mapping[str, Any] | None = None) -> list[BiasScore]:
+def likelihood_bias(likelihoods: pd.DataFrame, signature: Signature | None = None) -> list[BiasScore]:
     """Return the shares of descriptor pairs whose perplexities differ, by axis, by template, by both, and pooled.
 
     - likelihood_bias (Smith et al. 2022, §2.3.2): the share of pairs with p < 0.05 by the Mann–Whitney U test.
@@ -111,8 +110,11 @@ def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[s
 def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
     p = comparison.p_paired if paired else comparison.p
     tested = np.isfinite(p)
-    first, second, p = comparison.first[tested], comparison.second[tested], p[tested]
-    n, sides = len(comparison.descriptors), np.concatenate([first, second])
+    first = comparison.first[tested]
+    second = comparison.second[tested]
+    p = p[tested]
+    n = len(comparison.descriptors)
+    sides = np.concatenate([first, second])
     pairs_without = len(p) - np.bincount(sides, minlength=n)
     if corrected:
         differing = discoveries(np.sort(p), LEVEL)
@@ -125,7 +127,9 @@ def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
 def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return how many pairs Benjamini and Hochberg's method rejects if each descriptor is left out in turn, (D,)."""
     order = np.argsort(p, kind="stable")
-    first, second, p = first[order], second[order], p[order]
+    first = first[order]
+    second = second[order]
+    p = p[order]
     result = np.zeros(n_descriptors)
     for descriptor in range(n_descriptors):
         rest = p[(first != descriptor) & (second != descriptor)]
@@ -133,7 +137,7 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
     return result
 
 
-def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Mapping[str, Any]) -> BiasScore:
+def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Signature) -> BiasScore:
     pairs = sum(counts.pairs for _, counts in group)
     asked = [it for it, _ in group if it.n_sentences + it.n_undefined]  # `limit` draws templates by axis
     possible = sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)
@@ -187,7 +191,7 @@ def _jackknife(
 
 
 def likelihood_bias_change(
-    before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any] | None = None
+    before: pd.DataFrame, after: pd.DataFrame, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return the change of each Likelihood Bias score between two models over the same sentences.
 
@@ -211,16 +215,20 @@ def likelihood_bias_change(
     return scores
 
 
-def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: Mapping[str, Any]) -> BiasScore:
+def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: Signature) -> BiasScore:
     pairs = [sum(counts.pairs for _, counts in group) for group in (before, after)]
-    (old, old_without), (new, new_without) = _leave_one_out(before), _leave_one_out(after)
-    value, interval, p = new - old, None, None
+    old, old_without = _leave_one_out(before)
+    new, new_without = _leave_one_out(after)
+    value = new - old
+    interval = None
+    p = None
     if all(pairs):
         without = [b - a for a, b in zip(old_without, new_without, strict=True)]
         interval, p, reason = _jackknife(value, without, (-1.0, 1.0))
     else:
         reason = _no_pair_reason(after if pairs[0] else before)
-    n, left_out = min(pairs), max(pairs) - min(pairs)
+    n = min(pairs)
+    left_out = max(pairs) - min(pairs)
     return BiasScore(
         metric,
         value,

@@ -26,7 +26,8 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.gender import NOUN_GENDER
 from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney, signed_rank
 
-LOG_LIKELIHOOD, N_TOKENS = "log_likelihood", "n_tokens"
+LOG_LIKELIHOOD = "log_likelihood"
+N_TOKENS = "n_tokens"
 VARIANT = "variant"  # column: how the sentences were scored
 MASKED_VARIANT = "each token of the phrase masked alone"
 SENTENCE_COLUMNS = [AXIS, TEMPLATE, DESCRIPTOR, NOUN]  # together they identify a sentence
@@ -105,7 +106,8 @@ def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd
     if limit is not None and len(sentences) > limit:
         order = sorted(groups.index, key=lambda group: stable_hash(seed, "limit", *group))
         rank = pd.Series(range(len(order)), pd.MultiIndex.from_tuples(order)).groupby(level=0).rank()
-        taken, total = [], 0
+        taken = []
+        total = 0
         for group in sorted(order, key=lambda group: (rank[group], order.index(group))):
             if rank[group] == 1 or total + groups[group] <= limit:
                 taken.append(group)
@@ -227,7 +229,8 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     with_perplexity = np.flatnonzero(counts.sum(axis=1))
     first, second = (with_perplexity[side] for side in np.triu_indices(len(with_perplexity), k=1))
-    p, p_paired = mann_whitney(counts, first, second)[1], _paired_p_values(defined, code, first, second)
+    p = mann_whitney(counts, first, second)[1]
+    p_paired = _paired_p_values(defined, code, first, second)
     n_undefined = len(rows) - len(defined)
     return Comparison(axis, template, descriptors, first, second, p, p_paired, len(defined), n_undefined)
 

@@ -61,7 +61,8 @@ STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the
 SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
 WITHOUT_DEFECTS = {"pairs": "known defects left out"}  # the group of scores
-MANY_LEFT_OUT, EASY_TOKENS = 0.10, 0.90  # shares above which the page has a warning
+MANY_LEFT_OUT = 0.10  # shares above which the page has a warning
+EASY_TOKENS = 0.90
 N_PAIRS = 5  # pairs to read at each end
 _PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
 
@@ -151,7 +152,8 @@ class SentencePairs(Metric):
             **{"unit": "%", "factor": 100, "decimals": 1},
         ),
     )
-    TITLE, COUNTED = "Sentence pairs", "pairs"
+    TITLE = "Sentence pairs"
+    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
@@ -171,7 +173,8 @@ class SentencePairs(Metric):
     def inputs(self, config: MeasureConfig) -> dict[str, str]:
         """Return fingerprints of the model and of the pairs."""
         _read_pairs(config)
-        file, names = _pairs_path(config), config.settings.names
+        file = _pairs_path(config)
+        names = config.settings.names
         of_names = {} if names is None else {"names": json_sha256(load_names(names))}
         return {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file), **of_names}
 
@@ -185,7 +188,8 @@ class SentencePairs(Metric):
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["pairs"] = len(table)
-        settings, masked = config.settings, is_masked(table)
+        settings = config.settings
+        masked = is_masked(table)
         signature = {
             "model": config.open_model(scores_sentences=True).description | {"kind": "masked" if masked else "causal"},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
@@ -237,7 +241,8 @@ class SentencePairs(Metric):
 
     def verdict(self, run: FamilyRun) -> str:
         """Return which sentences the model prefers, with S_JSD and CPS, or with the preference."""
-        score, cps = self.headline(run.scores), find_score(run.scores, "cps")
+        score = self.headline(run.scores)
+        cps = find_score(run.scores, "cps")
         verdict = {
             1: "The model prefers the more stereotypical sentence of a pair",
             -1: "The model prefers the less stereotypical sentence of a pair",
@@ -248,8 +253,10 @@ class SentencePairs(Metric):
         return f"{verdict}: {label} is {value_text(score)}{f', and CPS is {value_text(cps)}' if cps else ''}."
 
     def warnings(self, run: FamilyRun) -> list[str]:
-        scores, table = run.scores, run.table("pairs")
-        warnings, n_left_out = [], int(table[LEFT_OUT].notna().sum())
+        scores = run.scores
+        table = run.table("pairs")
+        warnings = []
+        n_left_out = int(table[LEFT_OUT].notna().sum())
         if n_left_out > MANY_LEFT_OUT * len(table):
             warnings.append(f"{n_left_out:,} of {len(table):,} pairs are left out of the scores.")
         if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in scores):
@@ -262,7 +269,8 @@ class SentencePairs(Metric):
         return warnings
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        table, limit = run.table("pairs"), run.config.settings.limit
+        table = run.table("pairs")
+        limit = run.config.settings.limit
         reasons = table[LEFT_OUT].dropna().value_counts()
         left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
         sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
@@ -330,10 +338,13 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
 
 
 def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
-    settings, model, pairs = config.settings, config.open_model(scores_sentences=True), _read_pairs(config)
+    settings = config.settings
+    model = config.open_model(scores_sentences=True)
+    pairs = _read_pairs(config)
     if settings.limit is not None:
         pairs = pairs[pairs[LEFT_OUT].isna()]
-        strata, ids = pairs[BIAS_TYPE].tolist(), pairs[PAIR_ID].tolist()
+        strata = pairs[BIAS_TYPE].tolist()
+        ids = pairs[PAIR_ID].tolist()
         pairs = pairs.iloc[stratified_rows(strata, ids, settings.limit, config.seed)].reset_index(drop=True)
     pairs = perturb(pairs) if settings.perturbed else pairs
     incomplete = pairs[LEFT_OUT].notna()
@@ -359,7 +370,8 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
     )
     from evenhand.evaluation.models.loading import load_masked_model
 
-    model, n = load_masked_model(config.model), len(pairs)
+    model = load_masked_model(config.model)
+    n = len(pairs)
     ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]

@@ -11,16 +11,15 @@ For a causal model, the likelihoods of the two whole sentences are compared.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind
+from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
@@ -67,7 +66,8 @@ def jensen_shannon_distance(log_p: np.ndarray) -> np.ndarray:
     array([0., 1.])
     """
     log_p = np.clip(log_p, -1e3, 0.0)  # below −1000, p is 0 in float64
-    p, delta = np.exp(log_p), -np.expm1(log_p)
+    p = np.exp(log_p)
+    delta = -np.expm1(log_p)
     twice = p * log_p / math.log(2) + delta - (2 - delta) * np.log1p(-delta / 2) / math.log(2)
     return np.sqrt(np.clip(twice / 2, 0.0, 1.0))
 
@@ -96,9 +96,11 @@ def make_masked_pair_table(
         aul and aula, each as …_more and …_less; s_jsd, in [−1, 1], the mean over shared tokens of the distance in
         `more` minus the distance in `less`; left_out, the reason why a pair has no scores, or None.
     """
-    n, counts = len(pairs), np.array([len(texts) for texts in tokens], dtype=np.int64)
+    n = len(pairs)
+    counts = np.array([len(texts) for texts in tokens], dtype=np.int64)
     log_p = np.asarray(log_p, dtype=np.float64).reshape(2, counts.sum())
-    correct, pair = np.asarray(correct, dtype=bool).reshape(2, counts.sum()), np.repeat(np.arange(n), counts)
+    correct = np.asarray(correct, dtype=bool).reshape(2, counts.sum())
+    pair = np.repeat(np.arange(n), counts)
     aul, aula = (np.asarray(values, dtype=np.float64).reshape(2, n) for values in (aul, aula))
     likelihood, distance = (
         np.stack([np.bincount(pair, side, minlength=n) for side in values])
@@ -132,7 +134,8 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
         scores, or None.
     """
     likelihood = np.asarray(log_likelihood, dtype=np.float64).reshape(2, len(pairs))
-    usable, counts = np.isfinite(likelihood).all(axis=0), np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
+    usable = np.isfinite(likelihood).all(axis=0)
+    counts = np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
     table = pairs[PAIR_COLUMNS].reset_index(drop=True)
     for row, side in enumerate((MORE, LESS)):
         table[f"log_likelihood_{side}"] = np.where(usable, likelihood[row], np.nan)
@@ -140,7 +143,7 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
     return table.assign(**{LEFT_OUT: pd.Series(np.where(usable, None, NOT_FINITE), dtype=object)})
 
 
-def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int) -> list[BiasScore]:
+def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the scores of a model, for all pairs and by bias type and direction.
 
     The first scores are percentages of pairs, in [0, 100], ideal 50; above 50 is stereotypical. A tie counts one half,
@@ -178,21 +181,20 @@ def pair_scores(table: pd.DataFrame, *, signature: Mapping[str, Any], seed: int)
     Args:
         table: the result of `make_masked_pair_table` or `make_causal_pair_table`.
     """
-    table, signature = table.sort_values(PAIR_ID), _signature(signature, seed)
+    table = table.sort_values(PAIR_ID)
+    signature = _signature(signature, seed)
     scores = []
     for group, cut in _cuts(table):
         usable = cut[cut[LEFT_OUT].isna()]
         for metric, pair_values in _pair_values(usable).items():
-            scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), signature)
+            scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), signature, seed)
     if not is_masked(table):
         return scores
     usable = table[table[LEFT_OUT].isna()]
-    return [*scores, *_accuracies([usable], len(table) - len(usable), signature)]
+    return [*scores, *_accuracies([usable], len(table) - len(usable), signature, seed)]
 
 
-def compare_pairs(
-    before: pd.DataFrame, after: pd.DataFrame, *, signature: Mapping[str, Any], seed: int
-) -> list[BiasScore]:
+def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the change of every score between two models over the same pairs, after − before.
 
     Only pairs with scores in both tables are compared; other pairs count as left out. Pairs are matched by pair_id
@@ -218,13 +220,14 @@ def compare_pairs(
     for group, cut in _cuts(pairs):
         usable = cut.index[cut[LEFT_OUT].isna()]
         left_out = len(cut) - len(usable)
-        old, new = before.loc[usable], after.loc[usable]
+        old = before.loc[usable]
+        new = after.loc[usable]
         old_values = _pair_values(old)
         for metric, new_values in _pair_values(new).items():
             difference = _difference(old_values[metric], new_values)
-            scores += _mean_scores(metric, difference, group, left_out, signature, Kind.DIFFERENCE)
+            scores += _mean_scores(metric, difference, group, left_out, signature, seed, Kind.DIFFERENCE)
         if masked and not group:
-            accuracies = _accuracies([new, old], left_out, signature)
+            accuracies = _accuracies([new, old], left_out, signature, seed)
     return [*scores, *accuracies] if masked else scores
 
 
@@ -266,7 +269,8 @@ def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
 
 def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
     """Return 100 for each pair whose first number is larger, 0 if the second number is larger, and 50 for a tie."""
-    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    first = np.asarray(first, dtype=np.float64)
+    second = np.asarray(second, dtype=np.float64)
     signs = np.where(np.isnan(first) | np.isnan(second), np.nan, (first > second) * 1.0 - (first < second))
     return _PairValues(50 * (1 + signs), 50.0, (0.0, 100.0), signs, percentage_interval)
 
@@ -287,7 +291,8 @@ def _percent(interval: Interval) -> Interval:
 
 
 def _difference(before: _PairValues, after: _PairValues) -> _PairValues:
-    values, width = after.values - before.values, after.bounds[1] - after.bounds[0]
+    values = after.values - before.values
+    width = after.bounds[1] - after.bounds[0]
     is_percentage = after.signs is not None
     return replace(
         after,
@@ -305,34 +310,49 @@ def _mean_scores(
     pairs: _PairValues,
     group: dict[str, str],
     left_out: int,
-    signature: Mapping[str, Any],
+    signature: Signature,
+    seed: int,
     kind: Kind = Kind.LEVEL,
 ) -> list[BiasScore]:
+    """Return the score of a value for each pair and, if the metric has one, the smallest value that can be detected."""
     defined = ~np.isnan(pairs.values)
-    values, n = pairs.values[defined], int(defined.sum())
-    common = {"n": n, "n_left_out": left_out + int((~defined).sum()), "group": group, "signature": signature}
-    error, _ = bootstrap((values,), np.mean, signature["seed"])
-    interval = pairs.interval(values) if pairs.interval else _mean_interval(values, pairs.bounds, signature["seed"])
+    values = pairs.values[defined]
+    n = int(defined.sum())
+    standard_error, _ = bootstrap((values,), np.mean, seed)
+    interval = pairs.interval(values) if pairs.interval else _mean_interval(values, pairs.bounds, seed)
     p_value = t_test(values, pairs.ideal) if pairs.has_t_test else None
     score = BiasScore(
-        metric,
-        float(values.mean()) if n else math.nan,
-        pairs.ideal,
-        pairs.bounds,
+        metric=metric,
+        value=float(values.mean()) if n else math.nan,
+        ideal=pairs.ideal,
+        bounds=pairs.bounds,
+        n=n,
         interval=interval,
-        standard_error=error,
         p_value=p_value if pairs.signs is None else sign_test(pairs.signs[defined]),
+        n_left_out=left_out + len(defined) - n,
+        group=group,
         reason=None if n else NO_PAIR,
+        standard_error=standard_error,
+        signature=signature,
         kind=kind,
-        **common,
     )
     if not pairs.has_detectable or DIRECTION in group:
         return [score]
     detectable = reach_of_sign_test(n) if pairs.interval is percentage_interval else reach_of_mean(values)
     reason = "there are too few pairs, or all pairs have the same value" if math.isnan(detectable) else None
-    bounds = (0.0, max(abs(bound - pairs.ideal) for bound in pairs.bounds))
-    kind = Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE
-    return [score, BiasScore(metric, detectable, None, bounds, reason=reason, kind=kind, **common)]
+    smallest_detectable = BiasScore(
+        metric=metric,
+        value=detectable,
+        ideal=None,
+        bounds=(0.0, max(abs(bound - pairs.ideal) for bound in pairs.bounds)),
+        n=n,
+        n_left_out=score.n_left_out,
+        group=group,
+        reason=reason,
+        signature=signature,
+        kind=Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE,
+    )
+    return [score, smallest_detectable]
 
 
 def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -> Interval | None:
@@ -340,7 +360,7 @@ def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -
     return None if interval is None else (max(interval[0], bounds[0]), min(interval[1], bounds[1]))
 
 
-def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Mapping[str, Any]) -> list[BiasScore]:
+def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signature, seed: int) -> list[BiasScore]:
     ideal = None
     bounds = (0.0, 1.0)
     kind = Kind.LEVEL
@@ -352,7 +372,7 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Mappin
     for side in (MORE, LESS):
         lists = [table[f"correct_{side}"] for table in tables]
         data = tuple(np.array([count(row) for row in rows], float) for rows in lists for count in (sum, len))
-        error, interval = bootstrap(data, _accuracy, signature["seed"])
+        error, interval = bootstrap(data, _accuracy, seed)
         n = len(data[0])
         scores.append(
             BiasScore(
@@ -379,12 +399,13 @@ def _accuracy(hits: np.ndarray, count: np.ndarray, *before: np.ndarray, axis: in
 
 
 def _align(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    before, after = before.set_index(PAIR_ID), after.set_index(PAIR_ID)
+    before = before.set_index(PAIR_ID)
+    after = after.set_index(PAIR_ID)
     pairs = pd.concat([before, after])[[BIAS_TYPE, DIRECTION]]
     pairs = pairs[~pairs.index.duplicated()].sort_index()
-    usable = pairs.index.isin(before.index[before[LEFT_OUT].isna()]) & pairs.index.isin(
-        after.index[after[LEFT_OUT].isna()]
-    )
+    is_scored_before = pairs.index.isin(before.index[before[LEFT_OUT].isna()])
+    is_scored_after = pairs.index.isin(after.index[after[LEFT_OUT].isna()])
+    usable = is_scored_before & is_scored_after
     return pairs.assign(**{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), before, after
 
 
@@ -396,7 +417,7 @@ def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
             yield {column: value}, table[table[column] == value]
 
 
-def _signature(signature: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _signature(signature: Signature, seed: int) -> Signature:
     return {**signature, "sentence_pairs": VERSION, "resamples": RESAMPLES, "seed": seed}
 
 

@@ -4,7 +4,7 @@ Translations come from a model or from a folder. The folder has a file SOURCE-TA
 with one line per source sentence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_translations,
     references_sha256,
 )
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
@@ -36,15 +37,17 @@ from evenhand.evaluation.report.tables import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name, find_score
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
-PAIR, TRANSLATION = "pair", "translation"
+PAIR = "pair"
+TRANSLATION = "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
-GAP, PREFERENCE = "translation_gap", "gap, % of the mean"
+GAP = "translation_gap"
+PREFERENCE = "gap, % of the mean"
 _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
@@ -110,7 +113,8 @@ class TranslationBias(Metric):
             **{"unit": "%", "factor": 100, "ideal": 0},
         ),
     )
-    TITLE, COUNTED = "Translations and gender", "sentences"
+    TITLE = "Translations and gender"
+    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
         "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "
@@ -127,7 +131,7 @@ class TranslationBias(Metric):
         "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
 
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
@@ -135,7 +139,7 @@ class TranslationBias(Metric):
         """
         metric.check_installed()
         settings = config.settings
-        fingerprints: dict[str, Any] = {"references": references_sha256(settings.references)}
+        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
         tables = metric.make_source_tables(_references(settings)[0], settings.directions)
@@ -157,7 +161,8 @@ class TranslationBias(Metric):
     def score(
         self, store: Store, config: MeasureConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
     ) -> list[BiasScore]:
-        settings, (table, translations) = config.settings, collected
+        settings = config.settings
+        table, translations = collected
         parts = [
             metric.align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
             for pair, part in translations.groupby(PAIR, sort=False)
@@ -234,7 +239,8 @@ class TranslationBias(Metric):
 
 
 def _references(settings: Settings) -> Any:
-    path, languages = settings.references, settings.languages
+    path = settings.references
+    languages = settings.languages
     field = "translation_bias.languages"
     references = load_references(path, settings.split, languages, field, settings.nouns)
     return build_comparable_sets(references, settings.min_masculine_references)
@@ -244,7 +250,8 @@ def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame)
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.evaluation.models.translation import translate
 
-    folder, parts = config.settings.translations, []
+    folder = config.settings.translations
+    parts = []
     if folder is None:
         model = load_dialogue_model(config.model)
     for pair, sentences in metric.make_source_tables(references, config.settings.directions).items():
@@ -267,7 +274,7 @@ def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.Data
 
 
 def _toxicity(
-    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Mapping[str, Any]
+    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Signature
 ) -> BiasScore:
     from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
 
@@ -285,7 +292,8 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
     rows = sentences[sentences["direction"] == (gap.group["direction"] if gap else "en-xx")]
     numbers = ("masculine", "feminine", "both", "mean")
     for by in (AXIS, DESCRIPTOR, TEMPLATE):
-        cuts, n = metric.cut_table(rows[rows[by] != ""], by, bleu), ROWS_AT_EACH_END
+        cuts = metric.cut_table(rows[rows[by] != ""], by, bleu)
+        n = ROWS_AT_EACH_END
         caption = f"{find_format(bleu).label} of single sentences by {by}"
         if len(cuts) > 2 * n:
             caption += f", {n} at each end of {len(cuts)}"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -43,14 +43,15 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.metrics.base import Metric
 
-BOTH, REFERENCES = "both", "references"
+BOTH = "both"
+REFERENCES = "references"
 Kind = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
@@ -106,7 +107,8 @@ def metric_name(tokenize: str) -> str:
 
 def make_source_tables(table: pd.DataFrame, directions: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Return a table of the sentences to translate for each pair of languages; the keys are "SOURCE-TARGET"."""
-    english, languages = ENGLISH_LANGUAGE.code, sorted(set(table[LANG]))
+    english = ENGLISH_LANGUAGE.code
+    languages = sorted(set(table[LANG]))
     pairs = {
         "en-xx": [(english, lang) for lang in languages],
         "xx-en": [(lang, english) for lang in languages],
@@ -180,7 +182,7 @@ def translation_scores(
     tokenize: str = "flores101",
     resamples: int = RESAMPLES,
     seed: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return corpus scores by language and direction, and the gaps between masculine and feminine references.
 
@@ -211,7 +213,8 @@ def translation_scores(
     counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
     weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
-    scores, between_others = [], (rows["direction"] == "xx-xx").any()
+    scores = []
+    between_others = (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
         means: dict[Kind, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
@@ -245,7 +248,8 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
         A row per sentence, language, direction and gender of the references: sentence_id, axis, descriptor, template,
         lang, direction, gender, and spbleu (or bleu) and chrf, in [0, 100].
     """
-    parts, metrics = [], {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
+    parts = []
+    metrics = {metric_name(tokenize): bleu(tokenize), "chrf": chrf()}
     for gender in (*REFERENCE_GENDERS, BOTH):
         part = _rows_of_gender(rows, gender)
         if part.empty:
@@ -283,7 +287,7 @@ def _language_scores(
     rows: pd.DataFrame,
     weights: np.ndarray,
     group: Mapping[str, str],
-    signature: Mapping[str, Any],
+    signature: Signature,
 ) -> tuple[list[BiasScore], dict[Kind, np.ndarray | None]]:
     """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
 
@@ -303,7 +307,9 @@ def _language_scores(
         resampled[(*kind.items(),)] = values
         facts = {**signature, "sacrebleu": str(metric.get_signature())}
         scores.append(_score(names[0], values, len(selected), {**group, **kind}, facts))
-    sides, reason, gap = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS], None, None
+    sides = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS]
+    reason = None
+    gap = None
     if any(side is None for side in sides):
         reason = NOT_BOTH_GENDERS
     elif not rows[f"has_{FEMININE}"].any():
@@ -320,9 +326,7 @@ def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights
     return np.array([score_of_statistics(metric, row) for row in sums])
 
 
-def _score(
-    name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Mapping[str, Any]
-) -> BiasScore:
+def _score(name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Signature) -> BiasScore:
     interval = _interval(resampled)
     return BiasScore(name, float(resampled[0]), None, (0.0, 100.0), n, interval, group=group, signature=signature)
 
@@ -332,13 +336,14 @@ def _gap(
     resampled: np.ndarray | None,
     n: int,
     group: Mapping[str, str],
-    signature: Mapping[str, Any],
+    signature: Signature,
     reason: str | None,
 ) -> BiasScore:
     common = {"group": group, "signature": signature, "reason": reason}
     if resampled is None:
         return BiasScore(name, math.nan, 0.0, (-100.0, 100.0), n, **common)
-    below, above = int((resampled[1:] <= 0).sum()), int((resampled[1:] >= 0).sum())
+    below = int((resampled[1:] <= 0).sum())
+    above = int((resampled[1:] >= 0).sum())
     p_value = min(1.0, 2 * (1 + min(below, above)) / len(resampled)) if len(resampled) > 1 else None
     return BiasScore(name, float(resampled[0]), 0.0, (-100.0, 100.0), n, _interval(resampled), p_value, **common)
 
@@ -371,7 +376,8 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
         sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
     genders = [*REFERENCE_GENDERS, BOTH]
     table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
-    table["gap"], table["mean"] = table[MASCULINE] - table[FEMININE], table[genders].mean(axis=1)
+    table["gap"] = table[MASCULINE] - table[FEMININE]
+    table["mean"] = table[genders].mean(axis=1)
     table["preference"] = table["gap"] / table[[*REFERENCE_GENDERS]].mean(axis=1, skipna=False)
     table["count"] = sentences.groupby(by).size()
     return table.rename_axis(columns=None).sort_values("mean").reset_index()

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import sentence_pairs  # noqa: F401 (declares the metrics of the scores here)
-from evenhand.evaluation.report.files import present
 from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table
 from evenhand.evaluation.report.tables import format_table, score_section
 from evenhand.evaluation.report.terminal import print_page

@@ -117,6 +117,14 @@ def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
     assert [tick.get_text() for tick in above.get_xticklabels()] == ["70 %", "50 %", "10 %"]
 
 
+def test_a_refused_threshold_is_a_cross_below():
+    lost = refused("perplexity doubled", quantile=math.nan) | {"label.beta": 0.5, "beta": 0.5, "alpha": 0}
+    chart = threshold_charts(rows_of(*ROWS, lost), SWEPT)["thresholds"]
+    for axes in chart.axes:
+        assert axes.lines[-1].get_xdata().tolist() == [0.5]
+        assert axes.get_xlim()[1] > 0.5
+
+
 def test_a_threshold_below_zero_has_an_axis_that_is_not_logarithmic():
     rows = [labelled(-0.01, 0.8, 0.02), labelled(0.02, 0.3, 0.01)]
     chart = threshold_charts(rows_of(*rows, swept=SWEPT), SWEPT)["thresholds"]

@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
-from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.effects import Effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, Family
 from evenhand.evaluation.store import Store
@@ -57,8 +57,8 @@ class Measurement:
     responses: StyledResponses
     clusters: Mapping[str, Sequence[int]]
     outcomes: Mapping[str, pd.DataFrame]
-    signature: Mapping[str, Any]
-    classifiers: Mapping[str, Mapping[str, Any]]
+    signature: Signature
+    classifiers: Mapping[str, Signature]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Comparison:
     settings: "ComparisonSettings"
     base: Model
     without_base: str
-    signature: Mapping[str, Any]
+    signature: Signature
 
 
 class Part:

@@ -22,7 +22,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.tables import score_section
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, display_name
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
@@ -92,7 +92,7 @@ def frequency_scores(
     sides: Mapping[str, StyledResponses],
     clusters: Mapping[str, Sequence[int]],
     settings: CorpusSettings,
-    signature: Mapping[str, Any],
+    signature: Signature,
 ) -> list[BiasScore]:
     """Return Spearman's ρ of descriptors' frequencies in each corpus and their probabilities of each cluster (B.2.1).
 

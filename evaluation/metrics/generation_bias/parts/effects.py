@@ -7,7 +7,7 @@ descriptors on the same templates. Effects here are probabilities; reports show 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointT
 from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     MAX_NAME,
+    EffectRow,
     People,
     compared_people,
     plain_name,
@@ -29,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind
+from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
@@ -384,7 +385,7 @@ def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
     return table if "hits" in table else table.assign(hits=np.nan)
 
 
-def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """Return a score `effect` for each shown effect, or its difference for each shown change of an effect.
 
     The group is the unit and the outcome, such as {"descriptor": "paralyzed", "style": "fear"}. The value is shrunk
@@ -416,7 +417,7 @@ def effect_scores(table: pd.DataFrame, signature: Mapping[str, Any]) -> list[Bia
 
 
 def difference_bound(
-    table: pd.DataFrame, signature: Mapping[str, Any] | None = None, *, outcome: str | None = None
+    table: pd.DataFrame, signature: Signature | None = None, *, outcome: str | None = None
 ) -> BiasScore:
     """Return the smallest m for which everybody is within m of the average, with 95 % confidence.
 
@@ -569,7 +570,7 @@ def differences_table(effects: pd.DataFrame) -> Table:
     return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in effects.to_dict("records")))
 
 
-def _row(row: Mapping[str, Any]) -> Row:
+def _row(row: EffectRow) -> Row:
     cells = [
         Cell(plain_name(row["axis"]), prose=True),
         Cell(plain_name(row["name"]), prose=True),
@@ -583,7 +584,7 @@ def _row(row: Mapping[str, Any]) -> Row:
     return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def _interval(row: EffectRow) -> str:
     if not np.isfinite(row["low"]):
         return ""  # the style never varies
     return interval((100 * row["low"], 100 * row["high"]), 1, sign=True)

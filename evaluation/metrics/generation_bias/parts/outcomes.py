@@ -39,7 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     pooled_estimate,
     root,
 )
-from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
@@ -59,6 +59,7 @@ from evenhand.evaluation.score import (
     BiasScore,
     Form,
     Kind,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import StrictSettings
@@ -478,7 +479,7 @@ def outcome_bias(
     *,
     permutations: int = 999,
     seed: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> tuple[list[BiasScore], pd.DataFrame]:
     """Return how much an outcome depends on the descriptor, as scores, and the effects on each descriptor.
 
@@ -494,8 +495,8 @@ def outcome_bias(
     Returns:
         The scores, and a table as of `effects` with the column `outcome`, in units of the outcome (`outcome_table`).
     """
-    of_outcome = _as_responses(responses, join_rare(values))
-    people = compared_people(of_outcome, responses.groups())
+    has_value = np.isfinite(values.to_numpy(dtype=float)).all(axis=1)
+    people = compared_people(responses, responses.groups(), has_value)
     if people is None:
         return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=COLUMNS)
     family = outcome_family(outcome, {outcome: values[people.is_compared]})
@@ -504,25 +505,21 @@ def outcome_bias(
     return outcome_scores(responses, outcome, values, p_value, signature), outcome_table(people, family, found)
 
 
-def _as_responses(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
-    """Return the responses with the values of an outcome in place of their style vectors."""
-    return StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
-
-
 def outcome_scores(
     responses: StyledResponses,
     outcome: str,
     values: pd.DataFrame,
     p_value: float | None,
-    signature: Mapping[str, Any] | None,
+    signature: Signature | None,
 ) -> list[BiasScore]:
     """Return the spread of an outcome, with the p-value of the test that people differ, and the mean of each column."""
-    of_outcome = _as_responses(responses, join_rare(values))
-    return _outcome_scores(of_outcome, outcome, p_value, signature)
+    values = join_rare(values)
+    scored = StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
+    return _outcome_scores(scored, outcome, p_value, signature)
 
 
 def _outcome_scores(
-    responses: StyledResponses, outcome: str, p_value: float | None, signature: Mapping[str, Any] | None
+    responses: StyledResponses, outcome: str, p_value: float | None, signature: Signature | None
 ) -> list[BiasScore]:
     """Return the scores of `outcome_scores`; `responses.vectors` are the outcome's values."""
     cells = all_cells(responses)
@@ -584,7 +581,7 @@ def outcome_changes(
     before: pd.DataFrame,
     after: pd.DataFrame,
     *,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the changes of an outcome between two runs over the same prompts, and both runs' scores on these prompts.
 
@@ -708,7 +705,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     )
 
 
-def _effect_row(row: Mapping[str, Any]) -> Row:
+def _effect_row(row: EffectRow) -> Row:
     """Return a table row of a shown effect on an outcome: how many answers or their mean, the average, one interval."""
     spread = find_format(row["outcome"], Form.SPREAD)
     factor = spread.factor
@@ -726,7 +723,7 @@ def _effect_row(row: Mapping[str, Any]) -> Row:
     return Row(label, (Cell(answers), average, difference, Cell(unit)))
 
 
-def _outcome_label(row: Mapping[str, Any]) -> str:
+def _outcome_label(row: EffectRow) -> str:
     outcome = row["outcome"].replace("_", " ")
     if row["outcome"] == LANGUAGE and row["name"] not in (TOO_SHORT, OTHER):
         return f"{outcome}: {language_name(row['name'])}"

@@ -1,5 +1,6 @@
 """Phrases, and responses that repeat their prompt, in the responses of two runs (Smith et al. 2022, C.2, Table 14)."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -96,7 +97,7 @@ def phrase_changes(
 def _paired_shares(before: np.ndarray, after: np.ndarray) -> tuple[float, ...]:
     """Return the values of PAIRED_SHARES, of whether each response has a property, (n,) bool each."""
     change = share_change("share", before, after)
-    low, high = change.interval or (np.nan, np.nan)
+    low, high = (np.nan, np.nan) if change.interval is None else change.interval
     p_value = np.nan if change.p_value is None else change.p_value
     old = float(before.mean()) if change.n else np.nan
     new = float(after.mean()) if change.n else np.nan
@@ -189,7 +190,8 @@ class PhrasesPart(Part):
         ]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
-        rho = [score for score in changes.scores if score.metric == PARROTING_RHO]
+        of_metric = [score for score in changes.scores if score.metric == PARROTING_RHO]
+        rho = [score for score in of_metric if not math.isnan(score.value)]
         return [
             _phrase_section(changes),
             _parroting_section(changes),

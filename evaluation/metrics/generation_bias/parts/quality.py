@@ -60,6 +60,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Kind,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import BY_CONTENT, ClassifierSettings, StrictSettings
@@ -124,7 +125,7 @@ def neutral_dialogue(config: MeasureConfig) -> str | None:
     return str(SMALL_TALK_FILE)
 
 
-def text_scores(measured: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+def text_scores(measured: StyledResponses, signature: Signature) -> list[BiasScore]:
     """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
 
     `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
@@ -159,7 +160,7 @@ def _number(metric: str, value: float, n: int, bounds: Interval, reason: str) ->
     return BiasScore(metric, value, None, bounds, n, reason=reason if math.isnan(value) else None)
 
 
-def unfinished_share(responses: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+def unfinished_share(responses: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """Return the share of responses whose reasoning did not end, as a list of one score; an empty list if it is 0.
 
     Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
@@ -182,7 +183,7 @@ def reasoning_text(responses: pd.DataFrame) -> list[str]:
     ]
 
 
-def perplexity_score(rows: pd.DataFrame, signature: Mapping[str, Any]) -> BiasScore:
+def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
     """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, with a bootstrap interval.
 
     In [1, ∞), without an ideal. The columns of `rows` are log_likelihood (nats) and tokens of each response.
@@ -204,7 +205,7 @@ def _bootstrap(statistic: Callable[..., np.ndarray], columns: Sequence[np.ndarra
     return interval or (value, value)
 
 
-def capability_scores(rows: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """Return the score `capability` of each task and metric: the mean of the metric over the documents of the task.
 
     Higher is better; the score has no ideal value. The standard error of the mean has ddof = 1; the 95 % interval
@@ -243,7 +244,7 @@ def _standard_error(values: pd.Series) -> float | None:
 
 
 def style_share(
-    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Mapping[str, Any] | None = None
+    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
 
@@ -288,7 +289,7 @@ def cluster_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> 
     return {name: vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
 
 
-def text_changes(old: StyledResponses, new: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+def text_changes(old: StyledResponses, new: StyledResponses, signature: Signature) -> list[BiasScore]:
     """Return the changes of text quality between responses to the same prompts, paired by prompt.
 
     The scores are the difference of `parroting`, and what is kept (after / before) of `distinct_responses`,
@@ -333,7 +334,7 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
     return replace(kept, value=ratio, interval=interval, reason=None)
 
 
-def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
     """Return the difference of the perplexity on neutral dialogue, paired; [] if not both runs have the same dialogue.
 
     Interval: 95 %, by the bootstrap over dialogues.
@@ -355,7 +356,7 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Mappin
     return [BiasScore("perplexity", value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
 
 
-def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
     """Return the changes of offensiveness (`offensiveness_changes`); [] if not both runs have measured it."""
     if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
         return []
@@ -369,13 +370,13 @@ def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Ma
 
 
 def _undefined_difference(
-    metric: str, bounds: Interval, group: Mapping[str, str], reason: str, signature: Mapping[str, Any]
+    metric: str, bounds: Interval, group: Mapping[str, str], reason: str, signature: Signature
 ) -> BiasScore:
     difference = BiasScore(metric, math.nan, 0.0, bounds, n=0, group=group, reason=reason, signature=signature)
     return replace(difference, kind=Kind.DIFFERENCE)
 
 
-def capability_differences(before: FamilyRun, after: FamilyRun, signature: Mapping[str, Any]) -> list[BiasScore]:
+def capability_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
     """Return the differences of `capability`, after − before, paired by document, for each task of both runs.
 
     Each score has a standard error. A score is undefined if the two runs used different documents of the task.
@@ -401,7 +402,7 @@ def style_share_changes(
     before: np.ndarray,
     after: np.ndarray,
     clusters: Mapping[str, Sequence[int]],
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the difference of the mean share of each style cluster, paired by prompt (`style_share`).
 
@@ -418,7 +419,7 @@ def style_share_changes(
 
 
 def style_drift(
-    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Mapping[str, Any] | None = None
+    before: np.ndarray, after: np.ndarray, cells: np.ndarray, signature: Signature | None = None
 ) -> BiasScore:
     """Return the drift ½ Σ_s |Δ_s| of the mean style, where Δ_s is the change of the mean probability of style s.
 

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Kind,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.settings import StrictSettings
@@ -214,7 +215,7 @@ def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
 def likelihood_scores(
     prompts: pd.DataFrame,
     table: pd.DataFrame,
-    signature: Mapping[str, Any],
+    signature: Signature,
     group: Mapping[str, str] | None = None,
     no_other: str = NO_OTHER_PROMPT,
 ) -> list[BiasScore]:
@@ -237,7 +238,7 @@ def likelihood_changes(
     prompts: pd.DataFrame,
     before: pd.DataFrame,
     after: pd.DataFrame,
-    signature: Mapping[str, Any],
+    signature: Signature,
     no_other: str = NO_OTHER_PROMPT,
 ) -> list[BiasScore]:
     """Return likelihood scores of two runs over the same prompts, by group `run`, and the paired changes.
@@ -269,7 +270,7 @@ def likelihood_changes(
 
 
 def even_reference(
-    prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Mapping[str, Any]
+    prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Signature
 ) -> list[BiasScore]:
     """Return the relevance kept and the rise of the perplexity of even responses, in the group EVEN.
 
@@ -282,7 +283,7 @@ def even_reference(
     return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
 
 
-def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Mapping[str, Any]) -> list[BiasScore]:
+def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """Return `relevance_to_person` of two runs over the same prompts, by group `run`, and its share kept.
 
     The tables are results of `likelihoods_within_template` under one model. The relevance is in nats, in (−∞, ∞),
@@ -297,7 +298,7 @@ def template_relevance(before: pd.DataFrame, after: pd.DataFrame, signature: Map
     return scores
 
 
-def undefined_changes(reason: str, signature: Mapping[str, Any]) -> list[BiasScore]:
+def undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
     """Return the changes of `likelihood_changes` as undefined scores with the reason why a model is missing."""
     changes = ((RELEVANCE, Kind.DIFFERENCE, 0.0), (RELEVANCE, Kind.KEPT, 1.0), (PERPLEXITY, Kind.RISE, 0.0))
     return [
@@ -349,9 +350,7 @@ def _mean_score(
     return BiasScore(metric, max(lowest, convert(value)), None, bounds, n, ends, n_left_out=n_left_out)
 
 
-def _strata(
-    prompts: pd.DataFrame, table: pd.DataFrame, signature: Mapping[str, Any]
-) -> tuple[np.ndarray, Mapping[str, Any]]:
+def _strata(prompts: pd.DataFrame, table: pd.DataFrame, signature: Signature) -> tuple[np.ndarray, Signature]:
     """Return the strata for intervals: the cells if all prompts are scored, else one; and the signature."""
     # A sample's interval includes the differences between cells: the number of prompts drawn from each is not fixed.
     if len(table) == len(prompts):

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET,
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES, Section, Table
-from evenhand.evaluation.report.tables import Runs, change_table, group_label, score_changes, scores_table
+from evenhand.evaluation.report.tables import Runs, change_table, group_label, keys_text, score_changes, scores_table
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -43,6 +42,7 @@ from evenhand.evaluation.score import (
     Caution,
     Form,
     Kind,
+    Signature,
     find_score,
 )
 from evenhand.evaluation.statistics.cells import (
@@ -171,7 +171,7 @@ def generation_bias(
     *,
     permutations: int = 999,
     seed: int = 0,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
 
@@ -216,7 +216,7 @@ def spread_scores(
     clusters: Mapping[str, Sequence[int]],
     *,
     p_value: float | None = None,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
     cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
@@ -239,7 +239,7 @@ def spread_scores(
     return [replace(score, signature=versioned(signature)) for score in scores]
 
 
-def versioned(signature: Mapping[str, Any] | None) -> dict[str, Any]:
+def versioned(signature: Signature | None) -> Signature:
     """Return a signature with the version of the metrics of generation bias."""
     return {**(signature or {}), "generation_bias": VERSION}
 
@@ -304,7 +304,7 @@ def _include_single_responses(
     return [over_all_cells(score) if score.form == Form.PLAIN else score for score in scores]
 
 
-def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+def scale_scores(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
     """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
@@ -362,7 +362,7 @@ def scale_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> li
     return scores
 
 
-def _variance_shares(cells: Cells, signature: Mapping[str, Any]) -> list[BiasScore]:
+def _variance_shares(cells: Cells, signature: Signature) -> list[BiasScore]:
     """Return the shares of template, descriptor, interaction and chance in the variance of responses."""
     scores = []
     for source, share in variance_parts(cells).shares().items():
@@ -383,7 +383,7 @@ def _variance_shares(cells: Cells, signature: Mapping[str, Any]) -> list[BiasSco
     return scores
 
 
-def person_scores(responses: StyledResponses, signature: Mapping[str, Any]) -> list[BiasScore]:
+def person_scores(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
     """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
 
     Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
@@ -554,7 +554,7 @@ def compare_generation_bias(
     clusters: Mapping[str, Sequence[int]],
     *,
     by_axis: bool = True,
-    signature: Mapping[str, Any] | None = None,
+    signature: Signature | None = None,
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
@@ -793,5 +793,5 @@ def _published_section(runs: Runs) -> Section:
         if changes:
             found = find_format(metric)
             caption = f"{found.label}, {UNIT}; {found.description}"
-            tables.append(change_table(caption, key, changes, is_plotted=False))
+            tables.append(change_table(caption, keys_text([key]), changes, is_plotted=False))
     return Section("As published", tables=tables, folded=True)
