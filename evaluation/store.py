@@ -548,7 +548,7 @@ def _read_rows(folder: Path, numbers: np.ndarray) -> pd.DataFrame:
     """Return the table of the rows with these numbers, in their order."""
     parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW])]
     table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
-    table = table[table[ROW].isin(numbers)]
+    table = table.loc[table[ROW].isin(numbers.tolist())]
     if len(table) < len(numbers):
         raise InputError(
             folder, f"does not have each of {len(numbers)} rows; delete the run's folder and run it again."
