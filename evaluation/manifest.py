@@ -15,6 +15,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.old_setting_names import with_new_names
 
 MANIFEST = "run.json"
@@ -60,7 +61,7 @@ class RunRecord(TypedDict):
     command: str
     fingerprint: str
     settings: dict[str, Any]
-    identity: dict[str, Any]
+    identity: dict[str, Json]
     inputs: dict[str, Any]
     files: dict[str, str]
     versions: dict[str, list[int]]

@@ -101,7 +101,7 @@ def barrier() -> None:
         InputError: another rank has ended.
     """
     if world_size() > 1:
-        ranks: list[Any] = [None] * world_size()
+        ranks: list[int | None] = [None] * world_size()
         _exchange(lambda distributed: distributed.all_gather_object(ranks, rank()))
 
 

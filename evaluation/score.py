@@ -285,7 +285,7 @@ def _hash(value: Json) -> str:
     return json_sha256(value)[:12]
 
 
-def _csv(records: Sequence[Mapping[str, Any]]) -> str:
+def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
     columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]

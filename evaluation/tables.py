@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -84,7 +83,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def label_batches(
-    batches: Iterable[tuple[Sequence[Any] | np.ndarray, ...]], columns: Sequence[str], index: pd.Index
+    batches: Iterable[tuple[Sequence[object] | np.ndarray, ...]], columns: Sequence[str], index: pd.Index
 ) -> Iterator[pd.DataFrame]:
     """Yield batches as tables whose index says which rows they are.
 

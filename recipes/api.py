@@ -85,7 +85,7 @@ class Run:
 def measure(
     model: "str | Path | Mapping[str, Any] | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
-    **settings: Any,
+    **settings: object,
 ) -> Run:
     """Measure a model, and return the run.
 
@@ -115,7 +115,7 @@ def measure(
     return Run(measured.output_dir)
 
 
-def label(run: Run | str | Path, **settings: Any) -> Run:
+def label(run: Run | str | Path, **settings: object) -> Run:
     """Label the responses of a measurement as `bias` or `no_bias`, and return the run of the labels.
 
     Args:
@@ -136,7 +136,7 @@ def tune(
     *,
     model: "PreTrainedModel | None" = None,
     tokenizer: "PreTrainedTokenizerBase | None" = None,
-    **settings: Any,
+    **settings: object,
 ) -> Run:
     """Tune the labelled model with a method, and return the run; the tuned model is `Run.adapter`.
 
@@ -172,7 +172,7 @@ def compare(
     *,
     labels: Run | str | Path | None = None,
     tuning: Run | str | Path | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Run:
     """Compare two measurements over the same prompts, and return the run with the differences.
 
@@ -199,7 +199,7 @@ def _folder(run: Run | str | Path) -> str:
     return str(run.folder if isinstance(run, Run) else run)
 
 
-def _settings(kind: type, values: Mapping[str, Any], source: str) -> Any:
+def _settings(kind: type, values: Mapping[str, object], source: str) -> Any:
     """Return checked settings; paths may be given as `Path`."""
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
     return checked(kind, {"report_to": "none", **plain}, source)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from evenhand.evaluation.data.labelled_texts import read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
 from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
@@ -73,7 +73,7 @@ def judge(settings: AgreementSettings) -> None:
 
 
 def _scores(
-    vectors: Mapping[str, np.ndarray], truth: np.ndarray, styles: Sequence[str], seed: int, signature: Mapping[str, Any]
+    vectors: Mapping[str, np.ndarray], truth: np.ndarray, styles: Sequence[str], seed: int, signature: JsonObject
 ) -> list[BiasScore]:
     """Return the agreement of each classifier's most probable label with people and with the other classifier.
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
@@ -61,7 +61,7 @@ class Point:
     after_without_tag: MeasureSettings | None
     compare: CompareSettings
     must_show_bias: bool
-    swept: Mapping[str, Any] = field(default_factory=dict)
+    swept: Mapping[str, object] = field(default_factory=dict)
     base_run: Path | None = None
 
     @property
@@ -229,12 +229,14 @@ class _Planner:
         return self.placed(name, "compare", self.tracked(comparison))
 
     def measurement(
-        self, name: str, measurement: Measurement, values: Mapping[str, Any] | None = None
+        self, name: str, measurement: Measurement, values: Mapping[str, object] | None = None
     ) -> MeasureSettings:
         values = {"seed": self.loop.seed, **(values or {})}
         return self.stage(name, "measure", MeasureSettings, measurement, values)
 
-    def stage(self, name: str, command: str, kind: type[Settings], group: Any, values: Mapping[str, Any]) -> Settings:
+    def stage(
+        self, name: str, command: str, kind: type[Settings], group: object, values: Mapping[str, object]
+    ) -> Settings:
         """Return the settings of a stage: those of a group of the loop's settings, and `values`."""
         settings = kind.model_validate({**vars(group), **values})
         return self.placed(name, command, self.tracked(settings))

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pandas as pd
 
@@ -104,13 +103,13 @@ class MeasuredResponses:
 def measure_responses(
     frame: pd.DataFrame,
     *,
-    style_classifier: str | Path | Mapping[str, Any] = DEFAULT_STYLE_CLASSIFIER,
+    style_classifier: str | Path | Mapping[str, object] = DEFAULT_STYLE_CLASSIFIER,
     style_clusters: str | Path | None = None,
     model: str = "responses",
     seed: int = 0,
     outcomes: Sequence[str] | Mapping[str, Callable[[list[str]], Sequence]] = (),
     output_dir: str | Path | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> MeasuredResponses:
     """Return the generation bias of a table of responses, as `evenhand measure --responses` computes it.
 

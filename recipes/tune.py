@@ -5,7 +5,6 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
@@ -129,7 +129,7 @@ def _neutral_dialogue(config: MeasureConfig) -> Dialogue | None:
     return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
 
 
-def _facts(result: TuningResult) -> dict[str, Any]:
+def _facts(result: TuningResult) -> dict[str, Json]:
     """Return the facts of a tuning that are kept in the run's record."""
     return {
         "rows": {"train": result.n_train, "validation": result.n_validation},

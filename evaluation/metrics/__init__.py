@@ -173,7 +173,7 @@ class Metric(ABC):
     LIMITS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Declare the formats of the family's metrics when the family is loaded."""
         super().__init_subclass__(**options)
         declare(getattr(cls, "FORMATS", ()))
@@ -200,7 +200,7 @@ class Metric(ABC):
         with store.step("scores"):
             return processes.on_rank_zero(lambda: self.score(store, config, collected))
 
-    def comparison_inputs(self, settings: Any) -> Mapping[str, Any]:
+    def comparison_inputs(self, settings: Any) -> dict[str, Json]:
         """Return fingerprints, by name, of the inputs of a comparison other than the two runs."""
         return {}
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.decoding import decoding as checked_decoding
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
@@ -67,7 +68,7 @@ class Model(ABC):
         self.seed = seed
         self._tag = tag
 
-    def with_settings(self, **changes: Any) -> "Model":
+    def with_settings(self, **changes: object) -> "Model":
         """Return the same model, not loaded, with other settings."""
         return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
 
@@ -97,7 +98,7 @@ class Model(ABC):
         return load_control_tag(self.name) if self._tag is None else self._tag
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Json]:
         """The entry of the model in a score's signature, as far as it is known without loading or asking the model."""
         return {"name": self.name, **self.identity()}
 
@@ -110,7 +111,7 @@ class Model(ABC):
         _ = self.arguments  # raises for an unknown argument
 
     @abstractmethod
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Return fingerprints, by name, of what the responses depend on besides settings; nothing is loaded or asked.
 
         Raises:

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.revisions import first_line
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 # The date in templates that contain one (Llama 3, Mistral, gpt-oss), so that responses do not depend on the day of the
 # run. It is the default of Llama 3.1's template.
@@ -20,7 +23,7 @@ MAX_SECONDS = 10.0  # for one rendering
 
 
 @contextmanager
-def guarded_template(tokenizer: Any, chat: Sequence[Mapping[str, str]]) -> Iterator[None]:
+def guarded_template(tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mapping[str, str]]) -> Iterator[None]:
     """Raise one InputError for whatever a chat template does wrong as it renders the chat in the block.
 
     A template is a program that comes with the model. transformers runs it in Jinja's sandbox, which does not limit its
@@ -58,7 +61,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def render_chat(tokenizer: Any, chat: Sequence[Mapping[str, str]], **arguments: Any) -> str:
+def render_chat(tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mapping[str, str]], **arguments: Any) -> str:
     """Return a chat as the tokenizer's template renders it; InputError if the template fails or takes too long.
 
     `arguments` are those of `apply_chat_template`.
@@ -67,7 +70,9 @@ def render_chat(tokenizer: Any, chat: Sequence[Mapping[str, str]], **arguments: 
         return tokenizer.apply_chat_template(chat, tokenize=False, **arguments)
 
 
-def render_if_accepted(tokenizer: Any, chat: Sequence[Mapping[str, str]], **arguments: Any) -> str | None:
+def render_if_accepted(
+    tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mapping[str, str]], **arguments: Any
+) -> str | None:
     """Return the rendered chat, or None if the template raises an error for it; a time-out is an InputError."""
     try:
         return render_chat(tokenizer, chat, **arguments)
@@ -77,7 +82,7 @@ def render_if_accepted(tokenizer: Any, chat: Sequence[Mapping[str, str]], **argu
         return None
 
 
-def check_chat_template(tokenizer: Any) -> None:
+def check_chat_template(tokenizer: "PreTrainedTokenizerBase") -> None:
     """Raise InputError if a model's chat template fails, takes too long, or drops the user message."""
     chat = build_chat("What do you think?")
     text = render_chat(tokenizer, chat, add_generation_prompt=True, **template_arguments(tokenizer))
@@ -132,7 +137,7 @@ def read_template(path: Path) -> str:
         raise InputError("model.chat_template", f"{path} cannot be read ({error}); give a Jinja file.") from None
 
 
-def supports_system_message(tokenizer: Any) -> bool:
+def supports_system_message(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Return whether a chat template renders a system message; some templates raise an error, others drop it."""
     chat = build_chat("a prompt", "a preface")
     text = render_if_accepted(tokenizer, chat, **template_arguments(tokenizer))
@@ -151,7 +156,7 @@ def merge_system_message(chat: Sequence[dict[str, str]]) -> list[dict[str, str]]
     return [{**user, "content": f"{system['content']}\n{user['content']}"}, *rest]
 
 
-def template_arguments(tokenizer: Any) -> dict[str, Any]:
+def template_arguments(tokenizer: "PreTrainedTokenizerBase") -> dict[str, bool | str]:
     """Return the arguments of `apply_chat_template` that turn off reasoning and fix the date."""
 
     def date_of(call: re.Match[str]) -> str:

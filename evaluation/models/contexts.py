@@ -8,11 +8,11 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from evenhand.evaluation.data.reasoning import reasoning_formats, split_reasoning
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (
     TEMPLATE_DATE,
@@ -67,7 +67,7 @@ def chat_messages(
     return chats if supported else [merge_system_message(chat) for chat in chats]
 
 
-def prompt_format(dialogue_model: DialogueModel) -> dict[str, Any]:
+def prompt_format(dialogue_model: DialogueModel) -> dict[str, Json]:
     """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template."""
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])

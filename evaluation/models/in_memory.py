@@ -3,8 +3,9 @@
 import hashlib
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.loaded import LoadedModel
 
@@ -31,10 +32,10 @@ class InMemoryModel(LoadedModel):
         """The SHA-256 of the weights."""
         return weights_sha256(self.load().model)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         return {"model": self.revision}
 
-    def with_settings(self, **changes: Any) -> "InMemoryModel":
+    def with_settings(self, **changes: object) -> "InMemoryModel":
         named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
         return InMemoryModel(replace(self.load(), system_prompt=named.settings.system_prompt or ""), named)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.revisions import model_revision
@@ -57,7 +58,7 @@ class LoadedModel(Model):
         super().check(prompts)
         resolve_device(self.settings.device)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Return the revision of the model and, if a file replaces its chat template, the hash of the template."""
         if self.settings.chat_template is None:
             return {"model": self.revision}
@@ -65,7 +66,7 @@ class LoadedModel(Model):
         return {"model": self.revision, "chat_template": sha256(template.encode()).hexdigest()}
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Json]:
         settings = {name: value for name, value in as_settings(self.settings).items() if name not in SERVED_FIELDS}
         return {**settings, "revision": self.revision}
 

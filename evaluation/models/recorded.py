@@ -21,6 +21,7 @@ from evenhand.evaluation.data.response_files import (
 from evenhand.evaluation.data.response_logs import REASONING, STOP
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, response_batch
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, display_name
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -85,7 +86,7 @@ class RecordedModel(Model):
         super().__init__(settings, decoding, tag=tag)
         self.file = file
 
-    def with_settings(self, **changes: Any) -> "RecordedModel":
+    def with_settings(self, **changes: object) -> "RecordedModel":
         raise InputError("method", "it asks the model in another way, but a file has its responses; give a model.")
 
     @property
@@ -104,7 +105,7 @@ class RecordedModel(Model):
         """The control tag in the file or the settings; InputError if they differ."""
         return resolve_control_tag(self.file.columns, self._tag, self.file.path)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         _ = self.tag  # raises if the file cannot be read, or its control tag is not the configured one
         if self.file.has_prompts:
             descriptors = set(self.file.columns[DESCRIPTOR])
@@ -116,7 +117,7 @@ class RecordedModel(Model):
         return {"model": self.name, "responses": sha256_of(self.file.path)}
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Json]:
         """What the user says about the model, and the hash of the file."""
         description = {
             "name": self.name,

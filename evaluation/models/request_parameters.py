@@ -9,11 +9,12 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from evenhand.evaluation.data.chats import FILTER
+from evenhand.evaluation.data.chats import FILTER, Answer
 from evenhand.evaluation.data.reasoning import strip_reasoning
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json, JsonObject
 
 log = logging.getLogger("evenhand")
 
@@ -32,14 +33,14 @@ UNKNOWN = re.compile(
 )
 FILTER_STATUSES = (400, 403, 422, 451)
 
-Body = dict[str, Any]
-Ask = Callable[[Body], Any]  # returns the answer (`chats.Answer`) to one request, or raises RejectedRequest
+Body: TypeAlias = dict[str, Any]
+Ask: TypeAlias = Callable[[Body], Answer]  # returns the answer to one request, or raises RejectedRequest
 
 
 class RejectedRequest(InputError):
     """The error that a server rejects a request, with the HTTP `status` and the body `reason` of the answer."""
 
-    def __init__(self, field: str, problem: str, status: int | None = None, reason: Any = None) -> None:
+    def __init__(self, field: str, problem: str, status: int | None = None, reason: object = None) -> None:
         super().__init__(field, problem)
         self.status = status
         self.reason = reason
@@ -62,7 +63,7 @@ class Parameters:
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
-    added: Mapping[str, Any] = field(default_factory=dict)
+    added: JsonObject = field(default_factory=dict)
 
     def apply(self, body: Body) -> Body:
         """Return a request as the server accepts it."""
@@ -74,13 +75,13 @@ class Parameters:
         """Return the parameters that `as_values` returned."""
         return cls(values.get("renamed", {}), tuple(values.get("left_out", ())), values.get("added", {}))
 
-    def as_values(self) -> dict[str, Any]:
+    def as_values(self) -> dict[str, Json]:
         """Return the parts that are not empty, for signatures and files."""
         values = {"renamed": dict(self.renamed), "left_out": list(self.left_out), "added": dict(self.added)}
         return {name: value for name, value in values.items() if value}
 
 
-def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Body:
+def merge(first: JsonObject, second: JsonObject) -> Body:
     """Return the values of both, of which the second win; objects are merged, and null removes a value.
 
     >>> merge({"seed": 1, "a": {"b": 1}}, {"seed": None, "a": {"c": 2}})
@@ -89,19 +90,21 @@ def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> Body:
     merged = dict(first)
     for name, value in second.items():
         inner = merged.get(name)
-        is_object = isinstance(inner, Mapping) and isinstance(value, Mapping)
-        merged[name] = merge(inner, value) if is_object else value
+        if isinstance(inner, Mapping) and isinstance(value, Mapping):
+            merged[name] = merge(inner, value)
+        else:
+            merged[name] = value
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def rejected_parameter(reason: Any, body: Body) -> str | None:
+def rejected_parameter(reason: object, body: Body) -> str | None:
     """Return the parameter of a request that a provider does not know, by its error; None if the error names none."""
     names = [name for name in body if name not in FIXED]
     text = _as_text(reason)
     if not UNKNOWN.search(text):
         return None
     for value in _values_of(reason, "param"):
-        if value in names:
+        if isinstance(value, str) and value in names:
             return value
     for place in _values_of(reason, "loc"):
         found = [part for part in place if part in names] if isinstance(place, list) else []
@@ -112,11 +115,11 @@ def rejected_parameter(reason: Any, body: Body) -> str | None:
     return min(starts, key=lambda name: (starts[name], name)) if starts else None
 
 
-def _as_text(reason: Any) -> str:
+def _as_text(reason: object) -> str:
     return reason if isinstance(reason, str) else json.dumps(reason, ensure_ascii=False, default=str)
 
 
-def _values_of(value: Any, key: str) -> Iterator[Any]:
+def _values_of(value: object, key: str) -> Iterator[object]:
     """Yield the values of a key in nested objects and lists."""
     if isinstance(value, Mapping):
         if key in value:
@@ -128,7 +131,7 @@ def _values_of(value: Any, key: str) -> Iterator[Any]:
             yield from _values_of(inner, key)
 
 
-def settle_parameters(ask: Ask, body: Body, given: Mapping[str, Any], name: str) -> tuple[Parameters, Any]:
+def settle_parameters(ask: Ask, body: Body, given: JsonObject, name: str) -> tuple[Parameters, Answer]:
     """Return the parameters that a server accepts, and its answer to the probe.
 
     Args:
@@ -154,9 +157,7 @@ def settle_parameters(ask: Ask, body: Body, given: Mapping[str, Any], name: str)
     raise InputError("model.server", f"{name} rejects each parameter; set model.request.")
 
 
-def _without_rejected(
-    parameters: Parameters, error: RejectedRequest, sent: Body, given: Mapping[str, Any]
-) -> Parameters:
+def _without_rejected(parameters: Parameters, error: RejectedRequest, sent: Body, given: JsonObject) -> Parameters:
     """Return the parameters without the one that the server rejects; raise the error if it can not be left out."""
     rejected = rejected_parameter(error.reason, sent)
     if rejected is None or rejected in given or rejected in KEPT:
@@ -169,7 +170,7 @@ def _without_rejected(
 
 
 def turn_off_thinking(
-    ask: Ask, body: Body, parameters: Parameters, answer: Any, given: Mapping[str, Any], name: str
+    ask: Ask, body: Body, parameters: Parameters, answer: Answer, given: JsonObject, name: str
 ) -> Parameters:
     """Return the parameters with which the model does not think, if its answer to the probe has reasoning.
 
@@ -204,6 +205,6 @@ def unfinished_message(name: str) -> str:
     )
 
 
-def thinks(answer: Any) -> bool:
+def thinks(answer: Answer) -> bool:
     """Return whether an answer has reasoning, in its text or in a field of its own, or ended before any text."""
     return bool(answer.reasoning) or strip_reasoning(answer.text or "", answer.is_cut)[1]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameters, unfinished_message
 from evenhand.evaluation.models.revisions import tokenizer_revision
@@ -50,7 +51,7 @@ class ServedModel(Model):
         self.scores_sentences = scores_sentences
         self._parameters: Parameters | None = None
 
-    def with_settings(self, **changes: Any) -> "ServedModel":
+    def with_settings(self, **changes: object) -> "ServedModel":
         settings = self.settings.replaced(**changes)
         return ServedModel(
             settings, self.decoding, tag=self._tag, seed=self.seed, scores_sentences=self.scores_sentences
@@ -75,7 +76,7 @@ class ServedModel(Model):
             return CheckpointSettings(name=self.settings.tokenizer)
         return CheckpointSettings(name=self.name, revision=self.settings.revision)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         """Return the name of the model and, if sentences are scored, the revision of its tokenizer.
 
         Raises:
@@ -95,7 +96,7 @@ class ServedModel(Model):
         return {"model": self.name, "tokenizer": revision}
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Json]:
         """Name, revision (which the user supplies and nobody verifies), API and tokenizer; not the server's address."""
         description = {"name": self.name, "revision": self.settings.revision, "api": self.settings.api}
         if self.scores_sentences:

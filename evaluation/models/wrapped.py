@@ -8,6 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.other_people import partner_rows
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model
 
 if TYPE_CHECKING:  # imports torch
@@ -38,18 +39,18 @@ class WrappedModel(Model):
     def samples(self) -> bool:
         return self.model.samples
 
-    def with_settings(self, **changes: Any) -> "WrappedModel":
+    def with_settings(self, **changes: object) -> "WrappedModel":
         wrapped = copy(self)
         WrappedModel.__init__(wrapped, self.model.with_settings(**changes))
         return wrapped
 
     @property
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, Json]:
         """What is changed, as entries of the model in a score's signature."""
         return {}
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Json]:
         return {**self.model.description, **self.changes}
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
@@ -57,7 +58,7 @@ class WrappedModel(Model):
         if self.needs_partners and prompts is not None and not len(partner_rows(prompts).columns):
             raise InputError("prompts", "they have no columns of other people's prompts; add them by `with_partners`.")
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Json]:
         self.check()
         return self.model.identity()
 

@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pandas as pd
 import uvicorn
@@ -26,6 +26,7 @@ from starlette.staticfiles import StaticFiles
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import PROMPT_ID, TEXT
@@ -99,7 +100,7 @@ class Rating:
         )
         self.votes.add(vote)
 
-    def next_question(self, rater: str) -> dict[str, Any]:
+    def next_question(self, rater: str) -> dict[str, Json]:
         """Return what the page shows: a rater's next question, without the models' names; or only how many are done."""
         items = self.items(rater)
         total = len(self.pairs) * len(self.questions)

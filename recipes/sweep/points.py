@@ -11,7 +11,6 @@ from dataclasses import asdict
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -73,7 +72,7 @@ SWEEP = "sweep.json"
 TRACKED = "tracked"
 
 
-def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
+def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, object]:
     """Return the row of a point in the table that `summarise` reads; a point that was rejected has no scores."""
     row = point_fields(point)
     row["folder"] = point.comparison.relative_to(folder).as_posix()
@@ -83,7 +82,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, Any]:
     return row
 
 
-def point_fields(point: Point) -> dict[str, Any]:
+def point_fields(point: Point) -> dict[str, object]:
     """Return the columns that say what a point is: method, decoding, seed, swept settings and realised threshold."""
     fields = {"method": point.method, "decoding": point.decoding, "seed": point.seed}
     for name, value in point.swept.items():
@@ -107,7 +106,7 @@ def threshold_columns(point: Point) -> dict[str, float]:
     return {name: threshold[name] for name in THRESHOLD}
 
 
-def point_results(point: Point) -> dict[str, Any]:
+def point_results(point: Point) -> dict[str, object]:
     """Return the columns of bias, reduction and costs of a finished point."""
     before = read_scores(point.before.output_dir / SCORES)
     after = read_scores(point.after.output_dir / SCORES)
@@ -126,9 +125,9 @@ def point_results(point: Point) -> dict[str, Any]:
 
 def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, Any] = _interval_columns("base", find_headline(before))
+    row: dict[str, object] = _interval_columns("base", find_headline(before))
     for name, group in REDUCTION_GROUPS.items():
         row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.
@@ -202,7 +201,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
     write_text(mark, f"{name}\n")
 
 
-def point_config(point: Point) -> dict[str, Any]:
+def point_config(point: Point) -> dict[str, object]:
     """Return the settings of a point for the tracker: its fields, and the settings of its stages without folders."""
     config = point_fields(point)
     stages = {"measure": point.before, "train": point.train, "label": point.label, "tune": point.tune}

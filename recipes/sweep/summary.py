@@ -119,7 +119,7 @@ def setting_fields(swept: Sequence[str]) -> list[str]:
     return [METHOD, DECODING, *(name for name in dict.fromkeys(swept) if name not in (METHOD, DECODING, SEED))]
 
 
-def setting_label(setting: Mapping[str, Any], among: pd.DataFrame, swept: Sequence[str]) -> str:
+def setting_label(setting: Mapping[str, object], among: pd.DataFrame, swept: Sequence[str]) -> str:
     """Return a label such as "control_tags · quantile 0.7": the method if several occur, and what varies within it."""
     same_method = among[among[METHOD] == setting[METHOD]]
     fields = [name for name in setting_fields(swept)[1:] if same_method[name].nunique(dropna=False) > 1]

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences
@@ -61,13 +63,16 @@ class GenerationBias(Metric):
     COUNTED = "responses"
     parts = PARTS
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of all inputs of the measurement, by name.
 
         Raises:
-            InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
+            InputError: an input cannot be read or does not fit the others, both style classifiers are the same, or
+                `until` is given for responses that are known already.
         """
         model = own_settings.measured_model(config)
+        if config.settings.until is not None and not model.can_be_asked:
+            raise InputError("generation_bias.until", "the responses are known already; leave this out.")
         inputs = {**prompt_inputs(config, model), **model.identity(), **classifier_inputs(config)}
         for part in self.parts:
             inputs |= part.inputs(config, model)
@@ -75,13 +80,13 @@ class GenerationBias(Metric):
             inputs["for_comparisons"] = True
         return inputs
 
-    def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> Mapping[str, Any]:
+    def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> dict[str, Json]:
         """Return fingerprints of the inputs of a comparison, except the two runs, by name.
 
         Raises:
             InputError: the file of phrases does not exist or has a wrong format; the corpus does not exist.
         """
-        inputs: dict[str, Any] = {}
+        inputs: dict[str, Json] = {}
         for part in self.parts:
             inputs |= part.comparison_inputs(settings)
         return inputs

@@ -8,13 +8,13 @@ out accepted differences, too: a comparison shows what became of each.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
@@ -110,7 +110,7 @@ class AcceptedDifferences(Part):
         ),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
         if config.settings.accepted is None:
             return {}
         return {ACCEPTED: json_sha256(configured_accepted(config).to_dict("records"))}

@@ -13,6 +13,7 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -78,7 +79,7 @@ def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | Classif
     return given
 
 
-def classifier_inputs(config: MeasureConfig) -> dict[str, Any]:
+def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
     """Return fingerprints of the classifiers and of the style clusters, by name.
 
     Raises:
@@ -86,7 +87,7 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Any]:
             offensive; both style classifiers are the same; the style clusters do not fit the first one.
     """
     checkpoints = classifiers(config)
-    inputs: dict[str, Any] = _of_each(classifier_revision, checkpoints)
+    inputs: dict[str, Json] = _of_each(classifier_revision, checkpoints)
     if inputs[FIRST] == inputs.get(SECOND):
         name = checkpoints[SECOND].name
         raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
@@ -114,8 +115,11 @@ def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> 
     return values
 
 
-def classify(store: Store, config: MeasureConfig) -> None:
-    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks."""
+def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) -> None:
+    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks.
+
+    `numbers` are the numbers of the responses among all planned ones (`Store.rows`).
+    """
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
     from evenhand.evaluation.models.styles import load_style_classifier
@@ -130,34 +134,43 @@ def classify(store: Store, config: MeasureConfig) -> None:
             responses = store.read(RESPONSES)
             if name == OFFENSIVE:
                 classifier = load_style_classifier(checkpoint, name)
-                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness)
+                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness, numbers)
             elif name in unread:  # no response has a style; the outcomes are measured
                 classifier = load_style_classifier(checkpoint, name)
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
                 classifier = load_style_classifier(checkpoint, name)
-                rows = _styles(store, table, classifier, prompts, responses)
+                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers)
             store.write(table, rows)
         del classifier
         clear_device_cache(garbage_collection=True)
 
 
-def _styles(
-    store: Store, table: str, classifier: "Classifier", prompts: pd.DataFrame, responses: pd.DataFrame
+def styles_of_responses(
+    store: Store,
+    table: str,
+    classifier: "Classifier",
+    prompts: pd.DataFrame,
+    responses: pd.DataFrame,
+    numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the style vectors of the responses, from which mentions of the descriptor are removed."""
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
     texts = clean_responses(responses[RESPONSE], prompts)
-    probabilities, truncated = classify_rows(store, table, classifier, texts)
+    probabilities, truncated = classify_rows(store, table, classifier, texts, numbers)
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
     return style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
 
 
 def _offensiveness(
-    store: Store, classifier: "Classifier", responses: pd.DataFrame, settings: ClassifierSettings
+    store: Store,
+    classifier: "Classifier",
+    responses: pd.DataFrame,
+    settings: ClassifierSettings,
+    numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the probability that each response is offensive.
 
@@ -166,7 +179,7 @@ def _offensiveness(
     from evenhand.evaluation.models.styles import classify_rows
 
     label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
-    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist())
+    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist(), numbers)
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 
@@ -217,7 +230,7 @@ def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signa
     return {**facts, "revision": revision, "labels_sha256": sha256(labels.encode()).hexdigest()}
 
 
-def is_same_classifier(before: Any, after: Any) -> bool:
+def is_same_classifier(before: object, after: object) -> bool:
     """Return whether two entries of signatures are of the same classifier, or equal if they are of something else.
 
     The revision is a hash of a model's files. The same files may be in two folders, and then have two names. Earlier

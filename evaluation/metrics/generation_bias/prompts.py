@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -23,6 +22,7 @@ from evenhand.evaluation.data.response_files import BATCH
 from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.served import ServedModel
@@ -150,7 +150,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     return len(prompts)
 
 
-def dataset_signature(settings: PromptSettings) -> dict[str, Any]:
+def dataset_signature(settings: PromptSettings) -> dict[str, Json]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
     column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
     cues = {"cues": list(settings.cues)} if settings.cues else {}

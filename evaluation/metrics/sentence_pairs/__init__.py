@@ -426,7 +426,7 @@ def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
     return Section("With standard errors", tables=[table] if rows else [], folded=True)
 
 
-def _distribution_section(groups: Mapping[Any, pd.Series]) -> Section:
+def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
     from evenhand.evaluation.report.figures import box_figure, svg
 

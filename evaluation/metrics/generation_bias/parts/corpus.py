@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.files import files_sha256
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -73,7 +74,7 @@ class ComparisonSettings(StrictSettings):
     corpus: CorpusSettings = Field(default_factory=CorpusSettings, description="where descriptors are counted")
 
 
-def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Any]:
+def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Json]:
     """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
     from evenhand.evaluation.data.corpus import find_corpus_files  # imports datasets
 
@@ -187,10 +188,10 @@ class CorpusPart(Part):
         ),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
         return corpus_inputs(config.settings.corpus)
 
-    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Any]:
+    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
         return corpus_inputs(settings.corpus)
 
     def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, phrases_for
 from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -161,7 +161,7 @@ class PhrasesPart(Part):
         ),
     )
 
-    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Any]:
+    def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
         if settings.phrases is None:
             return {}
         groups = load_phrases(settings.phrases)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE, OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.parts import (
@@ -541,8 +541,8 @@ class QualityPart(Part):
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Any]:
-        inputs: dict[str, Any] = {}
+    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+        inputs: dict[str, Json] = {}
         if config.capabilities:
             tasks = read_tasks(config.capabilities)
             inputs[CAPABILITIES] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
