@@ -35,6 +35,7 @@ def write_example(run: Path, folder: Path) -> None:
         (page,) = compare.report(settings, write=False, show=False).values()
     measure.write_responses(folder, page.subtitle, *responses)
     write_text(folder / "report.html", html.page_html(replace(page, links=[measure.LINK])))
+    write_text(folder / "scores.csv", (run / "scores.csv").read_text(encoding="utf-8"))  # the report has a link to it
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ Every table, and every saved batch of rows, has the fingerprint of the run that 
 import json
 import logging
 import os
+import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,6 +48,7 @@ from evenhand.evaluation.manifest import (
     package_versions,
     read_record,
     recorded_results,
+    result_files,
     with_relative_paths,
     write_record,
 )
@@ -129,14 +131,34 @@ class Store:
 
     def keep_facts(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return the facts in the file `name`.json; compute and write them first unless this run has written them."""
+        kept = self.read_facts(name)
+        if kept is not None:
+            return kept
+        facts = compute()
+        self.write_facts(name, facts)
+        return facts
+
+    def read_facts(self, name: str) -> dict[str, Any] | None:
+        """Return the facts in the file `name`.json; None if this run has not written it."""
         path = self.folder / f"{name}.json"
         if path.exists():
-            kept = read_json(path, "output_dir")
-            if isinstance(kept, dict) and kept.pop(RUN, None) == self.fingerprint:
-                return kept
-        facts = compute()
-        write_json(path, {RUN: self.fingerprint, **facts})
-        return facts
+            facts = read_json(path, "output_dir")
+            if isinstance(facts, dict) and facts.pop(RUN, None) == self.fingerprint:
+                return facts
+        return None
+
+    def discard_results(self, *, but_rows: Collection[str]) -> None:
+        """Delete all tables and facts of the run, and all saved batches of the family but those of some names."""
+        for path in result_files(self.folder).values():
+            path.unlink()
+        folder = self.folder / PARTS / self.family
+        for path in folder.iterdir() if folder.exists() else ():
+            if path.is_dir() and path.name not in but_rows:
+                shutil.rmtree(path)
+
+    def write_facts(self, name: str, facts: dict[str, Any]) -> None:
+        """Write facts to the file `name`.json of this run."""
+        write_json(self.folder / f"{name}.json", {RUN: self.fingerprint, **facts})
 
     def ensure(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> None:
         """Compute and write the table `name`.parquet unless the table is on disk.
@@ -162,6 +184,7 @@ class Store:
         items: pd.DataFrame,
         compute: Callable[[pd.DataFrame], Iterable[pd.DataFrame]],
         unit: str = "rows",
+        numbers: np.ndarray | None = None,
     ) -> pd.DataFrame:
         """Return a row for each item, computed in batches that are saved as they come, so that a killed run can resume.
 
@@ -173,20 +196,24 @@ class Store:
             compute: yields tables of rows for the items that it gets; their index says for which of these items. It
                 yields a table without rows, with all columns, if it gets no items.
             unit: the plural noun for a row, for the progress bar.
+            numbers: the number of each item among all items of which rows may be computed later, (n,), ascending;
+                None: these are all items.
 
         Raises:
             InputError: `compute` did not yield every row, or a file cannot be read or written.
         """
         folder = self.folder / PARTS / self.family / name
-        items = items.reset_index(drop=True)
-        missing = processes.on_rank_zero(lambda: _missing_rows(folder, len(items), self.fingerprint))
+        if numbers is None:
+            numbers = np.arange(len(items))
+        items = items.set_axis(numbers)
+        missing = processes.on_rank_zero(lambda: _missing_rows(folder, numbers, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
         if len(mine) or items.empty:
             done = len(items) - len(missing) if processes.world_size() == 1 else 0
             with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
-                _save_batches(folder, compute(items.iloc[mine]), advance, self._write_part)
+                _save_batches(folder, compute(items.loc[mine]), advance, self._write_part)
         processes.barrier()
-        return _read_rows(folder, len(items))
+        return _read_rows(folder, numbers)
 
     def _write_part(self, path: Path, rows: pd.DataFrame) -> None:
         if not processes.is_rank_zero():  # rank 0 has the lock, which it checks before each write
@@ -199,6 +226,11 @@ class Store:
 Advice = Callable[[Sequence[str], Path], str]
 
 
+def always(record: RunRecord) -> bool:
+    """Return that a finished run is enough, whatever its record says."""
+    return True
+
+
 def no_advice(changed: Sequence[str], folder: Path) -> str:
     """Return what else can be done where a folder has a run with other settings; here nothing."""
     return ""
@@ -206,7 +238,11 @@ def no_advice(changed: Sequence[str], folder: Path) -> str:
 
 @contextmanager
 def stage(
-    command: str, config: Any, inputs: JsonObject | None = None, advice: Advice = no_advice
+    command: str,
+    config: Any,
+    inputs: JsonObject | None = None,
+    advice: Advice = no_advice,
+    suffices: Callable[[RunRecord], bool] = always,
 ) -> Iterator[Store | None]:
     """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
 
@@ -217,6 +253,8 @@ def stage(
         config: the settings of the stage; `output_dir` is the run folder.
         inputs: fingerprints, by name, of all files and models that affect the results of the stage.
         advice: returns a part of the error about a run with other settings, given the names of what changed.
+        suffices: returns whether a finished run with this record is all that is asked for; if not, the stage goes on,
+            and computes the results again from the rows that are on disk and more.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, has files and is no run, or cannot be written.
@@ -242,7 +280,7 @@ def stage(
         "versions": {},
     }
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice)):
+        if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice, suffices)):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
@@ -266,34 +304,41 @@ def stage(
             processes.on_rank_zero(finish)
 
 
-def _is_finished(folder: Path, record: RunRecord, locks: ExitStack, advice: Advice) -> bool:
+def _is_finished(
+    folder: Path, record: RunRecord, locks: ExitStack, advice: Advice, suffices: Callable[[RunRecord], bool]
+) -> bool:
     """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the record.
 
-    If files of a finished run are damaged, they are deleted, so that the stage computes them again.
+    If files of a finished run are damaged, or the run does not suffice, its files are deleted, so that the stage
+    computes them again.
     """
-    is_finished, damaged = _state_and_damage(folder, record, advice)
-    if is_finished and not damaged:  # a finished run needs no lock, because it is only read
+    is_finished, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    if is_finished and not outdated:  # a finished run needs no lock, because it is only read
         return True
     locks.enter_context(run_lock(folder))
-    is_finished, damaged = _state_and_damage(folder, record, advice)  # again: perhaps another process has finished it
-    if is_finished and not damaged:
+    # Again: perhaps another process has finished it.
+    is_finished, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    if is_finished and not outdated:
         return True
     earlier = read_record(folder, "output_dir")
-    if damaged:
-        log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(damaged))
+    if is_finished:
+        log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(outdated))
     elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         log.info("%s: going on in %s", record["command"], folder)
     remove_temporary_files(folder)
-    for name in damaged:
+    for name in outdated:
         (folder / name).unlink(missing_ok=True)
     write_record(folder, record)
     return False
 
 
-def _state_and_damage(folder: Path, record: RunRecord, advice: Advice) -> tuple[bool, list[str]]:
-    """Return whether a folder has the finished run of a record, and the names of its damaged files.
+def _state_and_outdated_files(
+    folder: Path, record: RunRecord, advice: Advice, suffices: Callable[[RunRecord], bool]
+) -> tuple[bool, list[str]]:
+    """Return whether a folder has the finished run of a record, and the names of the files to compute again.
 
-    A run is not finished if something failed for a reason that may pass.
+    These are damaged files, or all files of a run that does not suffice. A run is not finished if something failed for
+    a reason that may pass.
 
     Raises:
         InputError: the folder has a run of another identity, or it has files and is no run.
@@ -305,6 +350,8 @@ def _state_and_damage(folder: Path, record: RunRecord, advice: Advice) -> tuple[
     _check_same_run(folder, earlier, record["identity"], advice)
     if earlier["state"] != FINISHED:
         return False, []
+    if not suffices(earlier):
+        return False, list(earlier["files"])
     damaged = damaged_files(folder, earlier)
     if damaged and earlier["format"] != FORMAT:
         raise InputError(
@@ -446,26 +493,26 @@ def _file_number(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _missing_rows(folder: Path, n: int, run: str) -> np.ndarray:
-    """Return the numbers of the rows that are not on disk, ascending; delete damaged files.
+def _missing_rows(folder: Path, numbers: np.ndarray, run: str) -> np.ndarray:
+    """Return which of the numbers of rows are not on disk, ascending; delete damaged files.
 
     Raises:
         InputError: a file has rows of another run, or does not say of which.
     """
-    is_missing = np.ones(n, dtype=bool)
+    on_disk = []
     for file in sorted(folder.glob("*.parquet")):
         try:
             owner = table_run(file)
             rows = read_table(file)[ROW].to_numpy()
             if owner == run:
-                is_missing[rows] = False
+                on_disk.append(rows)
         except (InputError, KeyError, IndexError):
             log.warning("%s is damaged; its rows are computed again", file)
             file.unlink()
             continue
         if owner != run:
             raise InputError("output_dir", f"{file} has rows of another run; delete its run's folder, or give another.")
-    return np.flatnonzero(is_missing)
+    return np.setdiff1d(numbers, np.concatenate([*on_disk, []]))
 
 
 def _save_batches(
@@ -497,10 +544,13 @@ def _save_batches(
         write()
 
 
-def _read_rows(folder: Path, n: int) -> pd.DataFrame:
-    """Return the table of all rows, in the order of their numbers."""
+def _read_rows(folder: Path, numbers: np.ndarray) -> pd.DataFrame:
+    """Return the table of the rows with these numbers, in their order."""
     parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW])]
     table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
-    if len(table) < n:
-        raise InputError(folder, f"does not have each of {n} rows; delete the run's folder and run it again.")
-    return table.drop(columns=ROW)
+    table = table[table[ROW].isin(numbers)]
+    if len(table) < len(numbers):
+        raise InputError(
+            folder, f"does not have each of {len(numbers)} rows; delete the run's folder and run it again."
+        )
+    return table.drop(columns=ROW).reset_index(drop=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:  # slow to import
 log = logging.getLogger("evenhand")
 
 PROJECT = "evenhand"
-MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
+Mode = Literal["online", "offline", "disabled", "shared"]
+MODES: tuple[Mode, ...] = ("online", "offline", "disabled", "shared")
+OLD_MODES = {"dryrun": "offline", "run": "online"}
 WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
 HEADLINES = 10  # maximum number of scores with a panel
 TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
@@ -40,10 +42,17 @@ TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the
 class TrackedSettings(Protocol):
     """The settings that tracking reads. A command whose settings lack `report_to`, such as `export`, is not tracked."""
 
-    output_dir: Path
-    report_to: str
-    upload: str
-    group: str | None
+    @property
+    def output_dir(self) -> Path: ...
+
+    @property
+    def report_to(self) -> str: ...
+
+    @property
+    def upload(self) -> str: ...
+
+    @property
+    def group(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -247,7 +256,7 @@ def _section_without_texts(section: Section) -> Section:
     return replace(section, examples=examples, parts=parts)
 
 
-def _wandb_mode() -> str:
+def _wandb_mode() -> Mode:
     # W&B prints nothing and sends no reports of errors, regardless of the user's settings.
     os.environ.update(WANDB_SILENT="true", WANDB_ERROR_REPORTING="false")
     import wandb
@@ -256,6 +265,7 @@ def _wandb_mode() -> str:
     # The mode is an argument of `init`, because W&B has already read the environment variables.
     mode = os.environ.get("WANDB_MODE")
     if mode:
+        mode = OLD_MODES.get(mode, mode)
         if mode not in MODES:
             raise InputError("WANDB_MODE", f"{mode!r} is none of {', '.join(MODES)}; set it again.")
         return mode
@@ -278,7 +288,7 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
     if not id_file.exists():
         write_text(id_file, uuid.uuid4().hex)
 
-    def start(mode: str) -> "wandb.Run":
+    def start(mode: Mode) -> "wandb.Run":
         return wandb.init(
             mode=mode,
             project=os.environ.get("WANDB_PROJECT") or PROJECT,

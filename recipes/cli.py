@@ -85,6 +85,7 @@ SHORT_NAMES = (
     "generation_bias.style_clusters",
     "generation_bias.outcomes",
     "generation_bias.accepted",
+    "generation_bias.until",
 )
 
 

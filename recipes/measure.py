@@ -14,9 +14,10 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import FINISHED, run_state
+from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
+from evenhand.evaluation.metrics.generation_bias.stops import suffices
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
@@ -93,7 +94,8 @@ def measure(
         configs[names[0]].open_model().check()
         if loaded is None:
             processes.on_rank_zero(lambda: check_model_fits(settings))
-    with stage("measure", settings, inputs, partial(rescoring_advice, settings)) as run:
+    advice = partial(rescoring_advice, settings)
+    with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as run:
         scores: dict[str, list[BiasScore]] = {}
         for name in names if run is not None else ():
             store = replace(run, inputs=inputs[name], family=name)
@@ -129,6 +131,12 @@ def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig
         return model if config.wrap_model is None else config.wrap_model(model)
 
     return replace(config, wrap_model=wrap_model)
+
+
+def has_all_answers(settings: MeasureSettings, record: RunRecord) -> bool:
+    """Return whether a finished run with this record has asked as much as the settings want."""
+    family = getattr(settings, FAMILY)
+    return family is None or suffices(record, family.until)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:

@@ -602,8 +602,8 @@ COMMANDS: dict[str, type] = {
 
 
 def measure_config(settings: Any, family: str, *, for_comparisons: bool = False) -> MeasureConfig:
-    """Return the config of one family's measurement; raise InputError if the settings name no model."""
-    if not settings.model.name and not settings.write_prompts:
+    """Return the config of a family's measurement; raise InputError if it needs a model and the settings name none."""
+    if not settings.model.name and not settings.write_prompts and FAMILIES[family].USES_MODEL:
         raise InputError(
             "model",
             "none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "

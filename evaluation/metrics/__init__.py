@@ -148,6 +148,7 @@ class Metric(ABC):
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
+        USES_MODEL: whether the family measures a model; without one, it measures texts or a classifier.
         NEEDS_FLOAT32: whether the rounding of bfloat16 would change the scores; `auto` is float32 then.
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
@@ -162,6 +163,7 @@ class Metric(ABC):
     ComparisonSettings: ClassVar[type | None] = None
     FORMATS: ClassVar[Sequence[Format]]
     SERVER_APIS: ClassVar[Sequence[str]] = ()
+    USES_MODEL: ClassVar[bool] = True
     NEEDS_FLOAT32: ClassVar[bool] = False
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False

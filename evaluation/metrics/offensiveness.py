@@ -68,6 +68,7 @@ class Offensiveness(Metric):
 
     Settings = Settings
     SERVER_APIS = ("chat", "completions")
+    USES_MODEL = False
     FORMATS = (
         OFFENSIVE_SHARE,
         Format(

@@ -154,12 +154,13 @@ def answer_of(answer: Any) -> Answer:
     found = answer_in(answer.model_dump(warnings=False))
     if found is None:
         raise ValueError("no text")
-    if found.is_filtered or (found.missing and not (found.text or "").strip()):
-        raise FilteredRequest(found.missing)
-    if len(found.text or "") > MAX_RESPONSE_CHARACTERS:
+    text = found.text or ""
+    if found.is_filtered or (found.missing and not text.strip()):
+        raise FilteredRequest(found.missing or FILTERED)
+    if len(text) > MAX_RESPONSE_CHARACTERS:
         raise UnsupportedRequest(
             "model.server",
-            f"an answer has {len(found.text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the "
+            f"an answer has {len(text):,} characters, more than {MAX_RESPONSE_CHARACTERS:,}; the "
             "server ignores max_new_tokens, or is no server of a model.",
         )
     return found
@@ -341,7 +342,8 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
     if status is not None and 300 <= status < 400:
-        target = error.response.headers.get("location", "another address")
+        response = getattr(error, "response", None)
+        target = response.headers.get("location", "another address") if response is not None else "another address"
         reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
     elif status == 401 or (status == 403 and not FILTER.search(str(body))):
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"

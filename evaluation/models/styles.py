@@ -36,7 +36,7 @@ from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, l
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, StyleClassifierSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches, label_batches
 
@@ -125,7 +125,7 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
     with at least two labels, or its weights or tokenizer are missing or pickled.
     """
     given = model if isinstance(model, HeadSettings) else checkpoint_settings(model)
-    if getattr(given, "judge", None) is not None:
+    if isinstance(given, StyleClassifierSettings) and given.judge is not None:
         return load_judge(given)
     model = checkpoint_settings(given)
     resolve_device(model.device)  # raises before weights are read
@@ -146,13 +146,14 @@ def load_style_classifier(model: ModelDescription, field: str = "style_classifie
 def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
     head = getattr(model, "head", None)
     label_names = getattr(model, "label_names", None)
-    return check_labels(model.name, config.id2label, config.problem_type, head, label_names)
+    names = {int(index): str(label) for index, label in (config.id2label or {}).items()}
+    return check_labels(model.name, names, config.problem_type, head, label_names)
 
 
 def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> str:
     """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
     given = getattr(model, "head", None)
-    if len(config.id2label) == 1:
+    if len(config.id2label or {}) == 1:
         return ONE_LOGIT
     if given is not None:
         return given
@@ -232,11 +233,15 @@ def classify_responses(classifier: Classifier, responses: Sequence[str], prompts
 
 
 def classify_rows(
-    run: Store | None, name: str, classifier: Classifier, texts: Sequence[str]
+    run: Store | None,
+    name: str,
+    classifier: Classifier,
+    texts: Sequence[str],
+    numbers: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
-    With a run, finished batches are saved in its folder under `name`.
+    With a run, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
     """
     columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
 
@@ -246,7 +251,7 @@ def classify_rows(
         return label_batches(values, columns, items.index)
 
     items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
-    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, unit="texts")
+    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, "texts", numbers)
     truncated = table.pop("cut").to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():

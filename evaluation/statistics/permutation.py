@@ -735,9 +735,10 @@ class _Counter:
         self.code = layout.codes
         self.n_codes = int(self.code.max()) + 1
         self.offset, self.scale = self._offset_and_scale(pilot)
-        scaled = self._scaled(self.vector)
+        # Less the rounding before it is scaled: of a statistic that no draw changes, the scale is a rounding error.
+        scaled = self._scaled(self.vector * (1 - ROUNDING))
         self.order = np.argsort(-scaled, kind="stable")
-        self.observed = scaled[self.order] - ROUNDING * np.abs(scaled[self.order])
+        self.observed = scaled[self.order]
         self.n = 0
         self.largest: list[float] = []
         self.n_as_large = np.zeros(len(scaled), dtype=np.int64)  # in the order of step-down

@@ -48,6 +48,7 @@ from evenhand.evaluation.statistics.spread import Estimate
 
 N_LOOKS = 8
 GAMMA = -4.0  # of the spending function; the default of R's gsDesign, too
+DRAWS_AT_LEVEL = 10  # permutations with a p-value of LEVEL or less, at least
 NODES = 400  # of the numerical integration between two looks
 FARTHEST = 9.0  # standard deviations; the probability beyond is 10⁻¹⁹
 PATHS = 5_000  # simulated measurements for the interval after stopping
@@ -68,6 +69,16 @@ class Look:
     share: float = 1.0
     tail: float = TAILS[1]
     one_sided_tail: float = 1 - LEVEL
+
+    def draws(self, n: int) -> int:
+        """Return the number of permutations at this look in place of n; 0 if n is 0.
+
+        A p-value is at least 1 over their number, and is divided by the share, so that few of them could show nothing.
+
+        >>> Look(share=0.01).draws(1999), ONLY_LOOK.draws(1999)
+        (20000, 1999)
+        """
+        return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
 
 
 ONLY_LOOK = Look()
@@ -130,7 +141,8 @@ def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator
     """Return the round of each prompt, (n,), counted from 0.
 
     With the templates in a random order, the i-th prompt (from 0) of a person with the r-th of T templates is in round
-    i T + r.
+    i T + r. If a person has n prompts of a template, and most have N, i N / n, rounded down, takes the place of i, so
+    that nobody's answers come all at the end.
 
     Args:
         template, person: codes of each prompt's template and person, (n,), numbered from 0.
@@ -142,11 +154,12 @@ def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator
     array([0, 2, 1, 3])
     """
     n_templates = int(template.max(initial=-1)) + 1
-    cell = person.astype(np.int64) * n_templates + template
+    code = person.astype(np.int64) * n_templates + template
+    _, cell, count = np.unique(code, return_inverse=True, return_counts=True)
     by_cell = np.argsort(cell, kind="stable")
-    first_of_cell = np.searchsorted(cell[by_cell], cell[by_cell])
-    repetition = np.empty(len(cell), dtype=np.int64)
-    repetition[by_cell] = np.arange(len(cell)) - first_of_cell
+    earlier = np.empty(len(cell), dtype=np.int64)
+    earlier[by_cell] = np.arange(len(cell)) - (np.cumsum(count) - count)[cell[by_cell]]
+    repetition = earlier * int(np.median(count)) // count[cell]
     return repetition * n_templates + rng.permutation(n_templates)[template]
 
 

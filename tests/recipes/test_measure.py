@@ -11,7 +11,7 @@ from evenhand.evaluation.score import read_scores, signature_line
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings
+from evenhand.recipes.settings import CompareSettings, MeasureSettings, measure_config
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.testbed_settings import MASKED_MODEL
 
@@ -102,3 +102,11 @@ def test_common_families_are_compared(measured, tmp_path):
     scores = read_scores(folder / "scores.json")
     assert {score.value for score in scores if score.name == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html"}
+
+
+def test_only_a_family_that_measures_a_model_needs_one():
+    settings = MeasureSettings(metrics=["offensiveness"])
+    assert not settings.model.name
+    assert measure_config(settings, "offensiveness").prompts == settings.prompts
+    with pytest.raises(InputError, match="model"):
+        measure_config(settings, "sentence_pairs")

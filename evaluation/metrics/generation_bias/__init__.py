@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as own_settings
@@ -66,9 +67,12 @@ class GenerationBias(Metric):
         """Return fingerprints of all inputs of the measurement, by name.
 
         Raises:
-            InputError: an input cannot be read or does not fit the others, or both style classifiers are the same.
+            InputError: an input cannot be read or does not fit the others, both style classifiers are the same, or
+                `until` is given for responses that are known already.
         """
         model = own_settings.measured_model(config)
+        if config.settings.until is not None and not model.can_be_asked:
+            raise InputError("generation_bias.until", "the responses are known already; leave this out.")
         inputs = {**prompt_inputs(config, model), **model.identity(), **classifier_inputs(config)}
         for part in self.parts:
             inputs |= part.inputs(config, model)

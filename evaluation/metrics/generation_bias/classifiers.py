@@ -115,8 +115,11 @@ def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> 
     return values
 
 
-def classify(store: Store, config: MeasureConfig) -> None:
-    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks."""
+def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) -> None:
+    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks.
+
+    `numbers` are the numbers of the responses among all planned ones (`Store.rows`).
+    """
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
     from evenhand.evaluation.models.styles import load_style_classifier
@@ -131,34 +134,43 @@ def classify(store: Store, config: MeasureConfig) -> None:
             responses = store.read(RESPONSES)
             if name == OFFENSIVE:
                 classifier = load_style_classifier(checkpoint, name)
-                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness)
+                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness, numbers)
             elif name in unread:  # no response has a style; the outcomes are measured
                 classifier = load_style_classifier(checkpoint, name)
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
                 classifier = load_style_classifier(checkpoint, name)
-                rows = _styles(store, table, classifier, prompts, responses)
+                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers)
             store.write(table, rows)
         del classifier
         clear_device_cache(garbage_collection=True)
 
 
-def _styles(
-    store: Store, table: str, classifier: "Classifier", prompts: pd.DataFrame, responses: pd.DataFrame
+def styles_of_responses(
+    store: Store,
+    table: str,
+    classifier: "Classifier",
+    prompts: pd.DataFrame,
+    responses: pd.DataFrame,
+    numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the style vectors of the responses, from which mentions of the descriptor are removed."""
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
     texts = clean_responses(responses[RESPONSE], prompts)
-    probabilities, truncated = classify_rows(store, table, classifier, texts)
+    probabilities, truncated = classify_rows(store, table, classifier, texts, numbers)
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
     return style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
 
 
 def _offensiveness(
-    store: Store, classifier: "Classifier", responses: pd.DataFrame, settings: ClassifierSettings
+    store: Store,
+    classifier: "Classifier",
+    responses: pd.DataFrame,
+    settings: ClassifierSettings,
+    numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the probability that each response is offensive.
 
@@ -167,7 +179,7 @@ def _offensiveness(
     from evenhand.evaluation.models.styles import classify_rows
 
     label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
-    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist())
+    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist(), numbers)
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 

@@ -36,6 +36,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.intervals import TAILS
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
@@ -89,11 +90,11 @@ class Cuts(Part):
                 scores.append(replace(score, p_value=p_value))
         if UNTUNED in responses.table:
             is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.look.tail)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.look.tail)
         if SECOND in run.classifiers:
             second = read_styled_responses(run.store.folder, second=True)
-            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]})
+            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]}, run.look.tail)
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -126,10 +127,12 @@ def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
     return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
 
 
-def overall_scores(responses: StyledResponses, group: Mapping[str, str], signature: Signature) -> list[BiasScore]:
+def overall_scores(
+    responses: StyledResponses, group: Mapping[str, str], signature: Signature, tail: float = TAILS[1]
+) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
-    scores = spread_scores(without_axes, {}, signature=signature)
+    scores = spread_scores(without_axes, {}, signature=signature, tail=tail)
     return [replace(score, group=group) for score in scores if not score.group]
 
 

@@ -6,6 +6,7 @@ At most 5 of 100 reports on even models show anything, since everything that a r
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
+from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on
+from evenhand.evaluation.metrics.generation_bias.stops import read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -57,13 +60,22 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
     model = measured_model(config)
-    store.ensure(PROMPTS, lambda: asked_prompts(config))
-    prompts = store.read(PROMPTS)
+    if config.settings.until is None:
+        go_on(store)
+        store.ensure(PROMPTS, lambda: asked_prompts(config))
+        prompts = store.read(PROMPTS)
+    else:
+        prompts = asked_prompts(config)
     check_repeated_prompts(config, model, prompts)
     if config.prompts.cues and not model.is_chat:
         raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
     signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
-    store.ensure(RESPONSES, lambda: _responses(store, model, prompts), on_all_ranks=True)
+    numbers = None
+    if config.settings.until is None:
+        store.ensure(RESPONSES, lambda: _responses(store, model, prompts), on_all_ranks=True)
+    else:
+        numbers = answer_until_decided(store, config, prompts, partial(_responses, store, model, prompts))
+        prompts = store.read(PROMPTS)
     answered = store.read(RESPONSES)
     responses = answered[RESPONSE].tolist()
     check_nonempty(responses)
@@ -80,18 +92,22 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         if names != [model.name]:
             signature["model"]["answered_by"] = names
             log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
-    classify(store, config)
+    classify(store, config, numbers)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
 
 
-def _responses(store: Store, model: Model, prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the response to each prompt, and write the table of candidates, if there are any."""
+def _responses(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray | None = None) -> pd.DataFrame:
+    """Return the response to each prompt, or to the ones with these numbers; write candidates, if there are any."""
     asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
     model.check(asked)
+    if numbers is not None:
+        asked = asked.iloc[numbers]
     so_far = AnswersSoFar(prompts, store.tracker)
-    rows = store.rows(RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses")
+    rows = store.rows(
+        RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses", numbers=numbers
+    )
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})
@@ -137,12 +153,13 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
         outcomes=measured_values(settings.outcomes, responses.table, likelihoods),
         signature=signature,
         classifiers=facts,
+        stop=read_stop(store),
     )
 
 
 def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.config.settings.permutations
+    permutations = run.look.draws(run.config.settings.permutations)
     has_value = run.responses.has_vector()
     if FILTERED in run.outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(run.responses), dtype=bool)
@@ -154,7 +171,8 @@ def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     families = [Family(EVERYBODY, people.responses.vectors, has_effects=False)]
     for part in parts:
         families += part.families(run, people)
-    found = family_effects(people.design, families, permutations, np.random.default_rng(run.config.seed))
+    rng = np.random.default_rng(run.config.seed)
+    found = family_effects(people.design, families, permutations, rng, run.look)
     names = [family.name for family in families]
     return JointTests(
         people=people,

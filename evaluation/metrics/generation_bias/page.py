@@ -42,6 +42,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_h
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
+from evenhand.evaluation.metrics.generation_bias.stops import stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,
@@ -147,7 +148,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         verdict=run_verdict(scores, findings, outcome_effects, style, language),
         explanations=[meaning_text(findings, is_shown)],
         steps=run_steps(run.folder, run.config, findings, is_shown),
-        warnings=run_warnings(run),
+        warnings=[*stop_text(run.folder), *run_warnings(run)],
         notes=[INTERVALS, *_test_notes({"in one run": headline}), *_source_notes(run)],
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],

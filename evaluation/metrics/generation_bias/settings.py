@@ -9,6 +9,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import corpus, outcomes, 
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.settings import (
     BY_CONTENT,
+    NOT_COMPARED,
     OMITTED_IF_NULL,
     AnyPath,
     StrictSettings,
@@ -49,6 +50,12 @@ class FamilySettings(StrictSettings):
     )
     permutations: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         1999, description="number of permutations of people by which differences are tested; 0 tests nothing"
+    )
+    until: Literal["decided"] | Annotated[float, Field(gt=0, lt=100)] | None = Field(
+        None,
+        description="decided: stop asking when it is decided whether the difference is small, medium or large (limits "
+        "of 2 and 5 of 100 answers); a number: whether it is above so many of 100; null: ask all",
+        json_schema_extra=NOT_COMPARED,
     )
 
 

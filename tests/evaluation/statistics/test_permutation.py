@@ -136,3 +136,15 @@ def test_a_whole_shift_is_shown_where_many_styles_move_a_little():
     found = effects(template, person, Family("style", values), draws=199)[0]
     assert (found.p_page > 0.05).all()
     assert found.shift_page[3] <= 0.05 and (np.delete(found.shift_page, 3) > 0.05).all()
+
+
+@pytest.mark.parametrize("size", [(19, 173), (12, 170), (9, 166), (24, 150), (17, 105)])  # templates, people
+def test_a_single_refusal_shows_nothing(size):
+    # No permutation changes how far people are apart if one answer is a refusal, so p is 1. Single and double precision
+    # differ by rounding.
+    template, person = grid(*size, answers_per_cell=1)
+    refusal = np.zeros((len(template), 1))
+    refusal[len(template) // 3] = 1
+    (found,) = effects(template, person, Family("refusal", refusal))
+    assert found.overall_p == found.overall_page == 1
+    assert found.p_page.min() > 0.5

@@ -120,6 +120,15 @@ def test_missing_prompts_leave_gaps():
     assert rounds[0] == rounds[2] != rounds[1]
 
 
+def test_more_prompts_of_a_person_are_in_the_same_rounds():
+    # Two people have two prompts of each template; the third, of two axes, has four: two in each round.
+    person = np.array([0] * 4 + [1] * 4 + [2] * 8)
+    template = np.concatenate([np.tile([0, 1], 2), np.tile([0, 1], 2), np.tile([0, 1], 4)])
+    rounds = rounds_of(template, person, np.random.default_rng(0))
+    for number in range(4):
+        assert np.bincount(person[rounds == number]).tolist() == [1, 1, 2]
+
+
 def test_a_range_is_decided_if_no_limit_is_in_the_interval():
     assert decided_range((-1.0, 0.1), (0.1,)) == 0  # "at most 0.1" holds
     assert decided_range((0.1, 0.2), (0.1,)) is None  # "above 0.1" is not shown

@@ -15,6 +15,7 @@ import pandas as pd
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.people import People
+from evenhand.evaluation.metrics.generation_bias.stops import Stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -22,6 +23,7 @@ from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.effects import Effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, Family
+from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Measurement:
         outcomes: the values of each outcome, (n, k) tables, NaN where a response has no value.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
+        stop: how the measurement ended, if it had looks before its end.
     """
 
     store: Store
@@ -60,6 +63,12 @@ class Measurement:
     outcomes: Mapping[str, pd.DataFrame]
     signature: Signature
     classifiers: Mapping[str, Signature]
+    stop: Stop | None = None
+
+    @property
+    def look(self) -> Look:
+        """How much the tests and the intervals of the measurement may err."""
+        return ONLY_LOOK if self.stop is None else self.stop.last_look
 
 
 @dataclass(frozen=True)

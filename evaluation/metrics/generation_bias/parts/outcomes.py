@@ -64,7 +64,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.effects import Effects, family_effects
-from evenhand.evaluation.statistics.intervals import ANY, mean_interval
+from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.scores import mean_change
 
@@ -511,19 +511,24 @@ def outcome_scores(
     values: pd.DataFrame,
     p_value: float | None,
     signature: Signature | None,
+    tail: float = TAILS[1],
 ) -> list[BiasScore]:
     """Return the spread of an outcome, with the p-value of the test that people differ, and the mean of each column."""
     values = join_rare(values)
     scored = StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
-    return _outcome_scores(scored, outcome, p_value, signature)
+    return _outcome_scores(scored, outcome, p_value, signature, tail)
 
 
 def _outcome_scores(
-    responses: StyledResponses, outcome: str, p_value: float | None, signature: Signature | None
+    responses: StyledResponses,
+    outcome: str,
+    p_value: float | None,
+    signature: Signature | None,
+    tail: float = TAILS[1],
 ) -> list[BiasScore]:
     """Return the scores of `outcome_scores`; `responses.vectors` are the outcome's values."""
     cells = all_cells(responses)
-    spread = pooled_estimate(cells)
+    spread = pooled_estimate(cells, tail=tail)
     signature = {**(signature or {}), "outcomes": VERSION}
     value, interval = root(spread.estimate.value, spread.estimate.interval, _divisor(responses.styles))
     scores = [
@@ -796,7 +801,7 @@ class OutcomesPart(Part):
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
-            scores += outcome_scores(run.responses, name, values, p_value, run.signature)
+            scores += outcome_scores(run.responses, name, values, p_value, run.signature, run.look.tail)
         tables = []
         for name, family in tests.families.items():
             if isinstance(family, OutcomeFamily):

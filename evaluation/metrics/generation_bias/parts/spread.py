@@ -57,6 +57,7 @@ from evenhand.evaluation.statistics.cells import (
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.intervals import (
+    TAILS,
     Interval,
     covariance_from_variances,
     ratio_interval,
@@ -217,8 +218,12 @@ def spread_scores(
     *,
     p_value: float | None = None,
     signature: Signature | None = None,
+    tail: float = TAILS[1],
 ) -> list[BiasScore]:
-    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
+    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already.
+
+    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.Look`).
+    """
     cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
     repeated = repeated_cells(cells)
     weights = np.ones(len(responses.styles))
@@ -226,14 +231,14 @@ def spread_scores(
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, repeated)
         for group, subset in axis_subsets(cells, axis):
-            forms = _three_forms(FGB, group, subset, weights)
+            forms = _three_forms(FGB, group, subset, weights, tail)
             if not group:
                 forms[-1] = replace(forms[-1], p_value=p_value)
             scores += forms
         for metric, group, cluster_cells, cluster_weights in cluster_subsets(cells, clusters):
-            scores += _three_forms(metric, group, cluster_cells, cluster_weights)
+            scores += _three_forms(metric, group, cluster_cells, cluster_weights, tail)
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
-            scores += _two_forms(FGB, {"style": style}, repeated, spread)
+            scores += _two_forms(FGB, {"style": style}, repeated, spread, tail)
     if repeated.n < responses.has_vector().sum():
         scores = _include_single_responses(scores, responses, clusters)
     return [replace(score, signature=versioned(signature)) for score in scores]
@@ -266,13 +271,17 @@ def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> Sprea
     return SpreadEstimate(estimate, repeated, missing_interval_reason(estimate))
 
 
-def pooled_estimate(cells: Cells, weights: np.ndarray | None = None) -> SpreadEstimate:
-    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution."""
+def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float = TAILS[1]) -> SpreadEstimate:
+    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution.
+
+    `tail` is the probability below the upper quantile of its interval.
+    """
     compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
     if len(np.unique(compared.template)) == 1:
         corrected = corrected_estimate(compared, weights)
-        return replace(corrected, caution=Caution.ONE_TEMPLATE if corrected.reason is None else None)
-    estimate = pooled_spread(cells, weights)
+        caution = Caution.ONE_TEMPLATE if corrected.reason is None else None
+        return replace(corrected, estimate=replace(corrected.estimate, tail=tail), caution=caution)
+    estimate = replace(pooled_spread(cells, weights), tail=tail)
     reason = None
     if math.isnan(estimate.value):
         reason = NO_COMMON
@@ -304,7 +313,7 @@ def _include_single_responses(
     return [over_all_cells(score) if score.form == Form.PLAIN else score for score in scores]
 
 
-def scale_scores(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
+def scale_scores(responses: StyledResponses, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
     """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
@@ -321,9 +330,10 @@ def scale_scores(responses: StyledResponses, signature: Signature) -> list[BiasS
     Args:
         responses: responses to templates and descriptors; the shares of the variance need cells with two.
         signature: the signature of the scores, to which the metric's version is added.
+        tail: the probability below the upper quantile of the intervals of the first two.
     """
     cells = all_cells(responses)
-    pooled = pooled_estimate(cells)
+    pooled = pooled_estimate(cells, tail=tail)
     n_left_out = len(responses) - pooled.cells.n
     signature = versioned(signature)
     scores = []
@@ -447,21 +457,23 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
     return NO_INTERVAL if estimate.interval is None else None
 
 
-def _three_forms(metric: str, group: Mapping[str, str], cells: Cells, weights: np.ndarray) -> list[BiasScore]:
+def _three_forms(
+    metric: str, group: Mapping[str, str], cells: Cells, weights: np.ndarray, tail: float
+) -> list[BiasScore]:
     """Return the spread in the plain, the corrected and the pooled form, in this order."""
     repeated = repeated_cells(cells)
-    forms = _two_forms(metric, group, repeated, descriptor_spread(repeated, weights))
-    pooled = pooled_estimate(cells, weights)
+    forms = _two_forms(metric, group, repeated, descriptor_spread(repeated, weights), tail)
+    pooled = pooled_estimate(cells, weights, tail)
     score = _score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0))
     return [*forms, replace(score, n_left_out=cells.n + cells.n_left_out - pooled.cells.n)]
 
 
-def _two_forms(metric: str, group: Mapping[str, str], cells: Cells, spread: Spread) -> list[BiasScore]:
+def _two_forms(metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float) -> list[BiasScore]:
     """Return the spread in the plain and in the corrected form."""
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == SCGB else 1.0
-    plain = SpreadEstimate(spread.plain, cells, None)
-    corrected = SpreadEstimate(spread.corrected, cells, None)
+    plain = SpreadEstimate(replace(spread.plain, tail=tail), cells, None)
+    corrected = SpreadEstimate(replace(spread.corrected, tail=tail), cells, None)
     return [
         _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
         _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),
@@ -670,6 +682,19 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
     )
 
 
+def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> list[BiasScore]:
+    """Return the scores, of which those of all responses have the interval after a stop by decision."""
+    intervals = {SHIFT: root(0.0, interval)[1], MOVED: root(0.0, interval, 2.0)[1]}
+    result = []
+    for score in scores:
+        if score.interval is not None and is_headline(score):
+            score = replace(score, interval=interval)
+        elif score.interval is not None and score.metric in intervals:
+            score = replace(score, interval=intervals[score.metric])
+        result.append(score)
+    return result
+
+
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 FGB_NOTE = (
     "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
@@ -720,11 +745,15 @@ class SpreadPart(Part):
         table = responses.table
         signature = run.signature
         scores = []
-        for score in spread_scores(responses, run.clusters, p_value=tests.p_value(EVERYBODY), signature=signature):
+        p_value = tests.p_value(EVERYBODY)
+        tail = run.look.tail
+        for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature, tail=tail):
             if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
                 score = replace(score, caution=Caution.THESE_PROMPTS)
             scores.append(score)
-        scores += scale_scores(responses, signature)
+        scores += scale_scores(responses, signature, tail)
+        if run.stop is not None and run.stop.decided is not None:
+            scores = _after_stopping(scores, run.stop.interval(pooled_estimate(all_cells(responses)).estimate))
         if BUCKET in table:
             scores += person_scores(responses, signature)
         if WORD_FORMS in table and NOUN_GENDER in table:

@@ -1,0 +1,116 @@
+"""A measurement with --until: it stops at a look, and goes on to its end without asking anything twice."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
+from evenhand.evaluation.score import Form, find_score, read_scores
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.statistics.sequential import plan_looks
+from evenhand.evaluation.statistics.spread import Estimate
+from evenhand.evaluation.tables import read_table
+from evenhand.recipes.measure import measure
+from evenhand.recipes.settings import MeasureSettings
+from tests.fault_server import serving
+from tests.testbed_settings import generation_bias
+
+PEOPLE = 14
+TEMPLATES = 26
+FIRST_LOOK = 7  # rounds: an eighth of 26 are fewer than six
+
+
+def settings(folder, url, until=None, **changed):
+    values = {
+        "model": ModelSettings(name="some-model", server=url),
+        "prompts": PromptSettings(descriptors=PEOPLE, answers_per_cell=1),
+        "generation_bias": generation_bias(permutations=99, outcomes=["length"], until=until),
+        "decoding": DecodingSettings(arguments={"max_new_tokens": 20}),
+        "output_dir": folder,
+        "report_to": "none",
+    }
+    return MeasureSettings(**{**values, **changed})
+
+
+def pooled(folder):
+    return find_score(read_scores(folder / "scores.json"), "fgb", Form.POOLED_CORRECTED)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run that stopped, what was asked for it, the same run after it went on, and a run without looks."""
+    folder = tmp_path_factory.mktemp("until")
+    run = folder / "run"
+    found = {"stopped": run, "whole": folder / "whole"}
+    with serving() as (url, seen):
+        before = len(seen["bodies"])
+        measure(settings(run, url, until=90.0))
+        found["n_stopped"] = len(seen["bodies"]) - before
+        found["prompts_stopped"] = read_table(run / "prompts.parquet")
+        found["score_stopped"] = pooled(run)
+        found["report_stopped"] = (run / "report.html").read_text(encoding="utf-8")
+        found["record_stopped"] = json.loads((run / "run.json").read_text())
+        before = len(seen["bodies"])
+        measure(settings(run, url, until=90.0))
+        found["n_again"] = len(seen["bodies"]) - before
+        measure(settings(run, url))
+        found["n_going_on"] = len(seen["bodies"]) - before
+        before = len(seen["bodies"])
+        measure(settings(run, url))
+        found["n_finished"] = len(seen["bodies"]) - before
+        measure(settings(found["whole"], url))
+    return found
+
+
+def test_it_stops_at_the_first_look_that_decides(runs):
+    prompts = runs["prompts_stopped"]
+    assert len(prompts) == FIRST_LOOK * PEOPLE
+    counts = prompts.groupby(["template", "descriptor"]).size().unstack()
+    assert counts.shape == (FIRST_LOOK, PEOPLE)  # everybody has the same templates
+    stopped = runs["record_stopped"]["stopped"]
+    assert (stopped["asked"], stopped["planned"]) == (FIRST_LOOK * PEOPLE, TEMPLATES * PEOPLE)
+    assert stopped["decided"] == 0
+    assert runs["n_stopped"] < 1.2 * len(prompts)  # some requests find out what the server can do
+    assert "98 of 364 planned answers" in runs["report_stopped"]
+
+
+def test_it_goes_on_without_asking_anything_twice(runs):
+    assert runs["n_again"] == runs["n_finished"] == 0
+    assert runs["n_going_on"] <= (TEMPLATES - FIRST_LOOK) * PEOPLE + runs["n_stopped"] - FIRST_LOOK * PEOPLE
+    for name in ("prompts", "styles"):
+        mine = read_table(runs["stopped"] / f"{name}.parquet")
+        theirs = read_table(runs["whole"] / f"{name}.parquet")
+        assert mine["prompt_id"].equals(theirs["prompt_id"])
+    responses = read_table(runs["stopped"] / "responses.parquet")
+    assert responses["response"].equals(read_table(runs["whole"] / "responses.parquet")["response"])
+
+
+def test_a_run_that_was_looked_at_has_wider_intervals_at_its_end(runs):
+    mine = pooled(runs["stopped"])
+    theirs = pooled(runs["whole"])
+    assert mine.value == pytest.approx(theirs.value)
+    assert mine.interval[0] < theirs.interval[0] < theirs.interval[1] < mine.interval[1]
+    assert mine.n == TEMPLATES * PEOPLE
+    assert runs["score_stopped"].n == FIRST_LOOK * PEOPLE
+    assert "looked at before its end" in (runs["stopped"] / "report.html").read_text(encoding="utf-8")
+    assert "looked at" not in (runs["whole"] / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
+    stop = runs["record_stopped"]["stopped"]
+    high = runs["score_stopped"].interval[1]
+    assert stop["rounds"] == list(plan_looks(TEMPLATES).rounds)
+    assert high < spread_limits(90.0)[0]
+    made = Stop(until=90.0, rounds=(7, 26), look=0, decided=0, asked=98, planned=364)
+    estimate = Estimate(0.0, 1e-4, noise=1e-4, slope=0.0)
+    np.testing.assert_allclose(made.interval(estimate), estimate.interval, rtol=0.1)
+
+
+def test_a_file_of_responses_has_nothing_to_ask(tmp_path):
+    file = tmp_path / "logs.csv"
+    rows = [f"{who},t{template},yes {template}" for who in "ab" for template in range(4)]
+    file.write_text("\n".join(["descriptor,template,response", *rows]))
+    with pytest.raises(InputError, match=r"until"):
+        measure(settings(tmp_path / "run", None, until="decided", model=ModelSettings(name="mine"), responses=file))
