@@ -23,6 +23,7 @@ from evenhand.evaluation.data.sentence_pairs import (
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
