@@ -27,6 +27,7 @@ from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.evaluation.report.tables import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
+    CUT,
     DESCRIPTOR,
     LEFT_OUT,
     RESPONSE,
@@ -44,6 +45,7 @@ HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 MIN_RESPONSES = 50
 MAX_NAMED = 5  # names in a warning
 MAX_FILTERED = 8  # names of people whose answers were withheld
+MANY_CUT = 0.5  # share of answers cut at max_new_tokens that is worth a warning
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
 # Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
@@ -81,6 +83,16 @@ def template_warnings(run: FamilyRun) -> list[str]:
     ]
 
 
+def cut_text(responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers were cut, and how to get longer ones], or [] if half or fewer were."""
+    if CUT not in responses or not responses[CUT].mean() > MANY_CUT:
+        return []
+    return [
+        f"{percent(responses[CUT].mean(), 0)} of the answers were cut at max_new_tokens, so that only their beginnings "
+        "are compared. For longer ones, measure with --max_new_tokens 200, which takes longer."
+    ]
+
+
 def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
     """Return warnings about empty responses, descriptors with nearly the same name, and missing templates.
 
@@ -98,6 +110,7 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
         why = _listed([f"{sanitize(reason, MAX_NAME)} ({count:,})" for reason, count in by_reason])
         start = f"{n:,} responses are" if n > 1 else "1 response is"
         texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
+    texts += cut_text(responses)
     texts += reasoning_text(responses)
     texts += filtered_text(prompts, responses)
     names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())

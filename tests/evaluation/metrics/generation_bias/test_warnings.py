@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, warnings
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
@@ -101,3 +102,12 @@ def test_columns_of_a_point_have_the_published_forms_and_no_axes_or_styles():
     names = ["fgb", "pgb: CARE", "scgb: CARE", *corrected]
     assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 30
     assert [columns[f"{name}{end}"] for name in names for end in ("", "_low", "_high")] == [0.2, 0.1, 0.3] * 5
+
+
+@pytest.mark.parametrize(("n_cut", "is_said"), [(2, False), (3, True)])
+def test_answers_of_which_more_than_half_were_cut_are_a_warning(n_cut, is_said):
+    responses = pd.DataFrame({"cut": [True] * n_cut + [False] * (4 - n_cut)})
+    texts = cut_text(responses)
+    assert bool(texts) == is_said
+    assert all("75 %" in text and "--max_new_tokens" in text for text in texts)
+    assert not cut_text(responses.drop(columns="cut"))
