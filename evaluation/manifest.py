@@ -255,7 +255,7 @@ def _size_and_time(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def with_relative_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
     """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
 
     def to_relative(name: str, value: str) -> str:
@@ -271,7 +271,7 @@ def _is_in_run(path: Path) -> bool:
     return any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
 
 
-def with_resolved_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_resolved_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
     """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
 
     def to_resolved(name: str, value: str) -> str:
@@ -281,9 +281,11 @@ def with_resolved_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, 
     return _with_texts(settings, to_resolved)
 
 
-def _with_texts(settings: Mapping[str, Any], change: Callable[[str, str], str], group: str = "") -> dict[str, Any]:
+def _with_texts(
+    settings: Mapping[str, object], change: Callable[[str, str], str], group: str = ""
+) -> dict[str, object]:
     """Return nested settings with `change(name of the setting, text)` in place of each text that is a value."""
-    changed = {}
+    changed: dict[str, object] = {}
     for key, value in settings.items():
         name = _inner(group, str(key))
         if isinstance(value, Mapping):

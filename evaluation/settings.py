@@ -22,6 +22,7 @@ from pydantic import (
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_gguf
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.old_setting_names import new_name, removed_name
 
 AUTO = "auto"
@@ -63,7 +64,7 @@ class StrictSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
-    def replaced(self, **changes: Any) -> Self:
+    def replaced(self, **changes: object) -> Self:
         """Return a copy with other values of some fields, checked as those of a new object are."""
         return type(self)(**{**vars(self), **changes})
 
@@ -73,13 +74,13 @@ class NamedSettings(StrictSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, values: Any) -> Any:
+    def _from_name(cls, values: object) -> object:
         if isinstance(values, (str, Path)):
             values = {NAME: values}
         return cls._with_parts({} if values is None else values)
 
     @classmethod
-    def _with_parts(cls, values: Any) -> Any:
+    def _with_parts(cls, values: object) -> object:
         """Return the values of a group, where a part of the name may be the value of another field."""
         return values
 
@@ -312,7 +313,7 @@ class HeadSettings(NamedSettings):
     )
 
     @classmethod
-    def _with_parts(cls, values: Any) -> Any:
+    def _with_parts(cls, values: object) -> object:
         if not isinstance(values, Mapping) or values.get("revision") is not None:
             return values
         name, at, revision = str(values.get(NAME) or "").rpartition("@")
@@ -501,7 +502,7 @@ class PromptSettings(StrictSettings):
         """Whether the prompts are a file, or templates and people."""
         return bool(self.file or self.people)
 
-    def signature(self, sha256: str) -> dict[str, Any]:
+    def signature(self, sha256: str) -> dict[str, Json]:
         """Return the part of a score's signature that identifies the prompts; `sha256` is the prompts' hash."""
         filters = self.active_filters()
         varied = {"variations": True} if self.variations else {}
@@ -545,7 +546,7 @@ class DecodingSettings(StrictSettings):
         return ", ".join([self.preset, *(f"{name} {value}" for name, value in self.arguments.items())])
 
 
-def as_settings(settings: Any) -> Any:
+def as_settings(settings: object) -> Any:
     """Return settings as plain YAML values, without the `omit_if_null` fields that are None."""
     if isinstance(settings, BaseModel):
         return {name: as_settings(value) for name, value, _ in _values(settings)}
@@ -556,7 +557,7 @@ def as_settings(settings: Any) -> Any:
     return str(settings) if isinstance(settings, Path) else settings
 
 
-def checked(cls: type, values: Any, source: str) -> Any:
+def checked(cls: type, values: object, source: str) -> Any:
     """Return an instance of a settings class from nested plain values, after a check of every key, type and range.
 
     Raises:
@@ -574,7 +575,7 @@ def checked(cls: type, values: Any, source: str) -> Any:
     return settings
 
 
-def _items(values: Any) -> Iterator[tuple[str, Any]]:
+def _items(values: object) -> Iterator[tuple[str, object]]:
     """Yield the keys and values of a mapping, or the numbers and items of a list; nothing of other values."""
     if isinstance(values, Mapping):
         yield from ((str(key), value) for key, value in values.items())
@@ -582,7 +583,7 @@ def _items(values: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(number), value) for number, value in enumerate(values))
 
 
-def _unusable(name: str, value: Any) -> Iterator[str]:
+def _unusable(name: str, value: object) -> Iterator[str]:
     """Yield a fault for each text that no file name can have, and for each integer that no library can read."""
     if isinstance(value, str) and "\0" in value:
         yield f"{name}: {format_value(value)} has a null character; leave it out."
@@ -592,7 +593,7 @@ def _unusable(name: str, value: Any) -> Iterator[str]:
         yield from _unusable(f"{name}.{key}" if name else key, item)
 
 
-def _booleans_for_numbers(name: str, given: Any, settings: Any) -> Iterator[str]:
+def _booleans_for_numbers(name: str, given: object, settings: object) -> Iterator[str]:
     """Yield a fault for each boolean that became a number; pydantic takes true for 1."""
     if isinstance(given, bool) and not isinstance(settings, bool) and isinstance(settings, int | float):
         yield f"{name}: {given} cannot be used: it is not a number."
@@ -642,7 +643,7 @@ def _unknown_setting(location: Sequence[str], cls: Any) -> str:
     return "there is no such setting; leave it out."
 
 
-def identity_of(settings: Any, *, with_paths: bool = False) -> dict[str, Any]:
+def identity_of(settings: object, *, with_paths: bool = False) -> dict[str, object]:
     """Return the settings that are part of a run's identity, as plain YAML values by dotted name.
 
     `with_paths` includes the fields with the identity "content": paths and names whose content counts.
@@ -650,7 +651,7 @@ def identity_of(settings: Any, *, with_paths: bool = False) -> dict[str, Any]:
     return dict(_identity("", settings, (True, "content") if with_paths else (True,)))
 
 
-def _identity(name: str, value: Any, kinds: tuple[bool | str, ...]) -> Iterator[tuple[str, Any]]:
+def _identity(name: str, value: object, kinds: tuple[bool | str, ...]) -> Iterator[tuple[str, object]]:
     if isinstance(value, BaseModel):
         items = [(field, item) for field, item, extra in _values(value) if extra.get(IDENTITY, True) in kinds]
     elif isinstance(value, Mapping):
@@ -662,7 +663,7 @@ def _identity(name: str, value: Any, kinds: tuple[bool | str, ...]) -> Iterator[
         yield from _identity(f"{name}.{key}" if name else str(key), item, kinds)
 
 
-def _values(settings: BaseModel) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _values(settings: BaseModel) -> Iterator[tuple[str, object, Mapping[str, object]]]:
     """Yield name, value and declaration of each field, except the `omit_if_null` fields that are None."""
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)

@@ -261,24 +261,8 @@ def stage(
     """
     folder = config.output_dir
     inputs = dict(inputs or {})
-    identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
     start = time.monotonic()
-    started = datetime.now(UTC)
-    record: RunRecord = {
-        "format": FORMAT,
-        "state": RUNNING,
-        "command": command,
-        "fingerprint": json_sha256(identity),
-        "started": started.isoformat(timespec="seconds"),
-        "processes": processes.launched_world_size(),
-        "packages": package_versions(),
-        "commit": commit(),
-        "settings": with_relative_paths(as_settings(config), folder.resolve()),
-        "identity": identity,
-        "inputs": inputs,
-        "files": {},
-        "versions": {},
-    }
+    record = _record_of_start(command, config, inputs)
     with ExitStack() as locks:
         if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice, suffices)):
             log.info("%s: %s is finished; nothing to do", command, folder)
@@ -302,6 +286,26 @@ def stage(
                 write_record(folder, finished)
 
             processes.on_rank_zero(finish)
+
+
+def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord:
+    """Return the record of a run that starts now."""
+    identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
+    return {
+        "format": FORMAT,
+        "state": RUNNING,
+        "command": command,
+        "fingerprint": json_sha256(identity),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processes": processes.launched_world_size(),
+        "packages": package_versions(),
+        "commit": commit(),
+        "settings": with_relative_paths(as_settings(config), config.output_dir.resolve()),
+        "identity": identity,
+        "inputs": dict(inputs),
+        "files": {},
+        "versions": {},
+    }
 
 
 def _is_finished(
@@ -548,7 +552,7 @@ def _read_rows(folder: Path, numbers: np.ndarray) -> pd.DataFrame:
     """Return the table of the rows with these numbers, in their order."""
     parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW])]
     table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
-    table = table.loc[table[ROW].isin(numbers.tolist())]
+    table = table.loc[np.isin(table[ROW].to_numpy(), numbers)]
     if len(table) < len(numbers):
         raise InputError(
             folder, f"does not have each of {len(numbers)} rows; delete the run's folder and run it again."

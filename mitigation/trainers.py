@@ -26,7 +26,7 @@ from evenhand.mitigation.labelled_responses import OTHERS, PROMPT
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
 Batch = dict[str, torch.Tensor]
-Collator = Callable[[Sequence[Mapping[str, object]]], dict[str, Any]]
+Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
 N_LEARNERS = 2  # the prompts of a row of `distill` that the model is trained on; more take longer and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
@@ -166,7 +166,7 @@ class Distill(SFT):
         """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
         collate = SFT.collator(base, pad_token_id)
 
-        def collate_rows(rows: Sequence[Mapping[str, object]]) -> dict[str, Any]:
+        def collate_rows(rows: Sequence[Mapping[str, list]]) -> dict[str, Any]:
             sequences = []
             for row in rows:
                 for ids, labels in zip(row["input_ids"], row["labels"], strict=True):

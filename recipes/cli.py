@@ -186,7 +186,7 @@ def _run(arguments: Sequence[str]) -> int:
     return status
 
 
-def _log_level(options: Mapping[str, Any]) -> int:
+def _log_level(options: Mapping[str, object]) -> int:
     """Return the level of messages to log; other ranks than the first would log the same lines."""
     if not processes.is_rank_zero():
         return logging.ERROR
@@ -259,7 +259,7 @@ def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
     return values
 
 
-def _merged(file: Any, flags: Any, cls: type[BaseModel] | None) -> Any:
+def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
     """Return the values of a file overridden by those of flags, group by group; `cls` is the class of a group."""
     if cls is None or not isinstance(flags, Mapping):
         return flags
@@ -273,7 +273,7 @@ def _merged(file: Any, flags: Any, cls: type[BaseModel] | None) -> Any:
     return merged
 
 
-def _trusting(values: Any, group: str = "") -> Iterator[str]:
+def _trusting(values: object, group: str = "") -> Iterator[str]:
     """Yield the dotted names of the settings in a file that would let code of a model be executed."""
     if isinstance(values, Mapping):
         for key, value in values.items():
@@ -495,7 +495,7 @@ class _FlagSource(CliSettingsSource):
             name = next((name for name in given if f"for {name}:" in str(error)), "command line")
             raise InputError(name, f"{format_value(given.get(name))} cannot be read: {first_line(error)}") from None
 
-    def _as_json(self, name: str, value: Any) -> Any:
+    def _as_json(self, name: str, value: object) -> object:
         """Return the value of a flag, with YAML mappings and null as pydantic-settings reads them."""
         if isinstance(value, list) and len(value) == 1:
             if value[0] == NULL:
@@ -540,7 +540,7 @@ class _FlagSource(CliSettingsSource):
             kwargs["default"] = SUPPRESS
         parser.add_argument(*names, **kwargs)
 
-    def _add_flag_group(self, parser: ArgumentParser, title: str, description: str | None, **_: Any) -> Any:
+    def _add_flag_group(self, parser: ArgumentParser, title: str, description: str | None, **_: object) -> Any:
         """Add a group of flags to the help."""
         name = title.removesuffix(" options")
         text = None if self._is_hidden(name) else escape_percent(self.settings[name].text)
@@ -608,7 +608,7 @@ def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
             yield from settings_in(group, f"{prefix}{name}.")
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     """Return a value as it is written on the command line."""
     if isinstance(value, list):
         return ",".join(map(str, value))

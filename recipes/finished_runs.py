@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
@@ -26,7 +26,7 @@ DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comp
 SETTINGS_OF_METHODS = {"borrowed_opening": "first_tokens", "nearest_style": "candidates"}
 
 
-def settings_of_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_run(recorded: Mapping[str, object]) -> dict[str, object]:
     """Return the recorded settings of a run without deleted settings, which runs of earlier versions have."""
     settings = {name: value for name, value in recorded.items() if name not in DELETED_SETTINGS}
     if settings.get("report_to") == "tensorboard":

@@ -163,7 +163,7 @@ class AnswerAccuracy(Metric):
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         signature = {
             "model": config.open_model().description,
-            "dataset": config.prompts.signature(store.inputs["dataset"]),
+            "dataset": config.prompts.signature(str(store.inputs["dataset"])),
             "inputs": dict(store.inputs),
             "seed": config.seed,
             "packages": package_versions(),

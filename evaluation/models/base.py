@@ -176,7 +176,7 @@ def response_batch(
     prompts: pd.DataFrame,
     texts: Sequence[str | None],
     reasons: Sequence[str | None] | None = None,
-    columns: Mapping[str, Sequence[Any]] | None = None,
+    columns: Mapping[str, Sequence[object]] | None = None,
 ) -> pd.DataFrame:
     """Return the responses to some prompts: prompt_id, response, left_out (why it is not scored) and more columns.
 

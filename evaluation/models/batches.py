@@ -107,7 +107,7 @@ def run_batches(
     max_items: Callable[[Item], int],
     compute: Callable[[Sequence[Item]], Result],
     *,
-    group_key: Callable[[Item], Any] = lambda item: None,
+    group_key: Callable[[Item], object] = lambda item: None,
 ) -> Iterator[tuple[Sequence[Item], Result]]:
     """Yield each batch of items and the result of `compute` for the batch, in the order of the items.
 

@@ -56,7 +56,7 @@ def load_tasks(tasks: Sequence[str]) -> list[Any]:
     return read
 
 
-def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFrame:
+def capability_rows(model: "DialogueModel", tasks: Sequence[object]) -> pd.DataFrame:
     """Return the value of each metric for each document of each task; higher values are better.
 
     The model's system prompt precedes a document. A chat model reads system prompt and document in its chat template,
@@ -77,7 +77,7 @@ def capability_rows(model: "DialogueModel", tasks: Sequence[Any]) -> pd.DataFram
         has_system_message = supports_system_message(model.tokenizer)
         render_by_harness = harness.apply_chat_template
 
-        def render(chat: list[dict[str, str]], *rest: Any, **named: Any) -> str:
+        def render(chat: list[dict[str, str]], *rest: object, **named: object) -> str:
             merged = chat if has_system_message else merge_system_message(chat)
             with guarded_template(model.tokenizer, merged):
                 return render_by_harness(merged, *rest, **named)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.revisions import first_line
@@ -67,7 +67,8 @@ def render_chat(tokenizer: "PreTrainedTokenizerBase", chat: Sequence[Mapping[str
     `arguments` are those of `apply_chat_template`.
     """
     with guarded_template(tokenizer, chat):
-        return tokenizer.apply_chat_template(chat, tokenize=False, **arguments)
+        rendered = tokenizer.apply_chat_template([dict(message) for message in chat], tokenize=False, **arguments)
+        return cast(str, rendered)
 
 
 def render_if_accepted(

@@ -342,12 +342,12 @@ class Cache:
         columns = "judge TEXT, text TEXT, probabilities TEXT, PRIMARY KEY (judge, text)"
         connection.execute(f"CREATE TABLE IF NOT EXISTS judgements ({columns})")
 
-    def read(self, text: str, default: Any = None) -> Any:
+    def read(self, text: str, default: object = None) -> Any:
         query = "SELECT probabilities FROM judgements WHERE judge = ? AND text = ?"
         row = self.connection.execute(query, [self.key, _hash(text)]).fetchone()
         return json.loads(row[0]) if row else default
 
-    def write(self, text: str, value: Any) -> None:
+    def write(self, text: str, value: object) -> None:
         row = [self.key, _hash(text), json.dumps(value)]
         self.connection.execute("INSERT OR REPLACE INTO judgements VALUES (?, ?, ?)", row)
 

@@ -152,13 +152,13 @@ class ServedModel(Model):
         provider's filter withheld it.
         """
 
-        def parse(answer: Any, body: Body) -> dict[str, Any]:
+        def parse(answer: Any, body: Body) -> dict[str, object]:
             text, had_reasoning = parse_response(answer, body, self.settings.reasoning)
             name = answer.model if isinstance(answer.model, str) else self.name
             is_cut = answer.choices[0].finish_reason == "length"
             return {"text": text, "reason": None, CUT: is_cut, ANSWERED_BY: name, REASONED: had_reasoning}
 
-        def filtered(reason: str) -> dict[str, Any]:
+        def filtered(reason: str) -> dict[str, object]:
             return {"text": "", "reason": reason, CUT: False, ANSWERED_BY: self.name, REASONED: False}
 
         parameters = self.parameters()

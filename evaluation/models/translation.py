@@ -27,7 +27,7 @@ from evenhand.evaluation.models.generation import RefuseNaN
 from evenhand.evaluation.models.loading import DialogueModel
 
 # Costa-jussà et al. 2023, §4.1.
-PAPER_DECODING: Mapping[str, Any] = {"do_sample": False, "num_beams": 5, "max_new_tokens": 100}
+PAPER_DECODING: Mapping[str, bool | int] = {"do_sample": False, "num_beams": 5, "max_new_tokens": 100}
 # The form of language codes of tokenizers without a list of them: NLLB's "spa_Latn", mBART's "es_XX".
 LANGUAGE_TOKEN = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
 # Codes of Table 4 of Costa-jussà et al. 2023 with a different form in NLLB's tokenizer.

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -84,7 +85,7 @@ def point_row(point: Point, folder: Path, failed: str = "") -> dict[str, object]
 
 def point_fields(point: Point) -> dict[str, object]:
     """Return the columns that say what a point is: method, decoding, seed, swept settings and realised threshold."""
-    fields = {"method": point.method, "decoding": point.decoding, "seed": point.seed}
+    fields: dict[str, object] = {"method": point.method, "decoding": point.decoding, "seed": point.seed}
     for name, value in point.swept.items():
         fields[name] = "null" if value is None else value  # an absent field is NaN
     return fields | threshold_columns(point)
@@ -106,7 +107,7 @@ def threshold_columns(point: Point) -> dict[str, float]:
     return {name: threshold[name] for name in THRESHOLD}
 
 
-def point_results(point: Point) -> dict[str, object]:
+def point_results(point: Point) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs of a finished point."""
     before = read_scores(point.before.output_dir / SCORES)
     after = read_scores(point.after.output_dir / SCORES)
@@ -125,9 +126,9 @@ def point_results(point: Point) -> dict[str, object]:
 
 def change_columns(
     before: Sequence[BiasScore], after: Sequence[BiasScore], changes: Sequence[BiasScore]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs from the scores of two runs and of their comparison."""
-    row: dict[str, object] = _interval_columns("base", find_headline(before))
+    row: dict[str, Any] = _interval_columns("base", find_headline(before))
     for name, group in REDUCTION_GROUPS.items():
         row |= _interval_columns(name, find_headline(changes, Kind.REDUCTION, **group))
     # Relative to the base's perplexity, whose standard error is a few percent of the difference's and is ignored.

@@ -132,7 +132,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
     responses = read_styled_responses(store.folder)
     facts = {}
     for name, classifier in classifiers(config).items():
-        facts[name] = classifier_signature(classifier, store.inputs[name])
+        facts[name] = classifier_signature(classifier, str(store.inputs[name]))
     facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
     signature = {
         **collected,

@@ -152,10 +152,14 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
 
 def dataset_signature(settings: PromptSettings) -> dict[str, Json]:
     """Return the entry of a signature that identifies the prompts: their name and, if set, the descriptor column."""
-    column = {"descriptor_column": settings.descriptor_column} if settings.descriptor_column else {}
-    cues = {"cues": list(settings.cues)} if settings.cues else {}
-    language = {"language": settings.language} if settings.language else {}
-    return {"name": settings.source} | language | column | cues
+    signature: dict[str, Json] = {"name": settings.source}
+    if settings.language:
+        signature["language"] = settings.language
+    if settings.descriptor_column:
+        signature["descriptor_column"] = settings.descriptor_column
+    if settings.cues:
+        signature["cues"] = list(settings.cues)
+    return signature
 
 
 def personas(settings: PromptSettings) -> Sequence[str]:

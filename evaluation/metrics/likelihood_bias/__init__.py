@@ -155,7 +155,7 @@ class LikelihoodBias(Metric):
         settings = as_settings(config.settings)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
-            "dataset": config.prompts.signature(store.inputs["dataset"]),
+            "dataset": config.prompts.signature(str(store.inputs["dataset"])),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
             pairs.VARIANT: table[pairs.VARIANT].iloc[0],
             "seed": config.seed,

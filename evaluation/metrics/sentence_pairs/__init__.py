@@ -23,6 +23,7 @@ from evenhand.evaluation.data.sentence_pairs import (
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
@@ -170,13 +171,15 @@ class SentencePairs(Metric):
         "Languages and tokenizers differ in this, so do not compare scores across them; `whole_words` masks all of it.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, str]:
+    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the pairs."""
         _read_pairs(config)
         file = _pairs_path(config)
         names = config.settings.names
-        of_names = {} if names is None else {"names": json_sha256(load_names(names))}
-        return {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file), **of_names}
+        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file)}
+        if names is not None:
+            fingerprints["names"] = json_sha256(load_names(names))
+        return fingerprints
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
@@ -286,7 +289,8 @@ class SentencePairs(Metric):
             )
         difference = _differences(table)
         examples = _example_section("Pairs to read", table, difference)
-        groups = {"all pairs": difference} | dict(iter(difference.groupby(table[BIAS_TYPE])))
+        groups = {"all pairs": difference}
+        groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[BIAS_TYPE])}
         distribution = _distribution_section(groups)
         left_out_section = Section("Pairs left out", sentences)
         published = _published_section({run.model_name: run.scores})

@@ -209,7 +209,7 @@ def unmasked_log_probabilities(
 def _project_positions(model: PreTrainedModel, positions: torch.Tensor) -> Iterator[None]:
     """Within the context, reduce the encoder's output from (r, t, h) to one position a row, (r, 1, h), by a hook."""
 
-    def select(_module: torch.nn.Module, _inputs: Any, output: Any) -> Any:
+    def select(_module: torch.nn.Module, _inputs: object, output: Any) -> Any:
         if not isinstance(output[0], torch.Tensor) or output[0].dim() != 3:
             return output
         selected = output[0][torch.arange(len(positions), device=positions.device), positions][:, None]

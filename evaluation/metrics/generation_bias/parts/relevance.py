@@ -526,7 +526,9 @@ def likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
     if score is None:
         return ""
     scored = score.signature.get("scored")
-    part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random" if scored else ""
+    part = ""
+    if isinstance(scored, Mapping):
+        part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random"
     return (
         f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
         "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
