@@ -91,7 +91,7 @@ def test_unusable_files(tmp_path, templates):
         crossed_prompts(write(tmp_path / "t.txt", "I am old."), two)
     with pytest.raises(InputError, match=r"prompts\.templates: .*none\.txt"):
         crossed_prompts(tmp_path / "none.txt", two)
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="templates"):
         PromptSettings(templates=templates)
 
 

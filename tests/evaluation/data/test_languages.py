@@ -167,7 +167,7 @@ def test_settings_that_do_not_fit_a_language_are_refused(tmp_path):
     (path := tmp_path / "x.tsv").write_text("ID\tform\n1\tx\n")
     with pytest.raises(InputError, match="no column 'HB AXIS'"):
         load_language("es", path)
-    for wrong in ({"cues": ["mention"]}, {"variations": True}, {"personas": "default"}, {"file": "x"}):
+    for wrong in ({"cues": ["mention"]}, {"variations": True}, {"personas": "default"}):
         with pytest.raises(InputError, match="language"):
             checked(PromptSettings, {"language": "es", **wrong}, "prompts")
 

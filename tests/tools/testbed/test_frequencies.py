@@ -7,11 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.models.likelihood.prefix_tree import (
-    node_log_probabilities,
-    prefix_tree,
-    sum_sequences,
-)
+from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.sentences import encode_sentences, supports_prefix_trees
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score
@@ -129,11 +125,11 @@ def test_the_shipped_weights_have_learned_the_skew_and_nothing_else(sentences):
     encoded = encode_sentences(model, rows["text"].tolist())
     assert supports_prefix_trees(model, encoded)
     tree = prefix_tree(encoded.ids)
-    log_p = np.empty(len(tree.token) - 1)
-    for nodes, found in node_log_probabilities(model, tree):
-        log_p[nodes] = found
+    log_likelihood = np.full(len(rows), np.nan)
+    for sequences, found in sequence_log_probabilities(model, tree, encoded.begin):
+        log_likelihood[sequences] = found
     exact = frequencies.exact_table(rows)
-    measured = exact.assign(log_likelihood=sum_sequences(tree, log_p, encoded.begin))
+    measured = exact.assign(log_likelihood=log_likelihood)
     assert exact["n_tokens"].tolist() == [len(ids) - 1 for ids in encoded.ids]
     assert np.corrcoef(measured["log_likelihood"], exact["log_likelihood"])[0, 1] > 0.98
     recorded = json.loads((LANGUAGE_MODEL.parent / MEASURED).read_text())

@@ -7,8 +7,9 @@ import pytest
 
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.published import differences_from_paper
-from evenhand.evaluation.metrics.generation_bias.settings import CorpusSettings, Settings
+from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 
 CONFIG = Path(__file__).parents[4] / "recipes" / "configs" / "paper_generation.yaml"
