@@ -9,7 +9,14 @@ from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSett
 def test_old_names_are_translated_and_removed_settings_left_out():
     stored = {
         "measure": {
-            "prompts": {"per_cell": 3, "unseen_by": "axis", "train_fraction": 0.5, "dataset": "paper", "file": None},
+            "prompts": {
+                "per_cell": 3,
+                "unseen_by": "axis",
+                "unseen_fraction": 0.5,
+                "train_fraction": 0.5,
+                "dataset": "paper",
+                "file": None,
+            },
             "generation_bias": {"style_classifier": {"name": "c", "dtype": "float32"}, "opening": 2},
             "model": {"name": "m", "dtype": "float32"},
         },
