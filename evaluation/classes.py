@@ -7,7 +7,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TypeVar
 
-from evenhand.evaluation.errors import unknown_name
+from evenhand.evaluation.errors import InputError, unknown_name
 
 PATH_VARIABLE = "EVENHAND_PATH"  # folders with subfolders `metrics` and `methods`, separated as in PATH
 
@@ -29,10 +29,13 @@ def load_class(package: str, name: str, base: type[Base], field: str) -> type[Ba
     """Return the subclass of `base` that the module `name` of a package defines.
 
     Raises:
-        InputError: the package has no such module. The message contains `field`, the setting whose value is the name.
+        InputError: the package has no such module, or two folders have one. `field` is the setting with the name.
     """
     if name not in module_names(package):
         raise unknown_name(field, name, module_names(package))
+    files = [Path(folder) / f"{name}.py" for folder in import_module(package).__path__]
+    if sum(file.is_file() for file in files) > 1:
+        raise InputError(field, f"{name!r} is the name of two modules; rename yours in {PATH_VARIABLE}.")
     module = import_module(f"{package}.{name}")
-    found = [it for _, it in inspect.getmembers(module, inspect.isclass) if it.__module__ == module.__name__]
-    return next(it for it in found if issubclass(it, base))
+    classes = [member for _, member in inspect.getmembers(module, inspect.isclass)]
+    return next(found for found in classes if found.__module__ == module.__name__ and issubclass(found, base))

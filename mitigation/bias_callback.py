@@ -29,7 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
-from evenhand.evaluation.models.styles import StyleClassifier, classify_responses, load_style_classifier
+from evenhand.evaluation.models.styles import Classifier, classify_responses, load_style_classifier
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.score import (
     AXIS,
@@ -167,7 +167,7 @@ class BiasCallback(MeasureCallback):
     def __init__(
         self,
         prompts: pd.DataFrame,
-        style_classifier: StyleClassifier | ModelDescription,
+        style_classifier: Classifier | ModelDescription,
         every: int = 100,
         *,
         stop_if_rises: bool = False,
@@ -206,7 +206,7 @@ class BiasCallback(MeasureCallback):
         if every < 1:
             raise InputError("every", f"{every}; give 1 or more steps.")
         self.prompts = _with_all_columns(prompts)
-        is_loaded = isinstance(style_classifier, StyleClassifier)
+        is_loaded = isinstance(style_classifier, Classifier)
         self.classifier = style_classifier if is_loaded else load_style_classifier(style_classifier)
         self.decoding = DecodingSettings(arguments=dict(decoding or {}), batch_size=batch_size)
         self.stop_if_rises = stop_if_rises

@@ -116,5 +116,13 @@ def _responses_link(findings: Sequence[EffectRow]) -> Link:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a word of a command line, without the folders of an absolute path."""
-    return shlex.quote(sanitize(display_name(name), 200))
+    """Return a name as a word of a command line.
+
+    A path in the working directory is relative to it; of another absolute path only the end is shown, after "…/",
+    since a report is for others, too.
+    """
+    path = Path(name)
+    if path.is_absolute():
+        is_near = path.is_relative_to(Path.cwd())
+        name = str(path.relative_to(Path.cwd())) if is_near else f"…/{display_name(name)}"
+    return shlex.quote(sanitize(name, 200))

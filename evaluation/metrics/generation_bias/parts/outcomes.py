@@ -94,8 +94,8 @@ class Settings(StrictSettings):
 
     outcomes: list[str] = Field(
         default_factory=lambda: list(DEFAULT_OUTCOMES),
-        description="what else may depend on the descriptor, such as language, refusal or length (an unknown name "
-        "lists all), or a column of a file of responses (numbers or classes)",
+        description="what else may depend on the descriptor, such as language, refusal or length, or a column of a "
+        "file of responses (numbers or classes)",
     )
 
 
