@@ -54,8 +54,9 @@ def print_page(page: Page, console: Console | None = None) -> None:
         line("What to do next", "bold")
     for step in page.steps:
         line(step.text, space=0)
-        if step.command:
-            line(f"    {step.command}", space=0)
+        target = step.command or (step.link.path if step.link else "")
+        if target:
+            line(f"    {target}", space=0)
     if page.links:
         more = f" and {len(page.links) - MAX_LINKS} more" if len(page.links) > MAX_LINKS else ""
         line(f"Further files in this folder: {', '.join(link.path for link in page.links[:MAX_LINKS])}{more}.")

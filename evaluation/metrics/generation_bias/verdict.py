@@ -105,7 +105,7 @@ def even_text(scores: Sequence[BiasScore]) -> str:
     score = find_score(scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return ""
-    return f"This run cannot rule out differences of up to {number(100 * score.value, 0)} in 100."
+    return f"This run cannot rule out differences in style of up to {number(100 * score.value, 0)} in 100."
 
 
 def even_change_text(runs: Runs) -> str:
