@@ -287,13 +287,15 @@ def _hash(value: Json) -> str:
 
 def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
+    columns_of_cuts = [f"group_{name}" if name == "value" else name for name in cuts]  # an outcome's, not the score's
+    columns = ["metric", "form", "kind", *columns_of_cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        row = record["group"] | record
+        group = dict(zip(columns_of_cuts, map(record["group"].get, cuts), strict=True))
+        row = group | record
         row["low"], row["high"] = record["interval"] or (None, None)
         writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()

@@ -52,6 +52,7 @@ def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_p
     other = SIGNED | {"seed": 4}
     scores = [replace(score, signature=SIGNED) for score in (DEFINED, UNDEFINED)]
     scores.append(replace(DEFINED, signature=other))
+    scores.append(BiasScore("language", 0.9, 1.0, (0.0, 1.0), n=7, signature=SIGNED, group={"value": "en"}))
     scores.append(BiasScore("cps", 1 / 3, 50.0, (0.0, 100.0), n=7, signature=SIGNED, standard_error=1e-17))
     write_scores(tmp_path / "scores.json", scores)
     content = json.loads((tmp_path / "scores.json").read_text())
@@ -69,6 +70,7 @@ def test_each_signature_is_written_once_and_the_table_has_the_same_numbers(tmp_p
     assert len(rows) == len(scores)
     for row, score, record in zip(rows, scores, records, strict=True):
         assert (row["metric"], row["axis"] or None) == (score.metric, score.group.get("axis"))
+        assert (row["group_value"] or None) == score.group.get("value")  # beside the score's own value
         assert (number(row["low"]), number(row["high"])) == (score.interval or (None, None))
         for name in ("value", "ideal", "standard_error", "p_value", "n", "n_left_out"):
             assert number(row[name]) == record[name], name  # to the last digit
