@@ -374,7 +374,7 @@ def _read_command_line(arguments: Sequence[str]) -> CommandLine:
 
 
 def _name_model(command: str, options: dict[str, Any]) -> None:
-    """Put the model that stands without a flag under the name of its setting; for `loop` it may be a finished run."""
+    """Store the positional argument MODEL as the setting `model.name`, or, for `loop RUN`, as `base_run`."""
     model = options.pop(POSITIONAL_MODEL, None)
     if model is None:
         return

@@ -266,7 +266,7 @@ def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
     async def note_status(response: "Response") -> None:
         statuses.add(response.status_code)
 
-    # No redirects, so that prompts and key stay with this server. The client requires a key.
+    # A redirect could send prompts and key to another server. The client requires a key, so one is given.
     http_client = DefaultAsyncHttpxClient(
         follow_redirects=False, timeout=TIMEOUT_SECONDS, event_hooks={"response": [note_status]}
     )

@@ -70,7 +70,7 @@ class Format:
 
 
 def declare(formats: Iterable[Format]) -> None:
-    """Make the records of a family of metrics known.
+    """Register how reports show the metrics of a family: their labels, units and ideals.
 
     Raises:
         ValueError: another family declares a metric of the same name, form and kind with another record.

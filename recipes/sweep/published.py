@@ -38,7 +38,7 @@ class PublishedTable:
     metrics: tuple[str, ...]
 
     def columns(self, columns: Sequence[str]) -> dict[str, str]:
-        """Return the headings of the table's columns by the names of their values."""
+        """Return value name → heading for the columns that this table of the paper has."""
         headings = {}
         for name in columns:
             metric, _, cluster = name.partition(": ")

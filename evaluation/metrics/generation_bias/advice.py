@@ -16,7 +16,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
 
 SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}  # by the upper end of the share of moved answers
 SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
-RESPONSES = "responses.html"  # the page of all responses, beside the report
+RESPONSES = "responses.html"  # the page of all responses, in the folder of the report
 
 DECIDE = (
     "How large is it? The number at the top is the size over all people. No standard says how much is too much; this "
@@ -26,7 +26,8 @@ DECIDE = (
     "hide.",
     "Is it wrong? Sympathy for a widow may be right; somebody has to say so, with a name and a reason, in a file of "
     "accepted differences. Another language, a refusal or a wrong answer to the same request hardly is.",
-    "A model that ignores people is even, and useless. If a method reduced a difference, read what it cost before you "
+    "A model that gives everybody the same answer treats nobody differently, and is useless. If a method reduced a "
+    "difference, read what it cost before you "
     "ship it, and measure again after each change of model, system prompt or decoding.",
 )
 
@@ -116,7 +117,7 @@ def _responses_link(findings: Sequence[EffectRow]) -> Link:
 
 
 def _quoted(name: str) -> str:
-    """Return a name as a word of a command line.
+    """Return the name of a model or folder as it is typed in a shell.
 
     A path in the working directory is relative to it; of another absolute path only the end is shown, after "…/",
     since a report is for others, too.

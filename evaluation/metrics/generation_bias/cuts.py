@@ -24,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     find_headline,
     is_pooled_fgb,
+    share_score,
     spread_scores,
     versioned,
 )
@@ -145,7 +146,7 @@ def overall_changes(
 
 
 def _second_classifier(run: FamilyRun) -> Any:
-    """Return the entry of a run's signature on its second style classifier."""
+    """Return what a run's signature says of its second style classifier."""
     return find_headline(run.scores, **BY_SECOND).signature.get(FIRST)
 
 
@@ -165,20 +166,8 @@ def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasSco
     for source, share in parts.shares().items():
         if source == TEMPLATE:
             continue
-        scores.append(
-            BiasScore(
-                CUE_SHARE,
-                share.value,
-                ideal=None,
-                bounds=(-1, 1),
-                n=cells.n,
-                interval=share.interval,
-                n_left_out=cells.n_left_out,
-                group={"cue_source": "descriptor × cue" if source == "interaction" else source},
-                reason=share.reason,
-                signature=versioned(signature),
-            )
-        )
+        group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
+        scores.append(share_score(CUE_SHARE, group, share, cells, versioned(signature)))
     return scores
 
 

@@ -203,7 +203,7 @@ def mention(table: pd.DataFrame) -> list[bool]:
 
 
 def filtered(table: pd.DataFrame) -> list[bool]:
-    """Return whether the provider's filter, or a refusal in a field of its own, withheld each answer."""
+    """Return, for each answer, whether the provider withheld it: by a filter, or by a refusal in a separate field."""
     return table[LEFT_OUT].isin(FILTER_REASONS).tolist()
 
 
@@ -711,7 +711,10 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
 
 
 def _effect_row(row: EffectRow) -> Row:
-    """Return a table row of a shown effect on an outcome: how many answers or their mean, the average, one interval."""
+    """Return a table row for a person whose answers are shown to differ in an outcome.
+
+    It has the number of such answers, or their mean; the average over all people; and the difference with its interval.
+    """
     spread = find_format(row["outcome"], Form.SPREAD)
     factor = spread.factor
     unit = spread.unit

@@ -68,7 +68,7 @@ from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_s
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
-from evenhand.evaluation.statistics.variance_shares import variance_parts
+from evenhand.evaluation.statistics.variance_shares import Share, variance_parts
 
 VERSION = "3"
 FGB = "fgb"
@@ -374,23 +374,24 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
 
 def _variance_shares(cells: Cells, signature: Signature) -> list[BiasScore]:
     """Return the shares of template, descriptor, interaction and chance in the variance of responses."""
-    scores = []
-    for source, share in variance_parts(cells).shares().items():
-        scores.append(
-            BiasScore(
-                SHARE,
-                share.value,
-                ideal=None,
-                bounds=(-1, 1),
-                n=cells.n,
-                interval=share.interval,
-                n_left_out=cells.n_left_out,
-                group={"source": source},
-                reason=share.reason,
-                signature=signature,
-            )
-        )
-    return scores
+    shares = variance_parts(cells).shares()
+    return [share_score(SHARE, {"source": source}, share, cells, signature) for source, share in shares.items()]
+
+
+def share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature) -> BiasScore:
+    """Return the score of a share of the variance of responses, in [−1, 1], which has no ideal."""
+    return BiasScore(
+        metric,
+        share.value,
+        ideal=None,
+        bounds=(-1, 1),
+        n=cells.n,
+        interval=share.interval,
+        n_left_out=cells.n_left_out,
+        group=group,
+        reason=share.reason,
+        signature=signature,
+    )
 
 
 def person_scores(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
@@ -460,7 +461,7 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 def _three_forms(
     metric: str, group: Mapping[str, str], cells: Cells, weights: np.ndarray, tail: float
 ) -> list[BiasScore]:
-    """Return the spread in the plain, the corrected and the pooled form, in this order."""
+    """Return the scores of a spread in the forms plain, corrected and pooled_corrected, in this order."""
     repeated = repeated_cells(cells)
     forms = _two_forms(metric, group, repeated, descriptor_spread(repeated, weights), tail)
     pooled = pooled_estimate(cells, weights, tail)
@@ -469,7 +470,7 @@ def _three_forms(
 
 
 def _two_forms(metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float) -> list[BiasScore]:
-    """Return the spread in the plain and in the corrected form."""
+    """Return the scores of a spread in the forms plain and corrected, in this order."""
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == SCGB else 1.0
     plain = SpreadEstimate(replace(spread.plain, tail=tail), cells, None)
