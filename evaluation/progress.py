@@ -35,7 +35,7 @@ class _Bar(tqdm):
 class _LoggedBar(tqdm):
     """A bar of tqdm that writes its numbers to the log instead of the terminal."""
 
-    shown = -1
+    shown = 0  # a line that nothing is done yet says no more than the line before it
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if self.n != self.shown and self.initial != self.total:

@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,6 +158,20 @@ class Tracker:
         self.wandb_run.log_artifact(artifact)
 
 
+_offline_runs: list[Path] = []  # the folders of this process's runs that W&B has kept offline
+
+
+def log_offline_runs() -> None:
+    """Log once, at the end of a command, how the runs that W&B has kept offline are uploaded."""
+    if len(_offline_runs) == 1:
+        log.info("W&B: kept offline; `wandb sync %s` uploads it", _offline_runs[0])
+    elif _offline_runs:
+        folder = os.path.commonpath(_offline_runs)
+        command = f"wandb sync $(find {shlex.quote(folder)} -name 'offline-run-*' -type d)"
+        log.info("W&B: kept %d runs offline; `%s` uploads them", len(_offline_runs), command)
+    _offline_runs.clear()
+
+
 @contextmanager
 def start_tracking(
     job: str,
@@ -194,7 +209,7 @@ def start_tracking(
     finally:
         run.finish(exit_code=int(failed))
         if run.offline:
-            log.info("W&B: kept offline; `wandb sync %s` uploads it", Path(run.dir).parent)
+            _offline_runs.append(Path(run.dir).parent)
         elif not run.disabled:
             log.info("W&B: %s", run.url)
 

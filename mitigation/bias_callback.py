@@ -50,6 +50,7 @@ PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 log = logging.getLogger("evenhand")
 
 BIAS_NAME = "bias/fgb_pooled_corrected"
+EFFECTS_SHOWN = "bias/effects_shown"
 RISE = "bias/rise"
 RISE_P = "bias/rise_p"
 MAX_EFFECTS = 3
@@ -68,6 +69,16 @@ def preserve_random_states() -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
+
+
+def _values_text(values: Mapping[str, float]) -> str:
+    """Return the values of a step for a line of the log; of many values on bias, the two that say most."""
+    if BIAS_NAME not in values or EFFECTS_SHOWN not in values:
+        return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    bias = 1000 * values[BIAS_NAME]
+    bounds = [1000 * values.get(f"{BIAS_NAME}_{end}", math.nan) for end in ("low", "high")]
+    interval = f"{bounds[0]:.1f}, {bounds[1]:.1f}"
+    return f"pooled FGB* {bias:.1f} [{interval}] thousandths; effects shown: {values[EFFECTS_SHOWN]:.0f}"
 
 
 class MeasureCallback(TrainerCallback):
@@ -130,7 +141,7 @@ class MeasureCallback(TrainerCallback):
         with preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
         model.train(was_training)
-        log.info("step %d: %s", state.global_step, ", ".join(f"{name} {value:.4g}" for name, value in values.items()))
+        log.info("step %d: %s", state.global_step, _values_text(values))
         should_log = control.should_log
         # `log` of a trainer of TRL would add and reset the metrics of the steps.
         Trainer.log(trainer, dict(values))
@@ -269,7 +280,7 @@ class BiasCallback(MeasureCallback):
         values = _with_interval(BIAS_NAME, find_headline(generation_bias(styled, {}, permutations=0)))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
         table = table[table["certainty"] == SHOWN]
-        values["bias/effects_shown"] = float(len(table))
+        values[EFFECTS_SHOWN] = float(len(table))
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
         if likelihoods is not None:

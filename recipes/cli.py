@@ -212,9 +212,10 @@ def run_command(command: str, settings: Any) -> int:
         )
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
     with nullcontext() if command == WAITING else working(f"evenhand {command}"):
-        if command in PARALLEL:
-            return function(settings) or 0
-        return processes.on_rank_zero(lambda: function(settings)) or 0
+        status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
+    if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
+        sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+    return status or 0
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:

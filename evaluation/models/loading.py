@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +79,14 @@ class DialogueModel:
     reasoning: tuple[str, ...] = ()
 
 
+@cache  # once for each model, although the stages of a loop load it again
+def _note_missing_template(name: str) -> None:
+    log.info(
+        "%s has no chat template: prompts end with EOS, as DialoGPT's; a base model needs one (docs/real_models.md)",
+        name,
+    )
+
+
 def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
 
@@ -92,7 +101,7 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     network, tokenizer = load_network(model, text_generation_class)
     kind = _checked_kind(network.config, tokenizer)
     if kind == "dialogue" and not tokenizer.chat_template:
-        log.info("no chat template: prompts end with EOS, as DialoGPT's; a base model needs one (docs/real_models.md)")
+        _note_missing_template(name)
     _set_special_tokens(name, network, tokenizer, kind)
     _fuse_activations(network)
     _copy_head_input(network)

@@ -18,6 +18,7 @@ from evenhand.evaluation.report.tables import format_table
 
 LOG_WIDTH = 100
 MAX_LINKS = 8
+MAX_TURNED_ROWS = 4  # of a table that is too wide: with its columns as rows, these are columns
 
 
 def print_page(page: Page, console: Console | None = None) -> None:
@@ -63,9 +64,13 @@ def print_page(page: Page, console: Console | None = None) -> None:
 
 
 def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
-    """Return the table, without the intervals of the plotted sides if the console is too narrow."""
+    """Return the table as it fits into the console.
+
+    If it is too wide, the intervals of the plotted sides are left out; if it still is and has few rows, its columns
+    become rows.
+    """
     grid = _grid(table)
-    if Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width:
+    if _fits(grid, console):
         return grid
     rows = []
     for row in table.rows:
@@ -74,7 +79,26 @@ def _rich_table(table: Table, page: Page, console: Console) -> RichTable:
             is_dropped = len(page.sides) < 2 or name in page.sides
             cells.append(replace(cell, interval="") if is_dropped else cell)
         rows.append(replace(row, cells=tuple(cells)))
-    return _grid(replace(table, rows=tuple(rows)))
+    without_intervals = _grid(replace(table, rows=tuple(rows)))
+    if len(rows) > MAX_TURNED_ROWS or _fits(without_intervals, console):
+        return without_intervals
+    return _turned(table)
+
+
+def _fits(grid: RichTable, console: Console) -> bool:
+    return Measurement.get(console, console.options.update(max_width=1000), grid).maximum <= console.width
+
+
+def _turned(table: Table) -> RichTable:
+    """Return the table with a row for each of its columns, and a column for each of its rows."""
+    grid = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    grid.add_column(Text(table.columns[0]), overflow="fold")
+    for row in table.rows:
+        grid.add_column(Text(row.label), justify="right", overflow="fold")
+    for place, name in enumerate(table.columns[1:]):
+        cells = [row.cells[place] for row in table.rows]
+        grid.add_row(Text(name), *(Text(f"{cell.text} {cell.interval}".rstrip()) for cell in cells))
+    return grid
 
 
 def _grid(table: Table) -> RichTable:

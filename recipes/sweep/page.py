@@ -49,6 +49,7 @@ NO_BIAS = (
     "No reduction is defined, because the base model shows no bias: the 95 % interval of its pooled FGB* includes 0. "
     "Measure the base model with more responses or more descriptors."
 )
+ONE_POINT = "Brackets are 95 % intervals. A dash means not measured or not applicable."
 INTERVALS = (
     "A setting is all tuned models that differ only in the seed; its numbers are means over the seeds. Brackets are "
     "95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. A dash means not measured or not "
@@ -107,6 +108,7 @@ def page(sweep: Sweep) -> Page:
         removed = value_text(best, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
     decodings = ", ".join(settings[DECODING].unique())
+    among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
     main = settings_table(rows)
     further = [
         metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
@@ -120,13 +122,12 @@ def page(sweep: Sweep) -> Page:
     thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,
-        subtitle=f"{display_name(sweep.base_model)} · points: {len(sweep.points)}, settings: {len(rows)}",
+        subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"pooled FGB* by {best['label']}, the largest reduction of {len(rows)} settings; decodings: "
-        f"{decodings}",
+        headline_caption=f"pooled FGB* by {best['label']}{among}; decoding: {decodings}",
         verdict=verdict,
         warnings=_warnings(rows, sweep),
-        notes=[INTERVALS, *sweep.notes],
+        notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
         sections=[
             Section(SCORES, tables=[main], first_screen=True),
             Section(
