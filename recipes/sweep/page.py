@@ -20,7 +20,7 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.numbers import number, percent
-from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep.published import published_tables
 from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
@@ -85,6 +85,7 @@ PANELS = {
     "style_drift": "style drift",
     "length_change": "length, up or down",
 }
+PANELS_IN_A_ROW = 3
 # Titles of the panels of `value_chart`.
 BY_VALUE = {
     "reduction": "bias removed",
@@ -94,7 +95,7 @@ BY_VALUE = {
 # The columns of the table of settings, after the reductions; the other costs are in a table further down.
 MAIN_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name in PANELS)
 FURTHER_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name not in PANELS)
-HEADLINE_COSTS = ("relevance_kept", "style_drift", "response_perplexity_change", "perplexity_change")
+HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perplexity_change", "perplexity_change")
 
 
 def page(sweep: Sweep) -> Page:
@@ -117,6 +118,12 @@ def page(sweep: Sweep) -> Page:
     published = published_tables(rows, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
     figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
+    cost_figures = []
+    if len(rows) > 1:
+        cost_figures.append(Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE))
+    steps = []
+    if len(sweep.points) == 1 and sweep.links:
+        steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
     by_threshold = threshold_charts(rows, sweep.swept).values()
     threshold_figures = [Figure(chart.get_label(), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
     thresholds = threshold_table(rows)
@@ -126,6 +133,7 @@ def page(sweep: Sweep) -> Page:
         headline_value=percent(-best["reduction"], 0, True),
         headline_caption=f"pooled FGB* by {best['label']}{among}; decoding: {decodings}",
         verdict=verdict,
+        steps=steps,
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
         sections=[
@@ -136,7 +144,7 @@ def page(sweep: Sweep) -> Page:
                 figures=threshold_figures,
                 first_screen=True,
             ),
-            Section("Reduction against cost", figures=[Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE)]),
+            Section("Reduction against cost", figures=cost_figures),
             Section("By value of a setting", figures=figures),
             Section("Further costs and checks", tables=further, folded=True),
             Section("As published", tables=published, folded=True),
@@ -221,15 +229,20 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
 
 @styled
 def cost_chart(settings: pd.DataFrame) -> Chart:
-    """Return a chart of each setting's reduction against its costs, with a panel for each cost of PANELS.
+    """Return a chart of each setting's reduction against its costs, with a panel for each cost that was measured.
 
     Each panel has the Pareto front and the numbers of the settings.
     """
-    label = f"Pooled FGB* removed against {', '.join(PANELS.values())}; {len(settings)} settings"
-    figure, panels = new_chart(label, WIDE, 620, nrows=2, ncols=3)
-    for axes, (column, title) in zip(panels.flat, PANELS.items(), strict=True):
-        rows = settings.assign(loss=loss(settings, column)).dropna(subset=["loss", "reduction"])
-        axes.set(title=title)
+    losses = {column: loss(settings, column) for column in PANELS}
+    measured = [column for column in PANELS if losses[column].notna().any()]
+    label = f"Pooled FGB* removed against {', '.join(PANELS[column] for column in measured)}; {len(settings)} settings"
+    n_rows = max(1, math.ceil(len(measured) / PANELS_IN_A_ROW))
+    figure, panels = new_chart(label, WIDE, 310 * n_rows, nrows=n_rows, ncols=PANELS_IN_A_ROW)
+    for axes in panels.flat[len(measured) :]:
+        axes.set_visible(False)
+    for axes, column in zip(panels.flat, measured, strict=False):
+        rows = settings.assign(loss=losses[column]).dropna(subset=["loss", "reduction"])
+        axes.set(title=PANELS[column])
         set_ticks(axes, "x", 4, tick_percent)
         set_ticks(axes, "y", 6, tick_percent)
         axes.axhline(0, color=ZERO, linewidth=1)
