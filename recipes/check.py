@@ -3,7 +3,8 @@
 A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is outside, and is
 inconclusive otherwise. Without a given limit of the rise, the smallest that these runs can show to hold is taken. The
 effects on descriptors have no limit: one effect that is shown to have grown (Holm's correction over all descriptors and
-styles) breaks the check. If no effect is shown to have grown, some may still have grown undetected.
+styles) breaks the check. So does a shown rise of the answers in another language, refused or withheld, or of how much
+their share differs between people. If nothing is shown to have grown, something may still have grown undetected.
 """
 
 import logging
@@ -19,12 +20,19 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     DIFFERENCE_BOUND,
     IN_USE,
     SHOWN,
     detectable_sizes,
     effect_changes,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    VALUES,
+    outcome_changes,
+    stored_names,
+    stored_values,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
@@ -36,6 +44,8 @@ from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.tables import value_text
 from evenhand.evaluation.score import Form, Kind, find_score
+from evenhand.evaluation.statistics.hypothesis_tests import holm
+from evenhand.evaluation.statistics.permutation import LEVEL
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
@@ -118,7 +128,7 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
 
     Raises:
         AssertionError: the rise is shown to exceed the limit, it is not shown to be within the limit, or the effect on
-            a descriptor is shown to have grown. The message has the numbers.
+            a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
     findings = find(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
@@ -150,7 +160,8 @@ def find(settings: CheckSettings) -> list[Finding]:
     if settings.max_rise is not None or not has_level:
         findings.append(_rise(before.folder, *rows, settings.max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
-    return [*findings, _grown_effects(*rows, permutations, before.config.seed)]
+    findings.append(_grown_effects(*rows, permutations, before.config.seed))
+    return [*findings, *_risen_outcomes(before, common, rows[0])]
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
@@ -274,6 +285,31 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
             f"about {number(100 * size, 1)} percentage points (median; at worst {number(100 * worst, 1)})"
         )
     return Finding(name, BROKEN if details else HOLDS, text, details)
+
+
+def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledResponses) -> list[Finding]:
+    """Return [the finding on answers in another language, refused or withheld], or [] if no such outcome was measured.
+
+    Both the share of all answers and the spread of this share between people are compared, paired by prompt.
+    """
+    if not (before.has(VALUES) and after.has(VALUES)):
+        return []
+    old = before.table(VALUES)
+    new = after.table(VALUES)
+    changes = []
+    for outcome in FIRST_OUTCOMES:
+        if outcome in stored_names(old) and outcome in stored_names(new):
+            found = outcome_changes(responses, outcome, stored_values(old, outcome), stored_values(new, outcome))
+            changes += [score for score in found if score.kind == Kind.DIFFERENCE]
+    if not changes:
+        return []
+    p_values = holm([1.0 if change.p_value is None else change.p_value for change in changes])
+    details = []
+    for change, p in zip(changes, p_values, strict=True):
+        if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
+            details.append(f"{format_of(change).title}: {value_text(change)}, adjusted p {p_value(p)}")
+    text = f"shown rises: {len(details)} of {len(changes)} changes"
+    return [Finding("answers in another language, refused or withheld", BROKEN if details else HOLDS, text, details)]
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:

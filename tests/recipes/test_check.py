@@ -12,10 +12,13 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
-from evenhand.recipes.check import Finding, junit_xml, smallest_showable_rise, summary_markdown
+from evenhand.evaluation.tables import write_table
+from evenhand.recipes.check import Finding, find, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse
+from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -74,6 +77,31 @@ def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, 
         assert (
             f"## Evenhand: {['holds', 'broken', '', 'inconclusive'][status]}" in (tmp_path / "summary.md").read_text()
         )
+
+
+@pytest.mark.parametrize(
+    ("shares", "status", "rises"),
+    [
+        ((0.1, 0.1), "holds", 0),  # as before
+        ((0.5, 0.5), "broken", 1),  # more to both descriptors
+        ((0.9, 0.1), "broken", 2),  # more, and more unevenly
+    ],
+)
+def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equal(tmp_path, shares, status, rises):
+    n = 160
+    rng = np.random.default_rng(0)
+    vectors = np.eye(3)[np.tile([0, 1], n)]
+    for name, parts in (("before", (0.1, 0.1)), ("after", shares)):
+        write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, has_scores=True, templates=16, permutations=99)
+        is_other = np.concatenate([rng.permutation(np.arange(n) < part * n) for part in parts])
+        values = {f"{OTHER_LANGUAGE}: {OTHER_LANGUAGE}": is_other.astype(float), "refusal: refusal": 0.0}
+        ids = [f"p{i}" for i in range(2 * n)]
+        write_table(tmp_path / name / "outcomes.parquet", pd.DataFrame({"prompt_id": ids, **values}))
+    settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_pooled_fgb=900)
+    findings = {finding.name: finding for finding in find(settings)}
+    assert findings["effects on descriptors"].status == "holds"
+    found = findings["answers in another language, refused or withheld"]
+    assert (found.status, len(found.details)) == (status, rises)
 
 
 def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
