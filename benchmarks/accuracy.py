@@ -17,7 +17,8 @@ from benchmarks.measuring import parse_options
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.data.style_clusters import load_style_clusters
-from evenhand.evaluation.models.styles import Classifier, load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.styles import Classifier, style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
 from evenhand.evaluation.score import Form as ScoreForm
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes

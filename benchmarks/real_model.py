@@ -21,6 +21,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
@@ -28,7 +29,7 @@ from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, seque
 from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects, effects_figure
     from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias, generation_bias
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-    from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+    from evenhand.evaluation.models.styles import style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
     from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.bias_callback import BiasCallback
@@ -65,7 +66,8 @@ _MODULES = {
     "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
     "evaluation.metrics.generation_bias.parts.effects": ("effect_changes", "effects", "effects_figure"),
     "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
-    "evaluation.models.styles": ("load_style_classifier", "style_vectors"),
+    "evaluation.models.classifier_kinds": ("load_style_classifier",),
+    "evaluation.models.styles": ("style_vectors",),
     "evaluation.report.score_table": ("score_figure", "score_table"),
     "evaluation.score": ("BiasScore", "signature_line"),
     "mitigation.labels": ("label_responses",),

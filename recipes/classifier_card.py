@@ -190,7 +190,8 @@ says where the encoder is, with its SHA-256. Save the code as `label.py` and run
 ```python
 import sys
 
-from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.styles import label_probabilities
 
 folder, *texts = sys.argv[1:]
 classifier = load_style_classifier(folder)

@@ -12,8 +12,8 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-from evenhand.evaluation.models.styles import classify_rows, load_style_classifier, to_style_vectors
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score

@@ -27,8 +27,9 @@ from evenhand.evaluation.models.classifier_folders import (
     find_encoder,
     read_description,
 )
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.revisions import hub_repository, model_revision
-from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier
+from evenhand.evaluation.models.styles import label_probabilities
 from evenhand.evaluation.score import BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, calibration_error, f1_scores
 from evenhand.evaluation.statistics.scores import share_score

@@ -17,12 +17,12 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.models.styles import load_style_classifier
 from evenhand.evaluation.score import (
     AXIS,
     CUT,

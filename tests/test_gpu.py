@@ -9,11 +9,12 @@ import torch
 from datasets import Dataset
 
 from evenhand.evaluation.models.base import prompt_seed
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method

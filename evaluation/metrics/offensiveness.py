@@ -92,7 +92,7 @@ class Offensiveness(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the classifier and of the dataset."""
-        from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+        from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
 
         classifier = config.settings.classifier
         if classifier.name is None or classifier.label is None:
@@ -108,7 +108,8 @@ class Offensiveness(Metric):
         return store.table("offensive_prompts", lambda: self._classified(store, config), on_all_ranks=True)
 
     def _classified(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
-        from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
+        from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+        from evenhand.evaluation.models.styles import classify_rows
 
         settings = config.settings.classifier
         rows = dataset_prompts(config.prompts, config.seed)

@@ -25,15 +25,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.models.classifier_folders import (
-    classifier_folder,
-    classifier_sha256,
-    find_encoder,
-    read_description,
-)
+from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
-from evenhand.evaluation.models.revisions import classifier_labels, model_revision
 from evenhand.evaluation.models.server import (
     UnsupportedRequest,
     build_requests,
@@ -43,8 +37,6 @@ from evenhand.evaluation.models.server import (
     parse_response,
 )
 from evenhand.evaluation.settings import (
-    CheckpointSettings,
-    HeadSettings,
     JudgeSettings,
     StyleClassifierSettings,
     base_url,
@@ -100,44 +92,42 @@ def read_judge(name: str) -> tuple[dict[str, str], str]:
     return {name: descriptions.get(name) or "" for name in names}, file.instruction
 
 
-def classifier_styles(settings: CheckpointSettings | HeadSettings) -> tuple[str, ...]:
-    """Return the labels of a shipped classifier, of another sequence classifier, or of a judge."""
-    judge = getattr(settings, "judge", None)
-    if judge is not None:
-        labels, _ = read_judge(judge.name)
+class JudgeKind(ClassifierKind):
+    """LLM judges: classifiers whose settings have a `judge`."""
+
+    def has(self, settings: NamedClassifier) -> bool:
+        return isinstance(settings, StyleClassifierSettings) and settings.judge is not None
+
+    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+        labels, _ = read_judge(judge_settings(settings).name)
         return tuple(labels)
-    folder = classifier_folder(settings.name)
-    if folder is not None:
-        return read_description(folder).labels
-    head = getattr(settings, "head", None)
-    label_names = getattr(settings, "label_names", None)
-    return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
 
-
-def classifier_revision(settings: CheckpointSettings | HeadSettings) -> str:
-    """Return the revision of a sequence classifier, or the hash of a judge's model name and file."""
-    judge = getattr(settings, "judge", None)
-    if judge is not None:
+    def revision(self, settings: NamedClassifier) -> str:
+        """Return the hash of the model's name and of the judge's file."""
         check_client()
-        labels, instruction = read_judge(judge.name)
+        labels, instruction = read_judge(judge_settings(settings).name)
         return json_sha256([settings.name, list(labels.items()), instruction])
-    folder = classifier_folder(settings.name)
-    if folder is not None:
-        description = read_description(folder)
-        find_encoder(description.encoder, description.encoder_sha256)
-        return classifier_sha256(folder)
-    return model_revision(settings.name, settings.revision, settings.base)
+
+    def load(self, settings: NamedClassifier, field: str) -> "StyleJudge":
+        return load_judge(settings)
+
+    def facts(self, settings: NamedClassifier) -> JsonObject:
+        return judge_facts(settings)
 
 
-def judge_settings(settings: StyleClassifierSettings) -> JudgeSettings:
+def judge_settings(settings: NamedClassifier) -> JudgeSettings:
     """Return the settings of the judge; InputError if the classifier is none."""
-    if settings.judge is None:
+    return _with_judge(settings)[1]
+
+
+def _with_judge(settings: NamedClassifier) -> tuple[StyleClassifierSettings, JudgeSettings]:
+    if not isinstance(settings, StyleClassifierSettings) or settings.judge is None:
         raise InputError("style_classifier.judge", f"{settings.name} is no judge; give `judge: {{server: ADDRESS}}`.")
-    return settings.judge
+    return settings, settings.judge
 
 
 @dataclass(frozen=True)
-class StyleJudge:
+class StyleJudge(Classifier):
     """An LLM judge in place of a sequence classifier; `labels` are its styles."""
 
     settings: StyleClassifierSettings
@@ -213,7 +203,7 @@ class StyleJudge:
         return [weight / total for weight in weights] if total > 0 else None
 
 
-def judge_facts(settings: StyleClassifierSettings) -> dict[str, Json]:
+def judge_facts(settings: NamedClassifier) -> dict[str, Json]:
     """Return the entries of a signature that identify a judge: model, server, file, and the kind of its answers."""
     judge = judge_settings(settings)
     with _cache(load_judge(settings)) as cache:
@@ -231,18 +221,19 @@ def judge_facts(settings: StyleClassifierSettings) -> dict[str, Json]:
     return {"name": settings.name, "judge": facts}
 
 
-def load_judge(settings: StyleClassifierSettings) -> StyleJudge:
+def load_judge(settings: NamedClassifier) -> StyleJudge:
     """Return the judge of these settings; no request is sent. InputError if its file or the client cannot be used."""
-    labels, instruction = read_judge(judge_settings(settings).name)
+    checked_settings, judge = _with_judge(settings)
+    labels, instruction = read_judge(judge.name)
     lines = [instruction]
     for option, (label, description) in zip(OPTIONS, labels.items(), strict=False):
         lines.append(f"{option}: {label} ({description})" if description else f"{option}: {label}")
     return StyleJudge(
-        settings=settings,
+        settings=checked_settings,
         labels=tuple(labels),
         question="\n".join(lines),
         name=settings.name,
-        revision=classifier_revision(settings),
+        revision=JudgeKind().revision(settings),
     )
 
 

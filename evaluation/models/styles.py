@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,19 +25,17 @@ from evenhand.evaluation.models.batches import (
 )
 from evenhand.evaluation.models.checkpoints import (
     BROKEN_WEIGHTS,
-    ModelDescription,
     checkpoint_settings,
     load_network,
     move_to_device,
     pad_with_eos,
     resolve_device,
 )
-from evenhand.evaluation.models.classifier_folders import classifier_folder
-from evenhand.evaluation.models.judges import StyleJudge, classifier_revision, load_judge
+from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches, label_batches
 
@@ -52,7 +51,7 @@ EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contrad
 
 
 @dataclass(frozen=True)
-class StyleClassifier:
+class StyleClassifier(Classifier):
     """A sequence classifier in evaluation mode on its device; `labels` are its styles in the order of its outputs.
 
     `head` is "softmax", "sigmoid" (a text may have several labels) or "one logit" (a label, or not).
@@ -64,8 +63,6 @@ class StyleClassifier:
     name: str
     revision: str
     head: str = SOFTMAX
-
-    texts_per_part = 1024  # distinct texts that are encoded and classified together, and lost if the run is killed
 
     @property
     def is_multi_label(self) -> bool:
@@ -84,9 +81,6 @@ class StyleClassifier:
     def limit(self) -> str:
         """What the classifier reads of a text, in words."""
         return f"{self.max_tokens} tokens"
-
-    def announce(self, texts: Sequence[str]) -> None:
-        """Do nothing: only a judge announces its costs."""
 
     def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the probability of each label for each text, (n, S), and whether the text is truncated, (n,)."""
@@ -115,32 +109,36 @@ class StyleClassifier:
         return probabilities, is_truncated
 
 
-Classifier = StyleClassifier | StyleJudge
+def load_sequence_classifier(given: NamedClassifier, revision: str, field: str) -> StyleClassifier:
+    """Load a Hugging Face sequence classifier; errors as of `load_style_classifier`."""
+    checkpoint = checkpoint_settings(given)
+    resolve_device(checkpoint.device)  # raises before weights are read
+    network, tokenizer = load_network(checkpoint, lambda settings, config: _classifier_class(settings, config, field))
+    return _style_classifier(given, network, tokenizer, revision, field)
 
 
-def load_style_classifier(model: ModelDescription, field: str = "style_classifier") -> Classifier:
-    """Load a shipped classifier or a Hugging Face sequence classifier, or return an LLM judge.
+def load_folder_classifier(given: NamedClassifier, folder: Path, revision: str, field: str) -> StyleClassifier:
+    """Load a classifier that `train_classifier` made of a sentence encoder; errors as of `load_style_classifier`."""
+    checkpoint = checkpoint_settings(given)
+    resolve_device(checkpoint.device)
+    network, tokenizer = load_adapted_classifier(checkpoint, folder)
+    return _style_classifier(given, network, tokenizer, revision, field)
 
-    Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
-    with at least two labels, or its weights or tokenizer are missing or pickled.
-    """
-    given = model if isinstance(model, HeadSettings) else checkpoint_settings(model)
-    if isinstance(given, StyleClassifierSettings) and given.judge is not None:
-        return load_judge(given)
-    model = checkpoint_settings(given)
-    resolve_device(model.device)  # raises before weights are read
-    revision = classifier_revision(model)
-    folder = classifier_folder(model.name)
-    if folder is not None:
-        network, tokenizer = load_adapted_classifier(model, folder)
-    else:
-        network, tokenizer = load_network(model, lambda settings, config: _classifier_class(settings, config, field))
-    pad_with_eos(tokenizer, field, model.name)
+
+def _style_classifier(
+    given: NamedClassifier,
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    revision: str,
+    field: str,
+) -> StyleClassifier:
+    """Return the classifier of a loaded network, on its device."""
+    pad_with_eos(tokenizer, field, given.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = _labels(given, network.config)
-    network = move_to_device(network, model)
-    return StyleClassifier(network, tokenizer, labels, model.name, revision, _head(given, network.config))
+    network = move_to_device(network, checkpoint_settings(given))
+    return StyleClassifier(network, tokenizer, labels, given.name, revision, _head(given, network.config))
 
 
 def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class NearestStyleModel(WrappedModel):
 
         The column CANDIDATES has the texts of all candidates for a prompt.
         """
-        from evenhand.evaluation.models.styles import load_style_classifier
+        from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
         if self.classifier is None:
             raise InputError("style_classifier", "none is given, and nearest_style compares styles; give one.")

@@ -18,9 +18,9 @@ from transformers import BertConfig, BertModel, TrainerCallback
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
 from evenhand.evaluation.models.revisions import find_label
-from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
+from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table

@@ -16,8 +16,9 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.likelihood_bias.pairs import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loading import load_masked_model
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointT
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, BUCKET, read_styled_responses
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.models.judges import classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_styles
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.tables import change_table, group_label, score_changes

@@ -24,10 +24,10 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     style_table,
 )
 from evenhand.evaluation.models.classifier_folders import shipped_names
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, kind_of
 from evenhand.evaluation.models.revisions import find_label, is_revision
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
-from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:  # imports torch
@@ -122,7 +122,7 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
     """
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
-    from evenhand.evaluation.models.styles import load_style_classifier
+    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     unread = _note_unread(store, config)
     for name, checkpoint in classifiers(config).items():
@@ -222,11 +222,10 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
 
 
 def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signature:
-    """Return the entries of a signature that identify a sequence classifier or an LLM judge."""
-    facts = as_settings(classifier)
-    if "judge" in facts:
-        facts = judge_facts(classifier)
-    labels = "\n".join(classifier_styles(classifier))
+    """Return the entries of a signature that identify a classifier of any kind."""
+    kind = kind_of(classifier)
+    facts = kind.facts(classifier)
+    labels = "\n".join(kind.labels(classifier))
     return {**facts, "revision": revision, "labels_sha256": sha256(labels.encode()).hexdigest()}
 
 

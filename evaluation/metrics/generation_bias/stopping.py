@@ -60,7 +60,7 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
         prompts: all planned prompts.
         ask: returns the responses to the prompts with some numbers; those on disk are not asked again.
     """
-    from evenhand.evaluation.models.styles import load_style_classifier  # imports torch
+    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     rounds = _rounds(prompts, config.seed)
     stop = read_stop(store)

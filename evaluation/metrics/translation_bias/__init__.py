@@ -25,7 +25,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
 from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
@@ -276,7 +276,8 @@ def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.Data
 def _toxicity(
     store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Signature
 ) -> BiasScore:
-    from evenhand.evaluation.models.styles import classify_rows, load_style_classifier
+    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+    from evenhand.evaluation.models.styles import classify_rows
 
     classifier = load_style_classifier(settings, field="toxicity")
     label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")

@@ -17,7 +17,8 @@ from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings

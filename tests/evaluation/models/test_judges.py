@@ -9,8 +9,9 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles, judge_facts
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.judges import judge_facts
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
 from tests.fault_server import serving
 

@@ -26,8 +26,8 @@ from evenhand.evaluation.models.classifier_folders import (
     read_description,
     shipped_names,
 )
-from evenhand.evaluation.models.judges import classifier_revision, classifier_styles
-from evenhand.evaluation.models.styles import label_probabilities, load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 
 NAMES = ["go_emotions", "go_emotions_second"]

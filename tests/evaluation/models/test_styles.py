@@ -7,8 +7,8 @@ from transformers import BertConfig, BertForSequenceClassification, GPT2Config, 
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
-from evenhand.evaluation.models.judges import classifier_styles
-from evenhand.evaluation.models.styles import classify_texts, label_probabilities, load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import classifier_styles, load_style_classifier
+from evenhand.evaluation.models.styles import classify_texts, label_probabilities, style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 from tests.tiny_models import word_level_tokenizer
 

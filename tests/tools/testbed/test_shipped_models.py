@@ -9,11 +9,12 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.recipes.testbed import DIALOGUE_MODEL, SECOND_STYLE_CLASSIFIER, STYLE_CLASSIFIER
 from tools.testbed import grammar
 from tools.testbed.build import ABOUT, MEASURED

@@ -15,8 +15,9 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     read_styled_responses,
     style_table,
 )
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loaded import LoadedModel
-from evenhand.evaluation.models.styles import classify_responses, load_style_classifier
+from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import join_batches, write_table

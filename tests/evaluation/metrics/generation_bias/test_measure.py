@@ -20,7 +20,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models import loading, styles
-from evenhand.evaluation.models.styles import load_style_classifier, style_vectors
+from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import display_name, find_score
 from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings

@@ -1,0 +1,42 @@
+"""The kinds of classifiers that settings can name, and the loading of one. The module does not import torch.
+
+To add a kind, write a module with a `Classifier` and a `ClassifierKind`, and add the kind to KINDS.
+"""
+
+from pathlib import Path
+
+from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
+from evenhand.evaluation.models.judges import JudgeKind
+from evenhand.evaluation.models.sequence_classifiers import FolderKind, SequenceKind
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, checked
+
+# A classifier is of the first kind that has it.
+KINDS: tuple[ClassifierKind, ...] = (JudgeKind(), FolderKind(), SequenceKind())
+
+
+def kind_of(settings: NamedClassifier) -> ClassifierKind:
+    """Return the kind of the classifier that settings name."""
+    return next(kind for kind in KINDS if kind.has(settings))
+
+
+def classifier_styles(settings: NamedClassifier) -> tuple[str, ...]:
+    """Return the labels of a classifier, which is not loaded."""
+    return kind_of(settings).labels(settings)
+
+
+def classifier_revision(settings: NamedClassifier) -> str:
+    """Return what identifies a classifier, such as a commit or a hash of its files."""
+    return kind_of(settings).revision(settings)
+
+
+def load_style_classifier(model: NamedClassifier | Path | str, field: str = "style_classifier") -> Classifier:
+    """Load a classifier of any kind; a string or path is its name.
+
+    Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
+    with at least two labels, or its weights or tokenizer are missing or pickled.
+    """
+    if isinstance(model, (CheckpointSettings, HeadSettings)):
+        settings = model
+    else:
+        settings = checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
+    return kind_of(settings).load(settings, field)

@@ -1,0 +1,63 @@
+"""What a classifier of texts is, and what a kind of classifiers is. The module does not import torch."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenhand.evaluation.json_values import JsonObject
+from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, as_settings
+
+NamedClassifier = CheckpointSettings | HeadSettings
+
+
+class Classifier(ABC):
+    """A classifier that is ready to classify texts.
+
+    Attributes:
+        labels: the labels; those of a style classifier are the styles.
+        name: the name in the settings.
+        revision: what identifies the classifier, such as a commit or a hash of its files.
+        is_multi_label: whether a text may have several labels.
+        texts_per_part: texts that are classified together, and are lost if the run is killed.
+        limit: what the classifier reads of a text, in words.
+    """
+
+    labels: tuple[str, ...]
+    name: str
+    revision: str
+    is_multi_label: bool = False
+    texts_per_part: int = 1024
+    limit: str = "text"
+
+    def announce(self, texts: Sequence[str]) -> None:
+        """Log what classifying these texts costs, if it costs anything."""
+        return
+
+    @abstractmethod
+    def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probability of each label for each of n texts, (n, S), and whether each text is cut, (n,)."""
+
+
+class ClassifierKind(ABC):
+    """A kind of classifiers: how settings name one, and what is known of it before it is loaded."""
+
+    @abstractmethod
+    def has(self, settings: NamedClassifier) -> bool:
+        """Return whether the settings name a classifier of this kind."""
+
+    @abstractmethod
+    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+        """Return the labels of the classifier."""
+
+    @abstractmethod
+    def revision(self, settings: NamedClassifier) -> str:
+        """Return what identifies the classifier, such as a commit or a hash of its files."""
+
+    @abstractmethod
+    def load(self, settings: NamedClassifier, field: str) -> Classifier:
+        """Return the classifier; InputError, about the setting `field`, if it cannot be loaded."""
+
+    def facts(self, settings: NamedClassifier) -> JsonObject:
+        """Return the entries of a signature that identify the classifier, besides its revision and labels."""
+        return as_settings(settings)

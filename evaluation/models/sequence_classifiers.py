@@ -1,0 +1,62 @@
+"""Two kinds of classifiers: folders that `train_classifier` made, and Hugging Face sequence classifiers."""
+
+from pathlib import Path
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.classifier_folders import (
+    classifier_folder,
+    classifier_sha256,
+    find_encoder,
+    read_description,
+)
+from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
+from evenhand.evaluation.models.revisions import classifier_labels, model_revision
+
+
+class FolderKind(ClassifierKind):
+    """Classifiers that ship with Evenhand, and other folders that `train_classifier` made of a sentence encoder."""
+
+    def has(self, settings: NamedClassifier) -> bool:
+        return classifier_folder(settings.name) is not None
+
+    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+        return read_description(_folder(settings)).labels
+
+    def revision(self, settings: NamedClassifier) -> str:
+        """Return the hash of the folder's files; InputError if its encoder is not there."""
+        folder = _folder(settings)
+        description = read_description(folder)
+        find_encoder(description.encoder, description.encoder_sha256)
+        return classifier_sha256(folder)
+
+    def load(self, settings: NamedClassifier, field: str) -> Classifier:
+        from evenhand.evaluation.models.styles import load_folder_classifier  # imports torch
+
+        return load_folder_classifier(settings, _folder(settings), self.revision(settings), field)
+
+
+def _folder(settings: NamedClassifier) -> Path:
+    folder = classifier_folder(settings.name)
+    if folder is None:
+        raise InputError("style_classifier", f"{settings.name} is no folder of `train_classifier`.")
+    return folder
+
+
+class SequenceKind(ClassifierKind):
+    """Hugging Face sequence classifiers."""
+
+    def has(self, settings: NamedClassifier) -> bool:
+        return True
+
+    def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
+        head = getattr(settings, "head", None)
+        label_names = getattr(settings, "label_names", None)
+        return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
+
+    def revision(self, settings: NamedClassifier) -> str:
+        return model_revision(settings.name, settings.revision, settings.base)
+
+    def load(self, settings: NamedClassifier, field: str) -> Classifier:
+        from evenhand.evaluation.models.styles import load_sequence_classifier  # imports torch
+
+        return load_sequence_classifier(settings, self.revision(settings), field)
