@@ -150,9 +150,10 @@ def masked_accuracy(model: MaskedModel, texts: Sequence[str], seed: int) -> floa
 
 
 def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) -> dict[str, float]:
-    """Return, by paradigm, the share of BLiMP's pairs whose grammatical sentence is likelier (Warstadt et al. 2020).
+    """Return paradigm → share of BLiMP's pairs that the model gets right (Warstadt et al. 2020).
 
-    A sentence's likelihood is Σ log p of its tokens, each masked alone (Salazar et al. 2020).
+    It gets a pair right if the grammatical sentence has the higher likelihood. A sentence's likelihood is Σ log p of
+    its tokens, each masked alone (Salazar et al. 2020).
     """
     accuracy = {}
     for path in sorted(folder.glob("*.jsonl")):

@@ -112,7 +112,7 @@ def start_logging() -> None:
 
 
 class _LineHandler(logging.StreamHandler):
-    """A handler whose lines stand above a bar in a terminal, not inside it."""
+    """A handler that writes its lines above a progress bar, not into it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, and note when."""

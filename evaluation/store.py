@@ -148,7 +148,7 @@ class Store:
         return None
 
     def discard_results(self, *, but_rows: Collection[str]) -> None:
-        """Delete all tables and facts of the run, and all saved batches of the family but those of some names."""
+        """Delete all tables and facts of the run, and all saved batches of the family except those named."""
         for path in result_files(self.folder).values():
             path.unlink()
         folder = self.folder / PARTS / self.family

@@ -85,7 +85,7 @@ def _readable(path: Path) -> Iterator[None]:
 def label_batches(
     batches: Iterable[tuple[Sequence[object] | np.ndarray, ...]], columns: Sequence[str], index: pd.Index
 ) -> Iterator[pd.DataFrame]:
-    """Yield batches as tables whose index says which rows they are.
+    """Yield batches as tables; the index has the numbers of the rows.
 
     Args:
         batches: tuples of positions in the index and, for each column, the values.

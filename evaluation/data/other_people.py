@@ -52,7 +52,7 @@ def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFra
 
 
 def with_partners(prompts: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return the prompts with, beside each, the columns of another person's prompt, whose names begin with PARTNER.
+    """Return the prompts, each with the columns of another person's prompt. Their names begin with PARTNER.
 
     The other prompt has the same template and another descriptor (`other_people`); a prompt to whose template nobody
     else is asked is its own partner. Give the whole table of prompts: a part of it has other partners.
@@ -63,13 +63,13 @@ def with_partners(prompts: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the other person's prompt beside each prompt, with the names of its columns in its table."""
+    """Return, for each prompt, the other person's prompt, with the usual names of columns."""
     names = [name for name in prompts if name.startswith(PARTNER)]
     return prompts[names].rename(columns=lambda name: name.removeprefix(PARTNER))
 
 
 def partner_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
-    """Return the prompts as their partners ask them, whose partner is then the person; a prompt's id stays."""
+    """Return the prompts with person and partner exchanged; each prompt keeps its id."""
     partners = prompts_of_others(prompts, partner_rows(prompts))
     names = [TEXT, PERSONA]
     return partners.assign(**{f"{PARTNER}{name}": prompts[name] for name in names if name in prompts})

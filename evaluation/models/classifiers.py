@@ -1,4 +1,4 @@
-"""What a classifier of texts is, and what a kind of classifiers is. The module does not import torch."""
+"""The base classes of classifiers of texts, and of kinds of classifiers. The module does not import torch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -220,7 +220,7 @@ def _generate_batch(
 
 
 def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], shared: int) -> dict[str, Any]:
-    """Return the inputs of `generate`, whose rows have the first `shared` tokens in common, which are read once.
+    """Return the inputs of `generate`; the first `shared` tokens, which all rows have in common, are read once.
 
     Padding stands between the common prefix and the rest of a context.
     """
@@ -241,7 +241,7 @@ def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], shar
 
 
 def _sampling(decoding: Mapping[str, Any], noise: "RowNoise") -> list[LogitsProcessor]:
-    """Return what makes greedy decoding sample from the distribution that the arguments of `generate` describe.
+    """Return logits processors with which greedy decoding samples as the arguments of `generate` say.
 
     `generate` itself samples from one random stream for the whole batch, after all processors that it is given.
     """

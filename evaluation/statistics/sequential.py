@@ -247,7 +247,7 @@ def decided_range(interval: Interval | None, limits: Sequence[float]) -> int | N
 def interval_after_stopping(
     estimate: Estimate, looks: Looks, look: int, limits: Sequence[float], paths: int = PATHS
 ) -> Interval | None:
-    """Return the 95 % interval of a measurement that stopped at the first look whose interval was within one range.
+    """Return the 95 % interval after a stop at the first look that decided, by an interval within one range.
 
     The interval of that look, with its larger quantile, holds whatever the reason to stop. If a decision between the
     limits is the reason, or the end, a narrower one holds, too. Results are ordered by the estimate at the stop,
@@ -355,7 +355,7 @@ class _StoppingRule:
 
     @classmethod
     def between(cls, limits: Sequence[float], distribution: _Distribution, looks: Looks) -> "_StoppingRule":
-        """Return the rule that the interval of a look is within one of the ranges between the limits."""
+        """Return the rule to stop when the interval of a look lies between two neighbouring limits."""
         quantile = scipy.stats.t.ppf(looks.tail, distribution.freedom)
         never = np.full((1, len(quantile)), math.inf)
         above = []

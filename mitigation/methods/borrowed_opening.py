@@ -22,7 +22,7 @@ from evenhand.mitigation.methods import Method
 
 
 class BorrowedOpeningModel(WrappedModel):
-    """A model whose responses begin as if to another person, and go on as to the person who asked.
+    """A model that begins each response with tokens to another person, and continues it for the person who asked.
 
     The first m tokens of a response are sampled after the same template with another descriptor (`with_partners`), so
     that they do not depend on the person; the model continues them after the person's own prompt. An opening is drawn
@@ -61,7 +61,7 @@ class BorrowedOpeningModel(WrappedModel):
             if is_unfinished.any():
                 begun = openings.loc[is_unfinished]
                 continued = prompts.loc[begun.index].copy()
-                # A token may be a part of a character, whose text is U+FFFD.
+                # A token may be a part of a character; its text is then U+FFFD.
                 continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
                 yield from self.model.respond(continued, rest)
 

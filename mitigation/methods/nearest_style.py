@@ -93,7 +93,7 @@ class NearestStyleModel(WrappedModel):
 
 
 def nearest_candidates(vectors: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the index of the candidate whose style vector is nearest to a target by Euclidean distance, (n,).
+    """Return, for each of n responses, the index of the candidate nearest in style (Euclidean distance) to a target.
 
     Candidates whose vector is NaN are chosen last; for a target of NaN, the first candidate is returned.
 

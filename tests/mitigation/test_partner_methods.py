@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import styles
+from evenhand.evaluation.models import classifier_kinds, styles
 from evenhand.evaluation.models.base import CANDIDATES, Model, response_batch
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.store import Store
@@ -75,7 +75,8 @@ def moods(monkeypatch):
     def style_vectors(classifier, texts):
         return np.array([[1.0, 0.0] if "sad" in text else [0.0, 1.0] for text in texts])
 
-    monkeypatch.setattr(styles, "load_style_classifier", lambda settings: SimpleNamespace(labels=("sad", "glad")))
+    classifier = SimpleNamespace(labels=("sad", "glad"))
+    monkeypatch.setattr(classifier_kinds, "load_style_classifier", lambda settings: classifier)
     monkeypatch.setattr(styles, "style_vectors", style_vectors)
 
 

@@ -89,7 +89,7 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
 
 
 def configured_accepted(config: MeasureConfig) -> pd.DataFrame:
-    """Return the accepted differences of the settings, whose styles are those of the first style classifier."""
+    """Return the accepted differences of the settings; they name styles of the first style classifier."""
     styles = classifier_styles(config.settings.style_classifier)
     clusters = load_style_clusters(config.settings.style_clusters, styles)
     return read_accepted(config.settings.accepted, styles, clusters)

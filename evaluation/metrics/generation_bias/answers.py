@@ -1,4 +1,4 @@
-"""Answers to read beside a finding: what a person got, and what others got, or the same person after a change."""
+"""Answers that illustrate a finding: a person's and another person's, or a person's before and after a change."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Findings about people, as sentences and sections: how many of whose answers have a property, with one interval.
+"""Findings about people, as sentences and sections: whose answers have a property, how many, with one interval.
 
 A finding is a row of a table of effects: of `effects.parquet`, or of outcomes such as the language. Its interval is
 the one that allows for the selection of the row among all rows of the page.
@@ -235,7 +235,7 @@ def people_text(row: EffectRow) -> str:
 
 
 def property_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
-    """Return what answers of a row do, as a verb with its object."""
+    """Return what the answers of a row of effects do, such as “apologize”, for a sentence."""
     outcome = row["outcome"]
     name = plain_name(row["name"])
     if outcome in EFFECT_KINDS:

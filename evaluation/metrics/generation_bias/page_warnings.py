@@ -48,7 +48,7 @@ MAX_FILTERED = 8  # names of people whose answers were withheld
 MANY_CUT = 0.5  # share of answers cut at max_new_tokens that is worth a warning
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
-# Limits of costs, chosen by this project: (largest change, is it relative); a negative limit is one of a fall.
+# Limits of costs, chosen by this project: (largest rise, whether it is relative). A negative number limits a fall.
 LARGE_COSTS = {
     "perplexity": (0.03, True),
     "distinct_2": (-0.1, True),

@@ -97,7 +97,7 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
 
 
 def asked_prompts(config: MeasureConfig) -> pd.DataFrame:
-    """Return the prompts of a measurement, or those of the responses in a file."""
+    """Return the prompts of a measurement, which may come with the responses of a file."""
     file = config.response_file()
     if file is None:
         return measurement_prompts(config)

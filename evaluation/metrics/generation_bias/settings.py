@@ -1,4 +1,4 @@
-"""Settings of generation bias: those of the family, and those of its parts, which stand in the files of the parts."""
+"""Settings of generation bias: of the family, and of its parts, whose settings stand in their own files."""
 
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ DEFAULT_STYLE_CLASSIFIER = "go_emotions"  # it ships with Evenhand
 
 
 class FamilySettings(StrictSettings):
-    """What all parts share: classifiers, what changes the rows, the number of permutations."""
+    """Settings that all parts share: classifiers, accepted differences, the number of permutations."""
 
     style_classifier: StyleClassifierSettings = Field(
         default_factory=lambda: StyleClassifierSettings(name=DEFAULT_STYLE_CLASSIFIER),

@@ -34,7 +34,7 @@ EVERYBODY = "everybody"  # the test that people differ in style at all
 
 @dataclass(frozen=True)
 class Collection:
-    """A measurement whose responses are written, and whose model is not closed yet."""
+    """A measurement after its responses were written, with its model, which parts can still ask."""
 
     store: Store
     config: MeasureConfig
@@ -137,7 +137,7 @@ class Part:
         return {}
 
     def comparison_inputs(self, settings: "ComparisonSettings") -> dict[str, Json]:
-        """Return fingerprints, by name, of what a comparison reads besides the two runs; InputError as of `inputs`."""
+        """Return fingerprints, by name, of the other files that a comparison reads; InputError if one is unusable."""
         return {}
 
     def collect(self, collection: Collection) -> None:

@@ -621,7 +621,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 
 def change_summary(changes: pd.DataFrame) -> str:
-    """Return the numbers of shown effects before, of what became of them, and of shown changes, as a sentence."""
+    """Return a sentence: how many effects were shown before, what became of them, and how many changes are shown."""
     single = changes[changes["outcome"] == "style"]
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())

@@ -626,7 +626,7 @@ def outcome_changes(
 def _spread_change(
     outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
 ) -> BiasScore:
-    """Return the difference of the spread of an outcome, whose values are the vectors of the paired responses."""
+    """Return the difference of the spread of an outcome; `old` and `new` have its values as vectors, paired."""
     square = find_headline(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
     scale = _divisor(old.styles) * (spread_before + spread_after)
     interval = None

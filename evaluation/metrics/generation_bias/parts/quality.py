@@ -100,7 +100,7 @@ NO_TEXT = "all responses are empty"
 
 
 class Settings(StrictSettings):
-    """What the quality of responses is measured with, besides the responses themselves."""
+    """Settings of the quality of responses: the neutral dialogue and the offensiveness classifier."""
 
     offensiveness: ClassifierSettings = Field(
         default_factory=ClassifierSettings, description="a classifier of offensive responses"
@@ -630,7 +630,7 @@ class QualityPart(Part):
 
 
 def _kept_table(changes: Sequence[BiasScore]) -> Table:
-    """Return what the responses kept, and the same of the even reference."""
+    """Return the table of what was kept of relevance and other measures, by the responses and by the even reference."""
     found = []
     for metric in CHANGES:
         for group in ({}, relevance.EVEN):

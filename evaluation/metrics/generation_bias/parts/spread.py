@@ -293,7 +293,7 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 def _include_single_responses(
     scores: Sequence[BiasScore], responses: StyledResponses, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
-    """Return the scores with those of the plain form over all cells, also the ones with a single response."""
+    """Return the scores, with the plain form computed over all cells, including cells with one response."""
     cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
     cells_of = {tuple(group.items()): subset for group, subset in axis_subsets(cells, axis)}
     columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
@@ -684,7 +684,7 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
 
 
 def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> list[BiasScore]:
-    """Return the scores, of which those of all responses have the interval after a stop by decision."""
+    """Return the scores; if the measurement stopped early, scores of all responses get the interval after a stop."""
     intervals = {SHIFT: root(0.0, interval)[1], MOVED: root(0.0, interval, 2.0)[1]}
     result = []
     for score in scores:

@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_di
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
-from evenhand.evaluation.models import loading, styles
+from evenhand.evaluation.models import classifier_kinds, loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.html import page_html
@@ -187,7 +187,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
-    monkeypatch.setattr(styles, "load_style_classifier", never)
+    monkeypatch.setattr(classifier_kinds, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness", "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)
