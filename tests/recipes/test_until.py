@@ -1,4 +1,7 @@
-"""A measurement with --until: it stops at a look, and goes on to its end without asking anything twice."""
+"""A measurement with --until: it stops at a look, and goes on to its end without asking anything twice.
+
+The same after a kill between two looks, and in several processes.
+"""
 
 import json
 
@@ -6,8 +9,10 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias import stopping
+from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
-from evenhand.evaluation.score import Form, find_score, read_scores
+from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
@@ -15,7 +20,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
-from tests.testbed_settings import generation_bias
+from tests.testbed_settings import MODEL, generation_bias
 
 PEOPLE = 14
 TEMPLATES = 26
@@ -114,3 +119,90 @@ def test_a_file_of_responses_has_nothing_to_ask(tmp_path):
     file.write_text("\n".join(["descriptor,template,response", *rows]))
     with pytest.raises(InputError, match=r"until"):
         measure(settings(tmp_path / "run", None, until="decided", model=ModelSettings(name="mine"), responses=file))
+
+
+LIMIT = 5.0  # of 100 answers; the built-in model is above it, and fourteen people show it at the fifth look
+LOOKS_UNTIL_KILL = 2
+TABLES = ("prompts", "responses", "styles")
+
+
+def built_in(folder, until=None):
+    few = {"permutations": 0, "outcomes": [], "neutral_dialogue": None, "second_style_classifier": None}
+    decoding = DecodingSettings(arguments={"max_new_tokens": 8})
+    return settings(folder, None, model=MODEL, generation_bias=generation_bias(**few, until=until), decoding=decoding)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The ids of all prompts that were answered since the test began, in the order of their answers."""
+    ids = []
+    add = AnswersSoFar.add
+
+    def noted(so_far, batch):
+        ids.extend(batch[PROMPT_ID])
+        add(so_far, batch)
+
+    monkeypatch.setattr(AnswersSoFar, "add", noted)
+    return ids
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """A finished run of the built-in model that stopped when it was decided."""
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+    measure(built_in(folder, LIMIT), show=False)
+    return folder
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch, asked):
+    """The folder of the same run, killed between two looks."""
+    looks = []
+    decided_range = stopping.decided_range
+
+    def killing(*arguments):
+        if len(looks) == LOOKS_UNTIL_KILL:
+            raise KeyboardInterrupt
+        looks.append(decided_range(*arguments))
+        return looks[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stopping, "decided_range", killing)
+        with pytest.raises(KeyboardInterrupt):
+            measure(built_in(tmp_path / "run", LIMIT), show=False)
+    assert looks == [None] * LOOKS_UNTIL_KILL
+    assert len(asked) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
+    return tmp_path / "run"
+
+
+def stop_of(folder):
+    return json.loads((folder / "run.json").read_text())["stopped"]
+
+
+def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(killed, uninterrupted, asked):
+    measure(built_in(killed, LIMIT), show=False)
+    stop = stop_of(killed)
+    assert stop == stop_of(uninterrupted)
+    assert stop["decided"] == 1
+    assert LOOKS_UNTIL_KILL < stop["look"] < len(stop["rounds"]) - 1
+    assert len(asked) == len(set(asked)) == stop["asked"]
+    for name in TABLES:
+        assert read_table(killed / f"{name}.parquet").equals(read_table(uninterrupted / f"{name}.parquet"))
+    for mine, theirs in zip(*(read_scores(folder / "scores.json") for folder in (killed, uninterrupted)), strict=True):
+        assert (mine.name, mine.group, mine.interval) == (theirs.name, theirs.group, theirs.interval)
+
+    measure(built_in(killed), show=False)
+    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert stop_of(killed)["asked"] == TEMPLATES * PEOPLE
+
+
+def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path, asked):
+    measure(built_in(killed), show=False)  # without `until`
+    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert stop_of(killed)["look"] == len(plan_looks(TEMPLATES).rounds) - 1
+    measure(built_in(tmp_path / "whole"), show=False)
+    assert "stopped" not in json.loads((tmp_path / "whole" / "run.json").read_text())
+    mine = pooled(killed)
+    theirs = pooled(tmp_path / "whole")
+    assert mine.value == pytest.approx(theirs.value)
+    assert mine.interval[0] < theirs.interval[0] < theirs.interval[1] < mine.interval[1]
