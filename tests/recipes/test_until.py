@@ -4,6 +4,8 @@ The same after a kill between two looks, and in several processes.
 """
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
+from tests.forked_commands import ENVIRONMENT, ROOT
 from tests.testbed_settings import MODEL, generation_bias
 
 PEOPLE = 14
@@ -206,3 +209,21 @@ def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed
     theirs = pooled(tmp_path / "whole")
     assert mine.value == pytest.approx(theirs.value)
     assert mine.interval[0] < theirs.interval[0] < theirs.interval[1] < mine.interval[1]
+
+
+@pytest.mark.slow
+def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
+    folder = tmp_path / "run"
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2"]
+    launcher += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "-m", "evenhand"]
+    command = ["measure", "--config", str(uninterrupted), "--until", str(LIMIT), "--output_dir", str(folder)]
+    done = subprocess.run([*launcher, *command], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # both processes came to their ends
+    assert json.loads((folder / "run.json").read_text())["processes"] == 2
+    assert stop_of(folder) == stop_of(uninterrupted)
+    mine, theirs = (read_table(run / "responses.parquet") for run in (folder, uninterrupted))
+    assert mine[PROMPT_ID].equals(theirs[PROMPT_ID])
+    assert mine["response"].eq(theirs["response"]).mean() >= 0.99  # other batches round differently
+    assert len(list((folder / "parts" / "generation_bias" / "responses").iterdir())) >= 2 * (
+        stop_of(folder)["look"] + 1
+    )
