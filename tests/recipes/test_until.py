@@ -4,8 +4,10 @@ The same after a kill between two looks, and in several processes.
 """
 
 import json
+import math
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,7 +17,13 @@ from evenhand.evaluation.metrics.generation_bias import stopping
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import (
+    DecodingSettings,
+    JudgeSettings,
+    ModelSettings,
+    PromptSettings,
+    StyleClassifierSettings,
+)
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
@@ -80,6 +88,7 @@ def test_it_stops_at_the_first_look_that_decides(runs):
     stopped = runs["record_stopped"]["stopped"]
     assert (stopped["asked"], stopped["planned"]) == (FIRST_LOOK * PEOPLE, TEMPLATES * PEOPLE)
     assert stopped["decided"] == 0
+    assert stopped["requests_saved"] == {"some-model": (TEMPLATES - FIRST_LOOK) * PEOPLE}
     assert runs["n_stopped"] < 1.2 * len(prompts)  # some requests find out what the server can do
     assert "98 of 364 planned answers" in runs["report_stopped"]
 
@@ -114,6 +123,43 @@ def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
     made = Stop(until=90.0, rounds=(7, 26), look=0, decided=0, asked=98, planned=364)
     estimate = Estimate(0.0, 1e-4, noise=1e-4, slope=0.0)
     np.testing.assert_allclose(made.interval(estimate), estimate.interval, rtol=0.1)
+
+
+def test_requests_to_a_model_and_a_judge_are_saved(tmp_path):
+    """The judge's answers are log-probabilities, which differ by text; nearly all texts are different."""
+
+    def answer(body):
+        if body["model"] == "some-model":
+            return {"finish_reason": "stop"}
+        share = 0.5 + 0.4 * math.sin(len(body["messages"][0]["content"]))
+        top = [{"token": "A", "logprob": math.log(share), "bytes": None}]
+        top.append({"token": "B", "logprob": math.log(1 - share), "bytes": None})
+        return {"logprobs": {"content": [{**top[0], "top_logprobs": top}], "refusal": None}}
+
+    (tmp_path / "judge.yaml").write_text("labels: [kind, curt]\n")
+
+    def counted(url, until, seen):
+        file = {"name": str(tmp_path / "judge.yaml"), "server": url, "cache": str(tmp_path / "judged.sqlite")}
+        judge = StyleClassifierSettings(name="some-judge", judge=JudgeSettings(**file))
+        only = {"second_style_classifier": None, "style_clusters": None, "outcomes": [], "permutations": 0}
+        before = len(seen["bodies"])
+        bias = generation_bias(style_classifier=judge, until=until, **only)
+        measure(settings(tmp_path / "run", url, generation_bias=bias))
+        return Counter(body["model"] for body in seen["bodies"][before:])
+
+    with serving(choice=answer) as (url, seen):
+        first = counted(url, 90.0, seen)
+        saved = stop_of(tmp_path / "run")["requests_saved"]
+        page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+        rest = counted(url, None, seen)
+    n_saved = (TEMPLATES - FIRST_LOOK) * PEOPLE
+    assert saved == {"some-model": n_saved, "some-judge": n_saved}
+    assert "98 of 364" in page
+    assert f"{n_saved} to some-judge" in page
+    for name in saved:  # some requests find out what the server can do
+        assert FIRST_LOOK * PEOPLE <= first[name] < 1.2 * FIRST_LOOK * PEOPLE
+        assert n_saved <= rest[name] < n_saved + 0.2 * FIRST_LOOK * PEOPLE
+    assert stop_of(tmp_path / "run")["requests_saved"] == {}  # by a whole run
 
 
 def test_a_file_of_responses_has_nothing_to_ask(tmp_path):

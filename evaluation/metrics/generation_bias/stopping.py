@@ -9,6 +9,7 @@ between two looks: each look is noted before the next answer is asked. Of severa
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import configured_acce
 from evenhand.evaluation.metrics.generation_bias.classifiers import (
     FIRST,
     OFFENSIVENESS,
+    classifiers,
     language_fault,
     styles_of_responses,
 )
@@ -38,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     without_accepted,
 )
+from evenhand.evaluation.models.classifier_kinds import kind_of
 from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
@@ -69,7 +72,6 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
         stop = _ask_look_by_look(store, config, prompts, rounds, ask)
         processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
     store.facts[STOPPED] = asdict(stop)
-    _log_stop(config, stop)
     numbers = np.flatnonzero(rounds < stop.rounds[stop.look])
     store.write(RESPONSES, ask(numbers))
     store.write(PROMPTS, prompts.iloc[numbers].reset_index(drop=True))
@@ -92,6 +94,32 @@ def go_on(store: Store) -> None:
     stop = processes.on_rank_zero(write)
     if stop is not None:
         store.facts[STOPPED] = asdict(stop)
+
+
+def note_saved(store: Store, config: MeasureConfig) -> None:
+    """Write and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
+
+    def write() -> Stop | None:
+        stop = read_stop(store)
+        if stop is not None and stop.decided is not None:
+            stop = replace(stop, requests_saved=_requests(config, stop.planned - stop.asked))
+            store.write_facts(STOPPED, asdict(stop))
+            log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
+        return stop
+
+    stop = processes.on_rank_zero(write)
+    if stop is not None:
+        store.facts[STOPPED] = asdict(stop)
+
+
+def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
+    """Return the number of requests for so many answers, by the name of the served model or classifier."""
+    per_answer: Counter[str] = Counter()
+    if config.model.server is not None:
+        per_answer[config.model.name] = 1
+    for classifier in classifiers(config).values():
+        per_answer[classifier.name] += kind_of(classifier).requests_per_text(classifier)
+    return {name: n * n_answers for name, n in per_answer.items() if n}
 
 
 def _ask_look_by_look(store: Store, config: MeasureConfig, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask) -> Stop:
@@ -132,13 +160,6 @@ def _interval(config: MeasureConfig, prompts: pd.DataFrame, styles: pd.DataFrame
     if config.settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
-
-
-def _log_stop(config: MeasureConfig, stop: Stop) -> None:
-    """Log what was decided, and how many answers were not necessary."""
-    if stop.decided is not None and processes.is_rank_zero():
-        kind = "requests" if config.model.server else "answers"
-        log.info("%s; %s %s saved", stop.decision, number(stop.planned - stop.asked, 0), kind)
 
 
 def _log_look(bounds: Interval | None, n_asked: int, n_planned: int) -> None:
