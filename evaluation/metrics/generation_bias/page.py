@@ -249,7 +249,7 @@ def _label(score: BiasScore) -> str:
 
 def _moved_value(score: BiasScore) -> str:
     """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
-    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score)} of 100"
+    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score.value)} of 100"
 
 
 def _caption(score: BiasScore, when: str = "") -> str:

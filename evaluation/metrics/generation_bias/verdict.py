@@ -167,7 +167,8 @@ def comparison_verdict(runs: Runs) -> str:
         return f"No verdict: the difference in style {'before' if score is old else 'after'} is {undefined(score)}."
     direction = change_direction(change)
     has_reduction = reduction is not None and not math.isnan(reduction.value)
-    sizes = f"as if {moved_text(old)} of 100 answers had been moved to another style before, {moved_text(new)} after"
+    sizes = f"as if {moved_text(old.value)} of 100 answers had been moved to another style before, "
+    sizes += f"{moved_text(new.value)} after"
     if direction != ROSE and not has_reduction and not is_bias_significant(old):
         bounds = "the difference before may be 0" if old.interval else "the difference before has no interval"
         return f"No bias is shown before, so none can be removed{_singles_text(runs)}. Style differs {sizes}; {bounds}."
@@ -251,9 +252,13 @@ def accepted_text(runs: Runs) -> str:
     return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
 
 
-def moved_text(score: BiasScore) -> str:
-    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square."""
-    return number(100 * root(score.value, None, 2.0)[0], 1)
+def moved_text(pooled_fgb: float) -> str:
+    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square.
+
+    >>> moved_text(0.02)
+    '10.0'
+    """
+    return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
 
 
 def moved_reduction(reduction: BiasScore) -> BiasScore:
