@@ -7,7 +7,12 @@ from dataclasses import replace
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text, largest_text
+from evenhand.evaluation.metrics.generation_bias.findings import (
+    FIRST_OUTCOMES,
+    SHRINKAGE_NOTE,
+    finding_text,
+    largest_text,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -138,7 +143,8 @@ def run_verdict(
     serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
     sentences = [finding_text(row, language) for row in serious]
     others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
-    sentences += [style, others, even_text(scores)]
+    shrinkage = SHRINKAGE_NOTE if findings else ""
+    sentences += [style, shrinkage, others, even_text(scores)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
