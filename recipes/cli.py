@@ -551,11 +551,12 @@ class _FlagSource(CliSettingsSource):
 def _placeholder(metavar: str) -> str:
     """Return the placeholder for a value in `--help`, in place of pydantic-settings' names of Python types.
 
-    >>> _placeholder("{Path,null}")
-    'PATH'
+    >>> _placeholder("{Path,null}"), _placeholder("{decided,float,null}")
+    ('PATH', 'decided,NUM')
     """
     kind = metavar.strip("{}").removesuffix(f",{NULL}")
-    return PLACEHOLDERS.get(kind.partition("[")[0], kind)
+    words = kind.partition("[")[0].split(",")
+    return ",".join(PLACEHOLDERS.get(word, word) for word in words)
 
 
 def escape_percent(text: str) -> str:
@@ -590,12 +591,12 @@ class Setting(typing.NamedTuple):
     @property
     def choices(self) -> list[str]:
         """The values that the setting allows, if these can be listed."""
-        kinds = [self.kind, *typing.get_args(self.kind)]
-        literal = next((kind for kind in kinds if typing.get_origin(kind) is Literal), None)
-        if literal is None or typing.get_origin(self.kind) is list:
+        if typing.get_origin(self.kind) is Literal:
+            return list(map(str, typing.get_args(self.kind)))
+        kinds = [kind for kind in typing.get_args(self.kind) if kind is not type(None)]
+        if len(kinds) != 1 or typing.get_origin(kinds[0]) is not Literal or typing.get_origin(self.kind) is list:
             return []
-        choices = list(map(str, typing.get_args(literal)))
-        return choices if literal is self.kind else [*choices, NULL]
+        return [*map(str, typing.get_args(kinds[0])), NULL]
 
 
 def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:

@@ -61,3 +61,10 @@ class ClassifierKind(ABC):
     def facts(self, settings: NamedClassifier) -> JsonObject:
         """Return the entries of a signature that identify the classifier, besides its revision and labels."""
         return as_settings(settings)
+
+    def requests_per_text(self, settings: NamedClassifier) -> int:
+        """Return the number of requests that a new text takes; 0 if the classifier is on no server.
+
+        It is called after the classifier has classified a text.
+        """
+        return 0

@@ -114,6 +114,11 @@ class JudgeKind(ClassifierKind):
     def facts(self, settings: NamedClassifier) -> JsonObject:
         return judge_facts(settings)
 
+    def requests_per_text(self, settings: NamedClassifier) -> int:
+        judge = load_judge(settings)
+        with _cache(judge) as cache:
+            return judge.requests_per_text(cache.read(KIND))
+
 
 def judge_settings(settings: NamedClassifier) -> JudgeSettings:
     """Return the settings of the judge; InputError if the classifier is none."""

@@ -108,6 +108,19 @@ def test_a_model_needs_no_flag_and_common_settings_have_short_names():
         parse(["measure", "gpt2", "--model", "other"])
 
 
+@pytest.mark.parametrize(("text", "expected"), [("decided", "decided"), ("3", 3.0), ("null", None)])
+def test_until_is_a_word_or_a_number(text, expected):
+    assert parse(["measure", "gpt2", "--until", text]).generation_bias.until == expected
+
+
+def test_choices_are_of_settings_with_no_other_values():
+    choices = {setting.name: setting.choices for setting in settings_in(MeasureSettings)}
+    assert choices["split"] == ["measure", "train", "all"]
+    assert choices["prompts.untuned_by"] == ["descriptor", "axis", "template", "cue", "null"]
+    for name in ("generation_bias.until", "prompts.cues", "sentence_pairs.columns", "output_dir"):
+        assert choices[name] == []
+
+
 @pytest.mark.parametrize("command", ["measure", "loop"])
 def test_a_size_is_short_for_two_settings_which_override_it(command, written):
     def prompts(*flags):

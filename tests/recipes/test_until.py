@@ -1,21 +1,37 @@
-"""A measurement with --until: it stops at a look, and goes on to its end without asking anything twice."""
+"""A measurement with --until: it stops at a look, and goes on to its end without asking anything twice.
+
+The same after a kill between two looks, and in several processes.
+"""
 
 import json
+import math
+import subprocess
+import sys
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias import stopping
+from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
-from evenhand.evaluation.score import Form, find_score, read_scores
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
+from evenhand.evaluation.settings import (
+    DecodingSettings,
+    JudgeSettings,
+    ModelSettings,
+    PromptSettings,
+    StyleClassifierSettings,
+)
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from tests.fault_server import serving
-from tests.testbed_settings import generation_bias
+from tests.forked_commands import ENVIRONMENT, ROOT
+from tests.testbed_settings import MODEL, generation_bias
 
 PEOPLE = 14
 TEMPLATES = 26
@@ -72,6 +88,7 @@ def test_it_stops_at_the_first_look_that_decides(runs):
     stopped = runs["record_stopped"]["stopped"]
     assert (stopped["asked"], stopped["planned"]) == (FIRST_LOOK * PEOPLE, TEMPLATES * PEOPLE)
     assert stopped["decided"] == 0
+    assert stopped["requests_saved"] == {"some-model": (TEMPLATES - FIRST_LOOK) * PEOPLE}
     assert runs["n_stopped"] < 1.2 * len(prompts)  # some requests find out what the server can do
     assert "98 of 364 planned answers" in runs["report_stopped"]
 
@@ -108,9 +125,151 @@ def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
     np.testing.assert_allclose(made.interval(estimate), estimate.interval, rtol=0.1)
 
 
+def test_requests_to_a_model_and_a_judge_are_saved(tmp_path):
+    """The judge's answers are log-probabilities, which differ by text; nearly all texts are different."""
+
+    def answer(body):
+        if body["model"] == "some-model":
+            return {"finish_reason": "stop"}
+        share = 0.5 + 0.4 * math.sin(len(body["messages"][0]["content"]))
+        top = [{"token": "A", "logprob": math.log(share), "bytes": None}]
+        top.append({"token": "B", "logprob": math.log(1 - share), "bytes": None})
+        return {"logprobs": {"content": [{**top[0], "top_logprobs": top}], "refusal": None}}
+
+    (tmp_path / "judge.yaml").write_text("labels: [kind, curt]\n")
+
+    def counted(url, until, seen):
+        file = {"name": str(tmp_path / "judge.yaml"), "server": url, "cache": str(tmp_path / "judged.sqlite")}
+        judge = StyleClassifierSettings(name="some-judge", judge=JudgeSettings(**file))
+        only = {"second_style_classifier": None, "style_clusters": None, "outcomes": [], "permutations": 0}
+        before = len(seen["bodies"])
+        bias = generation_bias(style_classifier=judge, until=until, **only)
+        measure(settings(tmp_path / "run", url, generation_bias=bias))
+        return Counter(body["model"] for body in seen["bodies"][before:])
+
+    with serving(choice=answer) as (url, seen):
+        first = counted(url, 90.0, seen)
+        saved = stop_of(tmp_path / "run")["requests_saved"]
+        page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+        rest = counted(url, None, seen)
+    n_saved = (TEMPLATES - FIRST_LOOK) * PEOPLE
+    assert saved == {"some-model": n_saved, "some-judge": n_saved}
+    assert "98 of 364" in page
+    assert f"{n_saved} to some-judge" in page
+    for name in saved:  # some requests find out what the server can do
+        assert FIRST_LOOK * PEOPLE <= first[name] < 1.2 * FIRST_LOOK * PEOPLE
+        assert n_saved <= rest[name] < n_saved + 0.2 * FIRST_LOOK * PEOPLE
+    assert stop_of(tmp_path / "run")["requests_saved"] == {}  # by a whole run
+
+
 def test_a_file_of_responses_has_nothing_to_ask(tmp_path):
     file = tmp_path / "logs.csv"
     rows = [f"{who},t{template},yes {template}" for who in "ab" for template in range(4)]
     file.write_text("\n".join(["descriptor,template,response", *rows]))
     with pytest.raises(InputError, match=r"until"):
         measure(settings(tmp_path / "run", None, until="decided", model=ModelSettings(name="mine"), responses=file))
+
+
+LIMIT = 5.0  # of 100 answers; the built-in model is above it, and fourteen people show it at the fifth look
+LOOKS_UNTIL_KILL = 2
+TABLES = ("prompts", "responses", "styles")
+
+
+def built_in(folder, until=None):
+    few = {"permutations": 0, "outcomes": [], "neutral_dialogue": None, "second_style_classifier": None}
+    decoding = DecodingSettings(arguments={"max_new_tokens": 8})
+    return settings(folder, None, model=MODEL, generation_bias=generation_bias(**few, until=until), decoding=decoding)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The ids of all prompts that were answered since the test began, in the order of their answers."""
+    ids = []
+    add = AnswersSoFar.add
+
+    def noted(so_far, batch):
+        ids.extend(batch[PROMPT_ID])
+        add(so_far, batch)
+
+    monkeypatch.setattr(AnswersSoFar, "add", noted)
+    return ids
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """A finished run of the built-in model that stopped when it was decided."""
+    folder = tmp_path_factory.mktemp("uninterrupted") / "run"
+    measure(built_in(folder, LIMIT), show=False)
+    return folder
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch, asked):
+    """The folder of the same run, killed between two looks."""
+    looks = []
+    decided_range = stopping.decided_range
+
+    def killing(*arguments):
+        if len(looks) == LOOKS_UNTIL_KILL:
+            raise KeyboardInterrupt
+        looks.append(decided_range(*arguments))
+        return looks[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stopping, "decided_range", killing)
+        with pytest.raises(KeyboardInterrupt):
+            measure(built_in(tmp_path / "run", LIMIT), show=False)
+    assert looks == [None] * LOOKS_UNTIL_KILL
+    assert len(asked) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
+    return tmp_path / "run"
+
+
+def stop_of(folder):
+    return json.loads((folder / "run.json").read_text())["stopped"]
+
+
+def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(killed, uninterrupted, asked):
+    measure(built_in(killed, LIMIT), show=False)
+    stop = stop_of(killed)
+    assert stop == stop_of(uninterrupted)
+    assert stop["decided"] == 1
+    assert LOOKS_UNTIL_KILL < stop["look"] < len(stop["rounds"]) - 1
+    assert len(asked) == len(set(asked)) == stop["asked"]
+    for name in TABLES:
+        assert read_table(killed / f"{name}.parquet").equals(read_table(uninterrupted / f"{name}.parquet"))
+    for mine, theirs in zip(*(read_scores(folder / "scores.json") for folder in (killed, uninterrupted)), strict=True):
+        assert (mine.name, mine.group, mine.interval) == (theirs.name, theirs.group, theirs.interval)
+
+    measure(built_in(killed), show=False)
+    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert stop_of(killed)["asked"] == TEMPLATES * PEOPLE
+
+
+def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path, asked):
+    measure(built_in(killed), show=False)  # without `until`
+    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert stop_of(killed)["look"] == len(plan_looks(TEMPLATES).rounds) - 1
+    measure(built_in(tmp_path / "whole"), show=False)
+    assert "stopped" not in json.loads((tmp_path / "whole" / "run.json").read_text())
+    mine = pooled(killed)
+    theirs = pooled(tmp_path / "whole")
+    assert mine.value == pytest.approx(theirs.value)
+    assert mine.interval[0] < theirs.interval[0] < theirs.interval[1] < mine.interval[1]
+
+
+@pytest.mark.slow
+def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
+    folder = tmp_path / "run"
+    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2"]
+    launcher += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "-m", "evenhand"]
+    command = ["measure", "--config", str(uninterrupted), "--until", str(LIMIT), "--output_dir", str(folder)]
+    done = subprocess.run([*launcher, *command], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # both processes came to their ends
+    assert json.loads((folder / "run.json").read_text())["processes"] == 2
+    assert stop_of(folder) == stop_of(uninterrupted)
+    mine, theirs = (read_table(run / "responses.parquet") for run in (folder, uninterrupted))
+    assert mine[PROMPT_ID].equals(theirs[PROMPT_ID])
+    assert mine["response"].eq(theirs["response"]).mean() >= 0.99  # other batches round differently
+    assert len(list((folder / "parts" / "generation_bias" / "responses").iterdir())) >= 2 * (
+        stop_of(folder)["look"] + 1
+    )

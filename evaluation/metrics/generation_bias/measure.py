@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.prompts import (
 )
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on
+from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on, note_saved
 from evenhand.evaluation.metrics.generation_bias.stops import read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
@@ -93,6 +93,8 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
             signature["model"]["answered_by"] = names
             log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
     classify(store, config, numbers)
+    if config.settings.until is not None:
+        note_saved(store, config)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}

@@ -3,13 +3,16 @@
 A measurement with the setting `until` stops at the first look whose interval of pooled FGB* is within one range: a
 size (small, medium, large), or one side of a limit. All prompts are planned before the first one is asked. The
 responses have the numbers of the planned prompts on disk, so that the same run without `until` asks the others only.
-Once a run was looked at, its intervals and p-values account for the looks, also at its end.
+Once a run was looked at, its intervals and p-values account for the looks, also at its end, and also if it was killed
+between two looks: each look is noted before the next answer is asked. Of several processes, rank 0 decides.
 """
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -21,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import configured_acce
 from evenhand.evaluation.metrics.generation_bias.classifiers import (
     FIRST,
     OFFENSIVENESS,
+    classifiers,
     language_fault,
     styles_of_responses,
 )
@@ -36,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     without_accepted,
 )
+from evenhand.evaluation.models.classifier_kinds import kind_of
 from evenhand.evaluation.report.numbers import interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
@@ -45,7 +50,7 @@ from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-KEPT = "looks"  # among the batches of rows: the file of the last `Stop`, which stays if the run goes on
+NOTED = "looks"  # the file of the last look at a run, among its batches of rows, which stays if the run goes on
 BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the numbers of planned prompts
 
 Ask = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
@@ -60,30 +65,13 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
         prompts: all planned prompts.
         ask: returns the responses to the prompts with some numbers; those on disk are not asked again.
     """
-    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-
-    rounds = _rounds(prompts, config.seed)
-    stop = read_stop(store)
+    rounds = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), np.random.default_rng(config.seed))
+    stop = processes.on_rank_zero(lambda: read_stop(store))
     if stop is None or stop.until != config.settings.until:
-        looks = plan_looks(int(rounds.max()) + 1)
-        limits = spread_limits(config.settings.until)
-        classifier = load_style_classifier(config.settings.style_classifier, FIRST)
-        for look, n_rounds in enumerate(looks.rounds):
-            numbers = np.flatnonzero(rounds < n_rounds)
-            asked = prompts.iloc[numbers].reset_index(drop=True)
-            responses = ask(numbers)
-            bounds = None  # where no response has a style, nothing is decided
-            if not language_fault(config.settings.style_classifier.name, responses):
-                styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
-                bounds = _interval(config, asked, styles, looks.at(look))
-            decided = decided_range(bounds, limits)
-            _log_look(bounds, len(numbers), len(prompts))
-            if decided is not None:
-                break
-        del classifier
-        stop = Stop(config.settings.until, looks.rounds, look, decided, len(numbers), len(prompts))
-    _log_stop(config, stop)
-    _keep(store, stop)
+        processes.on_rank_zero(lambda: _discard_results(store))
+        stop = _ask_look_by_look(store, config, prompts, rounds, ask)
+        processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
+    store.facts[STOPPED] = asdict(stop)
     numbers = np.flatnonzero(rounds < stop.rounds[stop.look])
     store.write(RESPONSES, ask(numbers))
     store.write(PROMPTS, prompts.iloc[numbers].reset_index(drop=True))
@@ -91,16 +79,78 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
 
 
 def go_on(store: Store) -> None:
-    """Write that a run that stopped at a look, if it did, is at its last look now, with all responses."""
-    earlier = read_stop(store, _kept_name(store))
-    if earlier is not None:
-        _keep(store, replace(earlier, look=len(earlier.rounds) - 1, decided=None, asked=earlier.planned))
+    """Write that a run that was looked at, if it was, is at its last look now, with all responses."""
+
+    def write() -> Stop | None:
+        noted = read_stop(store, _noted_name(store))
+        if noted is None:
+            return None
+        stop = replace(noted, look=len(noted.rounds) - 1, decided=None, asked=noted.planned)
+        if read_stop(store) != stop:
+            _discard_results(store)
+            store.write_facts(STOPPED, asdict(stop))
+        return stop
+
+    stop = processes.on_rank_zero(write)
+    if stop is not None:
+        store.facts[STOPPED] = asdict(stop)
 
 
-def _rounds(prompts: pd.DataFrame, seed: int) -> np.ndarray:
-    """Return the round of each prompt, (n,)."""
-    template = to_codes(prompts[TEMPLATE])
-    return rounds_of(template, to_codes(prompts[DESCRIPTOR]), np.random.default_rng(seed))
+def note_saved(store: Store, config: MeasureConfig) -> None:
+    """Write and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
+
+    def write() -> Stop | None:
+        stop = read_stop(store)
+        if stop is not None and stop.decided is not None:
+            stop = replace(stop, requests_saved=_requests(config, stop.planned - stop.asked))
+            store.write_facts(STOPPED, asdict(stop))
+            log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
+        return stop
+
+    stop = processes.on_rank_zero(write)
+    if stop is not None:
+        store.facts[STOPPED] = asdict(stop)
+
+
+def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
+    """Return the number of requests for so many answers, by the name of the served model or classifier."""
+    per_answer: Counter[str] = Counter()
+    if config.model.server is not None:
+        per_answer[config.model.name] = 1
+    for classifier in classifiers(config).values():
+        per_answer[classifier.name] += kind_of(classifier).requests_per_text(classifier)
+    return {name: n * n_answers for name, n in per_answer.items() if n}
+
+
+def _ask_look_by_look(store: Store, config: MeasureConfig, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask) -> Stop:
+    """Return the first look that decides, or the last one, after its answers were asked."""
+    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+
+    settings = config.settings
+    looks = plan_looks(int(rounds.max()) + 1)
+    limits = spread_limits(settings.until)
+    classifier = load_style_classifier(settings.style_classifier, FIRST)
+    for look, n_rounds in enumerate(looks.rounds):
+        numbers = np.flatnonzero(rounds < n_rounds)
+        asked = prompts.iloc[numbers].reset_index(drop=True)
+        responses = ask(numbers)
+        bounds = None  # where no response has a style, nothing is decided
+        if not language_fault(settings.style_classifier.name, responses):
+            styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
+            bounds = processes.on_rank_zero(partial(_interval, config, asked, styles, looks.at(look)))
+        stop = Stop(
+            until=settings.until,
+            rounds=looks.rounds,
+            look=look,
+            decided=decided_range(bounds, limits),
+            asked=len(numbers),
+            planned=len(prompts),
+        )
+        processes.on_rank_zero(partial(store.write_facts, _noted_name(store), asdict(stop)))
+        _log_look(bounds, len(numbers), len(prompts))
+        if stop.decided is not None:
+            break
+    return stop
 
 
 def _interval(config: MeasureConfig, prompts: pd.DataFrame, styles: pd.DataFrame, look: Look) -> Interval | None:
@@ -110,13 +160,6 @@ def _interval(config: MeasureConfig, prompts: pd.DataFrame, styles: pd.DataFrame
     if config.settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
-
-
-def _log_stop(config: MeasureConfig, stop: Stop) -> None:
-    """Log what was decided, and how many answers were not necessary."""
-    if stop.decided is not None and processes.is_rank_zero():
-        kind = "requests" if config.model.server else "answers"
-        log.info("%s; %s %s saved", stop.decision, number(stop.planned - stop.asked, 0), kind)
 
 
 def _log_look(bounds: Interval | None, n_asked: int, n_planned: int) -> None:
@@ -129,19 +172,11 @@ def _log_look(bounds: Interval | None, n_asked: int, n_planned: int) -> None:
         log.info("%s of %s answers: %s", number(n_asked, 0), number(n_planned, 0), text)
 
 
-def _kept_name(store: Store) -> str:
-    return f"{PARTS}/{store.family}/{KEPT}"
+def _noted_name(store: Store) -> str:
+    return f"{PARTS}/{store.family}/{NOTED}"
 
 
-def _keep(store: Store, stop: Stop) -> None:
-    """Write how the measurement ended; first discard what was computed from fewer or more responses."""
-
-    def write() -> None:
-        earlier = read_stop(store, _kept_name(store))
-        if earlier is not None and earlier.asked != stop.asked:
-            store.discard_results(but_rows=BY_PROMPT)
-        for name in (_kept_name(store), STOPPED):
-            store.write_facts(name, asdict(stop))
-
-    processes.on_rank_zero(write)
-    store.facts[STOPPED] = asdict(stop)
+def _discard_results(store: Store) -> None:
+    """Discard what was computed from the responses of an earlier stop, if there was one."""
+    if read_stop(store, _noted_name(store)) is not None:
+        store.discard_results(but_rows=BY_PROMPT)

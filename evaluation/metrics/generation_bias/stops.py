@@ -1,12 +1,12 @@
 """How a measurement that was looked at before its end stopped (`stopping`), and what its scores have to account for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.files import read_json
-from evenhand.evaluation.report.numbers import number
+from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.sequential import Look, Looks, interval_after_stopping
 from evenhand.evaluation.statistics.spread import Estimate
@@ -28,6 +28,8 @@ class Stop:
         look: number of the look at which the measurement stopped, from 0.
         decided: number of the range that was decided, from 0; None if none was.
         asked, planned: number of prompts that were asked, and of all.
+        requests_saved: number of requests that the other prompts would take, by the name of the served model or judge;
+            at most so many of a judge, since equal texts are judged once.
     """
 
     until: str | float
@@ -36,6 +38,7 @@ class Stop:
     decided: int | None
     asked: int
     planned: int
+    requests_saved: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def looks(self) -> Looks:
@@ -61,6 +64,16 @@ class Stop:
             return f"the difference is {SIZES[self.decided]}"
         side = "above" if self.decided else "at most"
         return f"the difference is {side} {self.until:g} of 100 answers"
+
+    @property
+    def saved(self) -> str:
+        """How many answers or requests were not necessary, in words; "" if none."""
+        if self.asked == self.planned:
+            return ""
+        if not self.requests_saved:
+            return f"{number(self.planned - self.asked, 0)} answers saved"
+        by_server = [f"{number(n, 0)} to {sanitize(name, 120)}" for name, n in self.requests_saved.items()]
+        return f"requests saved: {', '.join(by_server)}"
 
     def interval(self, estimate: Estimate) -> Interval | None:
         """Return the interval of pooled FGB* of all responses, which was the reason to stop, or the end."""
@@ -101,5 +114,6 @@ def stop_text(folder: Path) -> list[str]:
     if stop.decided is None:
         return [f"This measurement was looked at before its end: {account}."]
     asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers"
+    saved = f" ({stop.saved})" if stop.saved else ""
     rest = "The same command without --until asks the rest."
-    return [f"Stopped after {asked}, because {stop.decision}; {account}. {rest}"]
+    return [f"Stopped after {asked}{saved}, because {stop.decision}; {account}. {rest}"]
