@@ -39,20 +39,23 @@ log = logging.getLogger("evenhand")
 SCORES = "scores.json"
 RESPONSES = "responses.html"
 # Settings and inputs, by the beginnings of their names, that change no response.
-SCORING = tuple(
-    f"{start}{FAMILY}.{name}"
-    for start in ("", "inputs.")
-    for name in (
-        "style_classifier",
-        "second_style_classifier",
-        "offensiveness",
-        "style_clusters",
-        "accepted",
-        "outcomes",
-        "permutations",
-        "corpus",
-        "repeated_rows",
-    )
+SCORING = (
+    "offensive_classifier",
+    f"inputs.{FAMILY}.offensiveness_classifier",
+    *(
+        f"{start}{FAMILY}.{name}"
+        for start in ("", "inputs.")
+        for name in (
+            "style_classifier",
+            "second_style_classifier",
+            "style_clusters",
+            "accepted",
+            "outcomes",
+            "permutations",
+            "corpus",
+            "repeated_rows",
+        )
+    ),
 )
 LINK = Link("all responses", RESPONSES)
 
