@@ -115,6 +115,24 @@ def test_a_run_that_was_looked_at_has_wider_intervals_at_its_end(runs):
     assert "looked at" not in (runs["whole"] / "report.html").read_text(encoding="utf-8")
 
 
+def test_which_intervals_account_for_the_looks(runs):
+    """The scores that the report names: the same responses without looks have narrower intervals of them only."""
+    wider = set()
+    same = set()
+    for mine, theirs in zip(*(read_scores(runs[run] / "scores.json") for run in ("stopped", "whole")), strict=True):
+        assert (mine.metric, mine.form, mine.group) == (theirs.metric, theirs.form, theirs.group)
+        if theirs.interval is not None:
+            is_same = mine.interval == pytest.approx(theirs.interval)
+            assert is_same or (mine.interval[0] <= theirs.interval[0] and theirs.interval[1] <= mine.interval[1])
+            (same if is_same else wider).add((theirs.metric, theirs.form))
+    of_spread = {(metric, Form.POOLED_CORRECTED) for metric in ("fgb", "pgb", "scgb")} | {("length", Form.SPREAD)}
+    assert wider == of_spread | {
+        (metric, Form.PLAIN) for metric in ("style_shift", "moved_answers", "difference_bound")
+    }
+    of_quality = {"empty_share", "parroting", "distinct_responses", "style_share"}
+    assert same == {("length", Form.MEAN)} | {(metric, Form.PLAIN) for metric in of_quality}
+
+
 def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
     stop = runs["record_stopped"]["stopped"]
     high = runs["score_stopped"].interval[1]

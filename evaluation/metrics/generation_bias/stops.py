@@ -15,6 +15,11 @@ from evenhand.evaluation.store import Store
 DECIDED = "decided"
 SIZES = ("small", "medium", "large")
 SIZE_LIMITS = (0.02, 0.05)  # between the sizes, as shares of answers as if moved to another style (docs/deciding.md)
+ACCOUNT = (
+    "All tests account for the looks, and so do the intervals of FGB, PGB, SCGB, effects, and the spread of outcomes. "
+    "Intervals of averages, quality, relevance, frequencies, feminine − masculine, the parts of person and word, and "
+    "the shares of the variance are ordinary ones."
+)
 STOPPED = "stopped"  # the file of a `Stop`, and its entry in the record of a run
 
 
@@ -103,17 +108,19 @@ def suffices(record: Mapping[str, Any], until: str | float | None) -> bool:
 
 
 def stop_text(folder: Path) -> list[str]:
-    """Return a sentence on where the measurement in a folder stopped, if it had looks before its end."""
+    """Return sentences on where the measurement in a folder stopped, if it had looks before its end.
+
+    They say which intervals account for the looks: each score with the `tail` of its look, and each effect.
+    """
     path = folder / f"{STOPPED}.json"
     if not path.exists():
         return []
     facts = read_json(path, "output_dir")
     facts.pop("run", None)
     stop = Stop(**facts)
-    account = "its intervals and tests account for all looks"
-    if stop.decided is None:
-        return [f"This measurement was looked at before its end: {account}."]
-    asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers"
-    saved = f" ({stop.saved})" if stop.saved else ""
+    if stop.asked == stop.planned:
+        decision = f"; at its end, {stop.decision}" if stop.decision else ""
+        return [f"This measurement was looked at before its end{decision}.", ACCOUNT]
+    asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers ({stop.saved})"
     rest = "The same command without --until asks the rest."
-    return [f"Stopped after {asked}{saved}, because {stop.decision}; {account}. {rest}"]
+    return [f"Stopped after {asked}, because {stop.decision}. {rest}", ACCOUNT]
