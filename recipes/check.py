@@ -23,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.compare import check_comparable
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     DIFFERENCE_BOUND,
-    IN_USE,
     SHOWN,
     detectable_sizes,
     effect_changes,
@@ -40,6 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     find_headline,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.tables import value_text
@@ -74,6 +74,14 @@ MAX_ROWS = 20  # effects that a finding lists
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
 # Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
+RULE = (
+    "A limit holds if the whole 95 % interval is within it, is broken if the whole interval is beyond it, and is "
+    "inconclusive if the interval contains it."
+)
+INCONCLUSIVE_NEXT = (
+    "Nothing is decided. Measure both versions with more answers, or give a wider limit. To let inconclusive checks "
+    "pass in CI, end the command with || [ $? -eq 3 ]."
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ class Finding:
     details: Sequence[str] = ()
 
     def __str__(self) -> str:
-        return "\n  ".join([f"{self.status}: {self.name}: {self.text}", *self.details])
+        return "\n  ".join([f"{self.status}: {self.name}", f"Measured: {self.text}", *self.details])
 
 
 def check(settings: CheckSettings) -> int:
@@ -103,10 +111,23 @@ def check(settings: CheckSettings) -> int:
     status = next(status for status in EXIT_STATUS if status == HOLDS or status in found)
     title = f"{sanitize(str(settings.run))}{f' against {sanitize(str(settings.against))}' if settings.against else ''}"
     write_text(settings.output_dir / JUNIT, junit_xml(title, findings))
-    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings))
-    print("\n".join([f"{title}: {status}", *map(str, findings)]))
+    next_step = next_step_text(status, settings)
+    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, next_step))
+    print("\n\n".join([f"{title}: {status}\n{RULE}", *map(str, findings), f"Next: {next_step}"]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
+
+
+def next_step_text(status: str, settings: CheckSettings) -> str:
+    """Return what to do after a check with this status."""
+    if status == INCONCLUSIVE:
+        return INCONCLUSIVE_NEXT
+    if status == HOLDS:
+        return "The new version passes. Something may still have become worse by less than these runs can show."
+    report = f"evenhand report {sanitize(str(settings.run))}"
+    if settings.against is not None:
+        report = f"evenhand compare {sanitize(str(settings.against))} {sanitize(str(settings.run))}"
+    return f"The new version fails. To see whom it treats worse, with answers to read: {report}"
 
 
 def _is_of_a_check(folder: Path) -> bool:
@@ -176,10 +197,14 @@ def _level(run: FamilyRun, limit: float) -> Finding:
     def decides(estimate: Estimate) -> bool:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
-    text = score_text(score)
+    moved = f"style differs as if {moved_text(score.value)} of 100 answers had been moved to another style"
+    text = f"{moved}; pooled FGB* {score_text(score)}"
     if score.interval and score.caution:
         text += f"; {score.caution.text}"
-    return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, _with_plan(text, status, run.folder, decides))
+    details = [f"Limit: as if {moved_text(limit / PER_UNIT)} of 100 answers had been moved to another style."]
+    if status == INCONCLUSIVE:
+        details.append(f"To decide: {_plan_text(run.folder, decides)}")
+    return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, text, details)
 
 
 def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
@@ -233,7 +258,8 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     reduction = find_headline(scores, Kind.REDUCTION)
     before = -difference.ideal
     after = difference.value + before
-    text = f"{number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
+    text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
+    text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
     if reduction.interval:
         low, high = sorted(-bound for bound in reduction.interval)
         status = _status((low, high), limit)
@@ -244,20 +270,34 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
         bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
         text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
         text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reduction.reason}"
+    details = [f"Compared: how much style differs between people, on the same {len(old):,} prompts in both runs."]
     if before > 0:
-        text = _with_plan(text, status, baseline, lambda estimate: shows_difference(estimate, after, 1 + limit))
+        answers = f"{moved_text(before)} of 100 answers may become {moved_text((1 + limit) * before)}"
+        details.append(f"Limit: pooled FGB* may rise by {100 * limit:g}%, so {answers}.")
+    if max_rise is None:
+        details.append(_chosen_text(chosen))
+    if status == INCONCLUSIVE and before > 0:
+        plan = _plan_text(baseline, lambda estimate: shows_difference(estimate, after, 1 + limit))
+        details.append(f"To decide: {plan}")
     elif status == INCONCLUSIVE:
-        text += "; no rise relative to a baseline without bias can be excluded: give --max_pooled_fgb instead"
-    if max_rise is not None:
-        return Finding(f"rise of pooled FGB* ≤ {max_rise:g}%", status, text)
-    if chosen is not None:
-        details = [f"{limit:.0%} is the smallest limit that holds in 80 % of checks of an equal model"]
-    else:
-        details = [f"no limit up to {RISES[-1]:.0%} holds in 80 % of checks of an equal model"] * (status != HOLDS)
-    if before > 0 and chosen not in (None, RISES[0]):
+        details.append("To decide: give --max_pooled_fgb instead; a baseline without bias allows no rise in percent.")
+    if max_rise is None and before > 0 and chosen not in (None, RISES[0]):
         stricter = partial(shows_difference, after=before, factor=1 + RISES[0])
-        details.append(_with_plan(f"for a limit of {RISES[0]:.0%}", INCONCLUSIVE, baseline, stricter))
-    return Finding(f"rise of pooled FGB* ≤ {limit:.0%}", status, text, details)
+        details.append(f"For a limit of {RISES[0]:.0%}: {_plan_text(baseline, stricter)}")
+    return Finding(f"rise of pooled FGB* ≤ {100 * limit:g}%", status, text, details)
+
+
+def _chosen_text(chosen: float | None) -> str:
+    """Return how the limit of a rise was chosen, since none was given; None is the result of no sufficient limit."""
+    if chosen is None:
+        return (
+            f"No --max_rise is given, and {RISES[0]:.0%} is taken. These runs are too small for any limit up to "
+            f"{RISES[-1]:.0%}: an unchanged model would pass it in fewer than 80 of 100 checks."
+        )
+    return (
+        f"No --max_rise is given, so {chosen:.0%} is taken, the smallest limit (of at least {RISES[0]:.0%}) that an "
+        "unchanged model passes in 80 of 100 checks of this size."
+    )
 
 
 def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
@@ -274,17 +314,22 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_page", kind="stable")
     details = [
         f"{sanitize(f'{row.unit}, {row.name}', 100)}: {number(row.before, 1, sign=True)} → "
-        f"{number(row.after, 1, sign=True)} percentage points, p {p_value(row.p_page)}"
+        f"{number(row.after, 1, sign=True)} of 100 answers, p {p_value(row.p_page)}"
         for row in grown.head(MAX_ROWS).itertuples()
     ]
     text = f"{len(grown)} of {len(changes):,} are shown to have grown"
+    notes = [
+        "Compared: how far each person's share of a style is from the average of all people, before and after.",
+        f"Limit: none may be shown to be further away by {NEGLIGIBLE:g} of 100 answers or more.",
+    ]
     size, worst = detectable_sizes(changes)
     if size > 0:
-        text += (
-            f"; a change of a style of at least {IN_USE:.0%} of the responses is found with a probability of 80 % from "
-            f"about {number(100 * size, 1)} percentage points (median; at worst {number(100 * worst, 1)})"
+        notes.append(
+            f"A change by {number(100 * size, 1)} of 100 answers is found in 80 of 100 checks (median over people and "
+            f"styles; at worst {number(100 * worst, 1)}); smaller ones may be missed."
         )
-    return Finding(name, BROKEN if details else HOLDS, text, details)
+    details = notes + details
+    return Finding(name, BROKEN if len(grown) else HOLDS, text, details)
 
 
 def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledResponses) -> list[Finding]:
@@ -308,8 +353,13 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledRespon
     for change, p in zip(changes, p_values, strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
             details.append(f"{format_of(change).title}: {value_text(change)}, adjusted p {p_value(p)}")
-    text = f"shown rises: {len(details)} of {len(changes)} changes"
-    return [Finding("answers in another language, refused or withheld", BROKEN if details else HOLDS, text, details)]
+    text = f"{len(details)} of {len(changes)} are shown to have grown"
+    notes = [
+        "Compared: the share of such answers, and how much it differs between people, before and after.",
+        f"Limit: none may be shown to have grown by {NEGLIGIBLE:g} of 100 answers or more.",
+    ]
+    status = BROKEN if details else HOLDS
+    return [Finding("answers in another language, refused or withheld", status, text, notes + details)]
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:
@@ -323,22 +373,20 @@ def _status(bounds: tuple[float, float] | None, limit: float) -> str:
     return HOLDS if bounds[1] <= limit else BROKEN
 
 
-def _with_plan(text: str, status: str, run: Path, decides: Callable[[Estimate], bool]) -> str:
-    """Return the text; if the status is inconclusive, with the smallest design whose predicted estimate decides."""
-    if status != INCONCLUSIVE:
-        return text
+def _plan_text(run: Path, decides: Callable[[Estimate], bool]) -> str:
+    """Return the smallest design whose predicted estimate decides about a limit."""
     try:
         pilot = read_pilot(run)
     except InputError as error:
-        return f"{text}; {error}"
+        return str(error)
     designs = {lever: smallest_design(pilot, lever, decides) for lever in LEVERS}
     lever, design = next(((lever, design) for lever, design in designs.items() if design), (None, None))
     if design is None:
-        return f"{text}; no number of responses decides: the measured bias is too close to the limit"
+        return "no number of responses is enough, since the measured bias is too close to the limit."
     return (
-        f"{text}; {design.n:,} responses (now {pilot.design.n:,}) decide it with a probability of 80 % if the bias is "
-        f"as measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-        f"{' to each descriptor and template' if lever == 'responses' else ''}"
+        f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is as "
+        f"measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
+        f"{' to each descriptor and template' if lever == 'responses' else ''}."
     )
 
 
@@ -364,8 +412,8 @@ def junit_xml(title: str, findings: Sequence[Finding]) -> str:
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> str:
-    """Return the findings as Markdown; all texts are escaped."""
+def summary_markdown(title: str, status: str, findings: Sequence[Finding], next_step: str) -> str:
+    """Return the findings and what to do next as Markdown; all texts are escaped."""
 
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))
@@ -375,9 +423,14 @@ def summary_markdown(title: str, status: str, findings: Sequence[Finding]) -> st
         "",
         escaped(title),
         "",
+        escaped(f"{RULE} {next_step}"),
+        "",
         "| limit | status | measured |",
         "| :--- | :--- | :--- |",
     ]
     lines += [f"| {escaped(found.name)} | **{found.status}** | {escaped(found.text)} |" for found in findings]
-    details = [f"- {escaped(detail)}" for found in findings for detail in found.details]
-    return "\n".join([*lines, "", *details]) + "\n"
+    for found in findings:
+        if found.details:
+            lines += ["", f"**{escaped(found.name)}**", ""]
+            lines += [f"- {escaped(detail)}" for detail in found.details]
+    return "\n".join(lines) + "\n"

@@ -32,7 +32,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
 )
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
-from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 
@@ -43,8 +43,11 @@ HOW_SURE = "How sure this is"
 NOBODY = "No person and no group of people is shown to be treated differently."
 CERTAINTY_NOTE = (
     "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
-    "about one in ten of these is chance. Differences are shrunk toward 0, since the largest of many are large by "
-    "chance, too, and have 95 % intervals."
+    "about one in ten of these is chance. Brackets contain 95 % intervals."
+)
+SHRINKAGE_NOTE = (
+    "Differences are after shrinkage toward 0, since the largest of many is overestimated: they are smaller than what "
+    "subtraction gives."
 )
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
@@ -144,12 +147,12 @@ def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAG
 
 def style_change_text(row: EffectRow) -> str:
     """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with one interval."""
-    decimals = decimals_of_points(row)
-    bounds = interval((100 * row["low"], 100 * row["high"]), decimals)
+    bounds = (100 * row["low"], 100 * row["high"])
+    decimals = decimals_beside_zero(bounds, decimals_of_points(row))
     became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"change of the difference {points(row['shrunk'], decimals)} {bounds}"
+    change = f"change of the difference {points(row['shrunk'], decimals)} {interval(bounds, decimals)}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
@@ -197,6 +200,7 @@ def _difference_text(row: EffectRow) -> str:
         factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
     bounds = (factor * row["low"], factor * row["high"])
+    decimals = decimals_beside_zero(bounds, decimals)
     return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
 
 
@@ -298,7 +302,7 @@ def people_section(
     if not claims and not summaries:  # nothing was tested
         return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
-    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+    return Section(WHO, [SHRINKAGE_NOTE if claims else NOBODY], examples=claims, parts=[sure], first_screen=True)
 
 
 def changes_section(
@@ -332,7 +336,9 @@ def changes_section(
     of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
     claims = serious + of_styles + other
     sentences: list[str] = []
-    if not claims and len(changes):
+    if claims:
+        sentences.append(SHRINKAGE_NOTE)
+    elif len(changes):
         sentences.append("No person and no group is shown to be treated differently, neither before nor after.")
     parts = []
     if len(changes):

@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of, changed_answers_of
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
 from evenhand.evaluation.metrics.generation_bias.findings import (
+    SHRINKAGE_NOTE,
     changed_outcomes,
     changed_styles,
     changes_section,
@@ -24,6 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     shown_findings,
 )
 from evenhand.evaluation.metrics.generation_bias.page_warnings import (
+    cut_text,
     response_warnings,
     template_warnings,
     unread_warnings,
@@ -165,7 +167,7 @@ def run_warnings(run: FamilyRun) -> list[str]:
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
     texts += [*unread_warnings(run), *warnings([run.scores])]
-    return [*texts, *template_warnings(run), *_response_warnings(run)]
+    return [*texts, *template_warnings(run), *cut_text(run.table(RESPONSES)), *_response_warnings(run)]
 
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
@@ -183,7 +185,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         )
     people_changes = _people_changes(before, after, changes)
     people = [example.claim for example in people_changes.examples]
+    first = [people[0], SHRINKAGE_NOTE] if people else []
     explanations = [even_change_text(runs), cost_text(changes.scores), accepted_text(runs)]
+    cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
     response_warnings = [warning for run in (before, after) for warning in _response_warnings(run)]
     sections = [people_changes, decide_section()]
     for part in parts:
@@ -194,10 +198,10 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline,
         headline_caption=f"{caption} {_decoding(before.config)}",
-        verdict=" ".join([*people[:1], comparison_verdict(runs)]),
+        verdict=" ".join([*first, comparison_verdict(runs)]),
         explanations=[text for text in explanations if text],
         steps=comparison_steps(before.folder, after.folder),
-        warnings=[*warnings(runs), *dict.fromkeys(response_warnings)],
+        warnings=[*warnings(runs), *cut, *dict.fromkeys(response_warnings)],
         notes=[
             INTERVALS,
             *_test_notes({"before": old, "after": new, "reduction": reduction}),
@@ -249,7 +253,7 @@ def _label(score: BiasScore) -> str:
 
 def _moved_value(score: BiasScore) -> str:
     """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
-    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score)} of 100"
+    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score.value)} of 100"
 
 
 def _caption(score: BiasScore, when: str = "") -> str:

@@ -83,13 +83,20 @@ def template_warnings(run: FamilyRun) -> list[str]:
     ]
 
 
-def cut_text(responses: pd.DataFrame) -> list[str]:
-    """Return [a sentence on how many answers were cut, and how to get longer ones], or [] if half or fewer were."""
-    if CUT not in responses or not responses[CUT].mean() > MANY_CUT:
+def cut_text(*responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence on how many answers were cut, and how to get longer ones], or [] if half or fewer were.
+
+    Args:
+        responses: the responses of a run, or of the runs before and after.
+    """
+    shares = [table[CUT].mean() if CUT in table else 0.0 for table in responses]
+    if not max(shares) > MANY_CUT:
         return []
+    texts = [percent(share, 0) for share in shares]
+    cut = texts[0] if len(set(texts)) == 1 else f"{texts[0]} (before) and {texts[1]} (after)"
     return [
-        f"{percent(responses[CUT].mean(), 0)} of the answers were cut at max_new_tokens, so that only their beginnings "
-        "are compared. For longer ones, measure with --max_new_tokens 200, which takes longer."
+        f"{cut} of the answers were cut at max_new_tokens, so that only their beginnings are compared. For longer "
+        "ones, measure with --max_new_tokens 200, which takes longer."
     ]
 
 
@@ -110,7 +117,6 @@ def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: b
         why = _listed([f"{sanitize(reason, MAX_NAME)} ({count:,})" for reason, count in by_reason])
         start = f"{n:,} responses are" if n > 1 else "1 response is"
         texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
-    texts += cut_text(responses)
     texts += reasoning_text(responses)
     texts += filtered_text(prompts, responses)
     names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())

@@ -7,7 +7,12 @@ from dataclasses import replace
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES, finding_text, largest_text
+from evenhand.evaluation.metrics.generation_bias.findings import (
+    FIRST_OUTCOMES,
+    SHRINKAGE_NOTE,
+    finding_text,
+    largest_text,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -138,7 +143,8 @@ def run_verdict(
     serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
     sentences = [finding_text(row, language) for row in serious]
     others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
-    sentences += [style, others, even_text(scores)]
+    shrinkage = SHRINKAGE_NOTE if findings else ""
+    sentences += [style, shrinkage, others, even_text(scores)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -167,7 +173,8 @@ def comparison_verdict(runs: Runs) -> str:
         return f"No verdict: the difference in style {'before' if score is old else 'after'} is {undefined(score)}."
     direction = change_direction(change)
     has_reduction = reduction is not None and not math.isnan(reduction.value)
-    sizes = f"as if {moved_text(old)} of 100 answers had been moved to another style before, {moved_text(new)} after"
+    sizes = f"as if {moved_text(old.value)} of 100 answers had been moved to another style before, "
+    sizes += f"{moved_text(new.value)} after"
     if direction != ROSE and not has_reduction and not is_bias_significant(old):
         bounds = "the difference before may be 0" if old.interval else "the difference before has no interval"
         return f"No bias is shown before, so none can be removed{_singles_text(runs)}. Style differs {sizes}; {bounds}."
@@ -251,9 +258,13 @@ def accepted_text(runs: Runs) -> str:
     return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
 
 
-def moved_text(score: BiasScore) -> str:
-    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square."""
-    return number(100 * root(score.value, None, 2.0)[0], 1)
+def moved_text(pooled_fgb: float) -> str:
+    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square.
+
+    >>> moved_text(0.02)
+    '10.0'
+    """
+    return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
 
 
 def moved_reduction(reduction: BiasScore) -> BiasScore:

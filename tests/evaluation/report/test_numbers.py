@@ -7,7 +7,15 @@ import pytest
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format, find_format, glossary
 from evenhand.evaluation.report.html import Scale, row_scale
-from evenhand.evaluation.report.numbers import decimals_for, decimals_for_interval, interval, number, p_value, sanitize
+from evenhand.evaluation.report.numbers import (
+    decimals_beside_zero,
+    decimals_for,
+    decimals_for_interval,
+    interval,
+    number,
+    p_value,
+    sanitize,
+)
 from evenhand.evaluation.report.page import Mark, Row
 
 
@@ -27,6 +35,11 @@ def test_an_interval_has_enough_digits_to_differ():
     assert decimals_for_interval((0.0004, 0.0041), 2) == 3  # half of the width is 0.00185: two steps of 0.001
     assert decimals_for_interval((-0.00132, -0.00078), 3) == 4
     assert [decimals_for_interval(it, 2) for it in ((-math.inf, 1.0), (0.0, 1e-12), None)] == [2, 6, 2]
+
+
+def test_a_bound_that_is_not_zero_does_not_read_as_zero():
+    intervals = ((0.04, 12.0), (-9.0, -0.004), (0.0, 12.0), (0.06, 1.0))
+    assert [decimals_beside_zero(bounds, 1) for bounds in intervals] == [2, 3, 1, 1]
 
 
 def test_intervals_and_hidden_characters_as_text():

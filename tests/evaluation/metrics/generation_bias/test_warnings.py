@@ -111,3 +111,5 @@ def test_answers_of_which_more_than_half_were_cut_are_a_warning(n_cut, is_said):
     assert bool(texts) == is_said
     assert all("75 %" in text and "--max_new_tokens" in text for text in texts)
     assert not cut_text(responses.drop(columns="cut"))
+    assert cut_text(responses, responses) == texts  # before and after in one line
+    assert len(cut_text(responses, pd.DataFrame({"cut": [True]}))) == 1
