@@ -693,7 +693,10 @@ class EffectsPart(Part):
         run.store.write(EFFECTS, table)
         run.store.write(SHIFTS, shifts)
         log_effects(run.store.tracker, EFFECTS, table)
-        return [*effect_scores(table, run.signature), difference_bound(table, run.signature)]
+        bound = difference_bound(table, run.signature)
+        if run.stop is not None and run.stop.difference_bounds is not None:
+            bound = replace(bound, value=run.stop.difference_bounds[1], interval=run.stop.difference_bounds)
+        return [*effect_scores(table, run.signature), bound]
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         config = comparison.before.config
