@@ -86,6 +86,7 @@ SHORT_NAMES = (
     "generation_bias.outcomes",
     "generation_bias.accepted",
     "generation_bias.until",
+    "generation_bias.max_difference",
 )
 
 
