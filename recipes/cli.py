@@ -86,6 +86,7 @@ SHORT_NAMES = (
     "generation_bias.outcomes",
     "generation_bias.accepted",
     "generation_bias.until",
+    "generation_bias.max_difference",
 )
 
 
@@ -211,10 +212,12 @@ def run_command(command: str, settings: Any) -> int:
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
-    with nullcontext() if command == WAITING else working(f"evenhand {command}"):
-        status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
-    if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
-        sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+    try:
+        with nullcontext() if command == WAITING else working(f"evenhand {command}"):
+            status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
+    finally:
+        if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
+            sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
     return status or 0
 
 

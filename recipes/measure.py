@@ -139,7 +139,7 @@ def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig
 def has_all_answers(settings: MeasureSettings, record: RunRecord) -> bool:
     """Return whether a finished run with this record has asked as much as the settings want."""
     family = getattr(settings, FAMILY)
-    return family is None or suffices(record, family.until)
+    return family is None or suffices(record, family)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:

@@ -75,11 +75,23 @@ class Point:
         return self.compare.output_dir
 
     @property
+    def stages_by_role(self) -> dict[str, StageSettings]:
+        """The settings of all stages by the name of their attribute, in the order in which they run."""
+        stages = {
+            "before": self.before if self.base_run is None else None,
+            "train": self.train,
+            "label": self.label,
+            "tune": self.tune,
+            "after": self.after,
+            "after_without_tag": self.after_without_tag,
+            "compare": self.compare,
+        }
+        return {role: stage for role, stage in stages.items() if stage is not None}
+
+    @property
     def stages(self) -> list[StageSettings]:
         """The settings of all stages, in the order in which they run."""
-        before = self.before if self.base_run is None else None
-        stages = [before, self.train, self.label, self.tune, self.after, self.after_without_tag, self.compare]
-        return [stage for stage in stages if stage is not None]
+        return list(self.stages_by_role.values())
 
 
 def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> list[Point]:

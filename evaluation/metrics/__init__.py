@@ -14,7 +14,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     DETECTABLE,
     change_sections,
     group_label,

@@ -44,7 +44,7 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.report.tables import LEVEL, value_text
+from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm

@@ -26,7 +26,7 @@ from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import percent, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
     score_sections,

@@ -38,7 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Page, Section
-from evenhand.evaluation.report.tables import change_sections, group_label, score_sections
+from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
 
 FIRST_METRICS = (  # of each group's tables

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
     scores_table,

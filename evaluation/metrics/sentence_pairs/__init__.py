@@ -38,7 +38,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
-from evenhand.evaluation.report.tables import significant_direction, value_text
+from evenhand.evaluation.report.score_sections import significant_direction, value_text
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,

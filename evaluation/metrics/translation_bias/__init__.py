@@ -30,7 +30,7 @@ from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     ROWS_AT_EACH_END,
     count_cells,
     number_cell,

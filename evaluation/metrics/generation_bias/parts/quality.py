@@ -49,7 +49,7 @@ from evenhand.evaluation.models.capabilities import (
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
-from evenhand.evaluation.report.tables import change_table, score_changes, scores_table
+from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
 from evenhand.evaluation.score import (
     CUT,
     LEFT_OUT,
