@@ -36,7 +36,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     excess_over_baseline,
-    find_headline,
+    headline_of,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
@@ -191,7 +191,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 def _level(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
-    score = find_headline(run.scores)
+    score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
 
     def decides(estimate: Estimate) -> bool:
@@ -254,9 +254,9 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
-    difference = find_headline(scores, Kind.DIFFERENCE)
-    reduction = find_headline(scores, Kind.REDUCTION)
-    before = -difference.ideal
+    difference = headline_of(scores, Kind.DIFFERENCE)
+    reduction = headline_of(scores, Kind.REDUCTION)
+    before = -(difference.ideal or 0.0)
     after = difference.value + before
     text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
     text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"

@@ -22,6 +22,7 @@ from evenhand.evaluation.report.figures import (
 from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
+from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.published import published_tables
 from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
 from evenhand.recipes.sweep.summary import (
@@ -160,7 +161,7 @@ def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
     """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
-        labels = (setting_label(row, sweep.points, sweep.swept) for row in points.to_dict("records"))
+        labels = (setting_label(row, sweep.points, sweep.swept) for row in table_rows(points))
         named = ", ".join(dict.fromkeys(labels))
         warnings.append(f"A guard refused {len(points)} of {len(sweep.points)} points ({named}): {reason}")
     for row in rows:

@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
@@ -30,7 +30,6 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
     comparison_verdict,
-    headline_scores,
     p_text,
     plain_verdict,
     run_verdict,
@@ -82,7 +81,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report on one measuring run."""
     scores = run.scores
     measured = read_styled_responses(run.folder)
-    headline = find_headline(scores)
+    headline = headline_of(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
@@ -125,7 +124,9 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
     runs = [before.scores, after.scores, changes.scores]
-    old, new, _, reduction = headline_scores(runs)
+    old = headline_of(before.scores)
+    new = headline_of(after.scores)
+    reduction = find_headline(changes.scores, Kind.REDUCTION)
     headline, caption = comparison_headline(old, new, reduction)
     people = people_changes(before, after, changes)
     claims = [example.claim for example in people.examples]

@@ -31,10 +31,11 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
-from evenhand.evaluation.statistics.cells import sum_by
+from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def effects(
     responses: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
@@ -254,7 +255,7 @@ def effect_changes(
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -401,7 +402,7 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """
     is_change = "shrunk_before" in table
     scores = []
-    for row in table[table["certainty"] == SHOWN].to_dict("records"):
+    for row in table_rows(table[table["certainty"] == SHOWN]):
         scores.append(
             BiasScore(
                 EFFECT,
@@ -570,7 +571,7 @@ def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
 
 def differences_table(effects: pd.DataFrame) -> Table:
     """Return a table of a report with a row for each effect."""
-    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in effects.to_dict("records")))
+    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in table_rows(effects)))
 
 
 def _row(row: EffectRow) -> Row:
@@ -618,7 +619,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
     """Return the largest differences of descriptors as lines, one for each descriptor."""
     rows = effects[effects["kind"] == DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
     lines = []
-    for row in rows.to_dict("records"):
+    for row in table_rows(rows):
         difference = points(row["shrunk"], 1, sign=True)
         lines.append(f"{unit_text(row)}, {plain_name(row['name'])}: {difference} ({row['certainty']})")
     return lines
@@ -649,7 +650,7 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
 
 def _change_table(caption: str, changes: pd.DataFrame) -> Table:
     rows = []
-    for row in changes.head(MAX_ROWS).to_dict("records"):
+    for row in table_rows(changes.head(MAX_ROWS)):
         cells = (
             Cell(row["transition"], prose=True),
             Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),

@@ -145,6 +145,18 @@ def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group:
     return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
 
 
+def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasScore:
+    """Return pooled FGB* of all responses, or its change of a kind, which every run of the family has.
+
+    Raises:
+        LookupError: the scores are of another family.
+    """
+    score = find_headline(scores, kind)
+    if score is None:
+        raise LookupError(f"no {FGB} of the kind {kind.value}")
+    return score
+
+
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
     """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
     n_styles = len(responses.styles)
