@@ -45,15 +45,14 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
 
 
 def decimals_beside_zero(bounds: tuple[float, float], decimals: int) -> int:
-    """Return `decimals`, or up to two more if a bound of an interval that is not 0 would be rounded to 0.
+    """Return `decimals`, or more if a bound of an interval that is not 0 would be rounded to 0.
 
     An effect that is shown would otherwise seem to have an interval that contains 0.
 
     >>> decimals_beside_zero((0.3, 12.0), 0), decimals_beside_zero((0.0, 12.0), 0)
     (1, 0)
     """
-    most = decimals + 2
-    while decimals < most and any(bound != 0 and round(bound, decimals) == 0 for bound in bounds):
+    while decimals < MAX_DECIMALS and any(bound != 0 and round(bound, decimals) == 0 for bound in bounds):
         decimals += 1
     return decimals
 

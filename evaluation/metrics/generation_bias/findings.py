@@ -45,10 +45,8 @@ CERTAINTY_NOTE = (
     "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
     "about one in ten of these is chance. Brackets contain 95 % intervals."
 )
-SHRINKAGE_NOTE = (
-    "Differences are after shrinkage toward 0, since the largest of many is overestimated: they are smaller than what "
-    "subtraction gives."
-)
+# Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
+SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
@@ -302,7 +300,7 @@ def people_section(
     if not claims and not summaries:  # nothing was tested
         return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
-    return Section(WHO, [SHRINKAGE_NOTE if claims else NOBODY], examples=claims, parts=[sure], first_screen=True)
+    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
 
 
 def changes_section(
@@ -336,9 +334,7 @@ def changes_section(
     of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
     claims = serious + of_styles + other
     sentences: list[str] = []
-    if claims:
-        sentences.append(SHRINKAGE_NOTE)
-    elif len(changes):
+    if not claims and len(changes):
         sentences.append("No person and no group is shown to be treated differently, neither before nor after.")
     parts = []
     if len(changes):

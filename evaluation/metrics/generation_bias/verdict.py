@@ -141,10 +141,11 @@ def run_verdict(
         language: the language of the requests.
     """
     serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
-    sentences = [finding_text(row, language) for row in serious]
+    sentences = [*(finding_text(row, language) for row in serious), style]
     others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
-    shrinkage = SHRINKAGE_NOTE if findings else ""
-    sentences += [style, shrinkage, others, even_text(scores)]
+    if findings:
+        sentences.insert(1, SHRINKAGE_NOTE)
+    sentences += [others, even_text(scores)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 

@@ -588,7 +588,8 @@ def _interval(row: EffectRow) -> str:
     if not np.isfinite(row["low"]):
         return ""  # the style never varies
     bounds = (100 * row["low"], 100 * row["high"])
-    return interval(bounds, decimals_beside_zero(bounds, 1), sign=True)
+    decimals = decimals_beside_zero(bounds, 1) if row["certainty"] == SHOWN else 1
+    return interval(bounds, decimals, sign=True)
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
