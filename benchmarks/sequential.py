@@ -1,7 +1,9 @@
 """A simulation of measurements that stop as soon as they are decided (`evaluation.statistics.sequential`).
 
-$ python -m benchmarks.sequential          # stopping, coverage and mean number of answers
-$ python -m benchmarks.sequential --pages  # false findings of even pages with all looks
+$ python -m benchmarks.sequential                # stopping, coverage and mean number of answers
+$ python -m benchmarks.sequential --pages        # false findings of even pages with all looks
+$ python -m benchmarks.sequential --bounds       # errors of the bounds of single differences
+$ python -m benchmarks.sequential --differences  # stopping by the largest difference of anybody
 
 Models are even, or their bias is 2, 4 or 8 of 100 answers (√(pooled FGB* / 2), the headline of a report). Style vectors
 are smooth, and every person has something of their own on each template (an interaction). In each simulation people,
@@ -10,7 +12,8 @@ all such templates, is exactly as planted.
 
 *Questions.* "Size": whether the bias is small, medium or large, with limits of 2 and 5 of 100. "Limit 3": whether it is
 below or above 3 of 100. "Gate": whether a second model, paired by prompt and with the same bias, has a pooled FGB* that
-is at most GATE larger. A measurement stops at the first look that decides the question, else at the end.
+is at most GATE larger. "Differences": whether anybody differs from the average by more than a limit in a style. A
+measurement stops at the first look that decides the question, else at the end.
 
 *Rules.* "hsd −4" is the rule of Evenhand. Others have its looks: other spending functions, and "mixture", a confidence
 sequence by a normal mixture (Robbins 1970, "Statistical methods related to the law of the iterated logarithm"), which
@@ -30,7 +33,7 @@ from benchmarks.measuring import parse_options
 from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.effects import family_effects
+from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
@@ -50,6 +53,7 @@ MOVED = {"even": 0.0, "2 of 100": 0.02, "4 of 100": 0.04, "8 of 100": 0.08}  # �
 INTERACTION = 0.1  # share of a response's style that depends on person and template together
 NARROW = np.array([36.0, 6.0, 3.0, *[0.6] * (STYLES - 3)])  # templates, as `narrow` in `coverage`
 UNIFORM = 0.05  # share of a style that is the same everywhere, so that no style is too rare for `draw`
+MAX_DIFFERENCES = (0.05, 0.2, 0.4)  # limits of the largest difference
 QUESTIONS = {"size": (0.02, 0.05), "limit 3": (0.03,)}
 GATED = 0.04
 GATE = 2 * 0.05**2 - 2 * GATED**2  # from 4 to 5 of 100
@@ -70,17 +74,19 @@ def spread_of(moved: float) -> float:
     return 2 * moved**2
 
 
-def mean_styles(n_people: int, moved: float, rng: np.random.Generator) -> np.ndarray:
+def mean_styles(n_people: int, moved: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """Return the mean style vectors of new people on new templates, (people × templates, styles).
 
-    The variance between people of their mean over all such templates is exactly as `moved` says.
+    The variance between people of their mean over all such templates is exactly as `moved` says. The second value is
+    the largest difference of anybody's mean over all such templates from the average, in any style.
     """
     of_person = rng.dirichlet(np.full(STYLES, 0.3), n_people)
     share = math.sqrt(spread_of(moved) / of_person.var(axis=0, ddof=1).sum())
     of_template = (1 - UNIFORM) * rng.dirichlet(NARROW, TEMPLATES) + UNIFORM / STYLES
     of_cell = rng.dirichlet(np.full(STYLES, 0.3), (n_people, TEMPLATES))
     rest = (1 - share - INTERACTION) * of_template
-    return (rest + share * of_person[:, None] + INTERACTION * of_cell).reshape(-1, STYLES)
+    largest = float(np.abs(share * (of_person - of_person.mean(axis=0))).max())
+    return (rest + share * of_person[:, None] + INTERACTION * of_cell).reshape(-1, STYLES), largest
 
 
 def estimates_at_looks(vectors: np.ndarray, looks: Looks, weights: np.ndarray) -> list[Estimate]:
@@ -146,7 +152,7 @@ def spread_of_complete_table(mean: np.ndarray, w: np.ndarray) -> Estimate:
 def check_against_pooled_spread(rng: np.random.Generator) -> None:
     """Raise ValueError unless `spread_of_complete_table` is equal to `pooled_spread`."""
     n_people = 20
-    p = mean_styles(n_people, 0.05, rng)
+    p, _ = mean_styles(n_people, 0.05, rng)
     cell = np.tile(np.arange(n_people * TEMPLATES), 2)
     vectors = np.hstack([draw(p, cell, False, rng), draw(p, cell, False, rng)])
     cells = arrange_cells(vectors, cell % TEMPLATES, cell // TEMPLATES, min_count=1)
@@ -166,7 +172,7 @@ def simulate(size: str, moved: float, is_gate: bool, rng: np.random.Generator) -
     Half of the second model's responses have the random numbers of the first, and so repeat them.
     """
     n_people, n_answers = SIZES[size]
-    p = mean_styles(n_people, moved, rng)
+    p, _ = mean_styles(n_people, moved, rng)
     cell = np.tile(np.arange(n_people * TEMPLATES), n_answers)
     shape = (n_answers, n_people, TEMPLATES, -1)
     looks = plan_looks(TEMPLATES * n_answers)
@@ -210,14 +216,14 @@ def intervals_at_looks(runs: list[list[Estimate]], tail: np.ndarray) -> np.ndarr
     return np.array(bounds)
 
 
-def summary(intervals: np.ndarray, looks: Looks, limits: list[float], truth: float) -> dict[str, float]:
+def summary(intervals: np.ndarray, looks: Looks, limits: list[float], truth: float | np.ndarray) -> dict[str, float]:
     """Return what a rule reaches in n runs, in %.
 
     Args:
         intervals: bounds of the intervals of each run at each look, (n, K, 2).
         looks: the planned looks.
         limits: limits of pooled FGB*, or of its difference, between which a range is decided.
-        truth: the true value.
+        truth: the true value, of each run or of all.
 
     Returns:
         Mean number of answers; runs that ask half of the answers at most; runs that are decided; runs that decide on a
@@ -229,7 +235,8 @@ def summary(intervals: np.ndarray, looks: Looks, limits: list[float], truth: flo
     at = np.where(is_decided.any(axis=1), is_decided.argmax(axis=1), len(looks.rounds) - 1)
     runs = np.arange(len(intervals))
     fraction = looks.fraction[at]
-    holds = (intervals[:, :, 0] <= truth) & (truth <= intervals[:, :, 1])
+    truth = np.broadcast_to(truth, len(intervals))
+    holds = (intervals[:, :, 0] <= truth[:, None]) & (truth[:, None] <= intervals[:, :, 1])
     ranges = (-math.inf, *limits, math.inf)
     below = np.array(ranges)[:-1]
     above = np.array(ranges)[1:]
@@ -328,12 +335,43 @@ def smallest_p_value(
     return min(min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found)
 
 
-def false_bounds(name: str, simulations: int, permutations: int) -> dict[str, float]:
-    """Return how often some look errs, in %, where six of 31 people have another mean of one class or number.
+def differences_at_looks(
+    template: np.ndarray, person: np.ndarray, values: np.ndarray, are_shares: bool, draws: int, rng: np.random.Generator
+) -> tuple[np.ndarray, list[Effects]]:
+    """Return the interval of the largest difference from the average at each look, (K, 2), and all effects.
 
-    Returns:
-        Measurements that have, at some look, a `difference_bound` below the largest difference; and the share of shown
-        effects of all looks whose interval contains the truth.
+    It is that of `difference_bound`.
+
+    Args:
+        template, person: codes of each answer's template and person, (n,).
+        values: the numbers of each answer, (n, columns).
+        are_shares: whether the numbers are probabilities.
+        draws: number of permutations at the last look.
+    """
+    n_people = int(person.max()) + 1
+    finished = rounds_of(template, person, rng)
+    looks = plan_looks(int(finished.max()) + 1)
+    bounds = []
+    effects = []
+    for number, rounds in enumerate(looks.rounds):
+        has = finished < rounds
+        code = np.unique(template[has], return_inverse=True)[1]
+        design = Design(code, person[has], np.zeros((0, n_people)))
+        family = Family("values", values[has], are_shares=are_shares, has_overall=False)
+        look = looks.at(number)
+        found = family_effects(design, [family], look.draws(draws), rng, look)[0]
+        shown = found.p_page <= LEVEL
+        ends = np.where(shown, np.maximum(np.abs(found.low), np.abs(found.high)), found.at_most)
+        bounds.append((found.at_least.max(), np.nanmax(ends)))
+        effects.append(found)
+    return np.array(bounds), effects
+
+
+def false_bounds(name: str, simulations: int, permutations: int) -> None:
+    """Print how often some look errs, in %, where six of 31 people have another mean of one class or number.
+
+    The limits are just below and above the largest true difference, where a decision is most often wrong, and half and
+    twice of it. Of the shown effects of all looks, the share is printed whose interval contains the truth.
     """
     sample, are_shares = COLUMNS[name]
     template, person = np.indices((13, 31)).reshape(2, -1).repeat(2, axis=1)
@@ -341,28 +379,43 @@ def false_bounds(name: str, simulations: int, permutations: int) -> dict[str, fl
     large = np.random.default_rng(0)
     means = np.array([sample(np.full(200_000, each), large).mean() for each in range(31)])
     truth = means - means.mean()
-    errors = []
+    largest = float(np.abs(truth).max())
+    intervals = []
     covered = []
     for seed in range(simulations):
         rng = np.random.default_rng(seed)
         values = sample(person, rng)[:, None]
-        finished = rounds_of(template, person, rng)
-        is_too_low = False
-        for number, rounds in enumerate(looks.rounds):
-            has = finished < rounds
-            code = np.unique(template[has], return_inverse=True)[1]
-            design = Design(code, person[has], np.zeros((0, 31)))
-            family = Family(name, values[has], are_shares=are_shares, has_overall=False)
-            found = family_effects(design, [family], permutations, rng, looks.at(number))[0]
-            shown = found.p_page[:, 0] <= LEVEL
-            low = found.low[:, 0]
-            high = found.high[:, 0]
-            ends = np.where(shown, np.maximum(np.abs(low), np.abs(high)), found.at_most[:, 0])
-            is_too_low |= bool(np.nanmax(ends) < np.abs(truth).max())
-            covered += ((low <= truth) & (truth <= high))[shown].tolist()
-        errors.append(is_too_low)
-    numbers = {"bound too low": np.mean(errors), "shown covered": np.mean(covered)}
-    return {name: round(100 * float(value), 1) for name, value in numbers.items()}
+        bounds, effects = differences_at_looks(template, person, values, are_shares, permutations, rng)
+        intervals.append(bounds)
+        for found in effects:
+            holds = (found.low[:, 0] <= truth) & (truth <= found.high[:, 0])
+            covered += holds[found.p_page[:, 0] <= LEVEL].tolist()
+    print(f"\n{name}: intervals of shown effects that hold: {100 * np.mean(covered):.1f} %")
+    rows = {}
+    for factor in (0.5, 0.999, 1.001, 2.0):
+        rows[f"{factor:g} of the truth"] = summary(np.array(intervals), looks, [factor * largest], largest)
+    print(pd.DataFrame(rows).T.to_string(), flush=True)
+
+
+def differences(simulations: int, permutations: int, seed: int) -> None:
+    """Print what stopping by the largest difference of anybody reaches, for each model of 3,120 answers, in %."""
+    n_people, n_answers = SIZES["3,120"]
+    cell = np.tile(np.arange(n_people * TEMPLATES), n_answers)
+    looks = plan_looks(TEMPLATES * n_answers)
+    for number, (model, moved) in enumerate(MOVED.items()):
+        rng = np.random.default_rng((seed, number))
+        intervals = []
+        largest = []
+        for _ in range(simulations):
+            p, truth = mean_styles(n_people, moved, rng)
+            vectors = draw(p, cell, False, rng)
+            bounds, _ = differences_at_looks(cell % TEMPLATES, cell // TEMPLATES, vectors, True, permutations, rng)
+            intervals.append(bounds)
+            largest.append(truth)
+        rows = {}
+        for limit in MAX_DIFFERENCES:
+            rows[f"{limit:g}"] = summary(np.array(intervals), looks, [limit], np.array(largest))
+        print(f"\n{model}, largest difference {np.mean(largest):.2f}\n{pd.DataFrame(rows).T.to_string()}", flush=True)
 
 
 def main() -> None:
@@ -371,13 +424,20 @@ def main() -> None:
         simulations=(300, "of each model"),
         sizes=(list(SIZES), "of the measurement"),
         pages=(False, "false findings of even pages instead"),
+        bounds=(False, "errors of the bounds of single differences instead"),
+        differences=(False, "stopping by the largest difference of anybody instead"),
         permutations=(399, "of each look at a page"),
         seed=0,
     )
     if options.pages:
         print("even pages:", false_findings(options.simulations, options.permutations), flush=True)
+        return
+    if options.bounds:
         for name in BOUNDED:
-            print(f"{name}:", false_bounds(name, options.simulations, options.permutations), flush=True)
+            false_bounds(name, options.simulations, options.permutations)
+        return
+    if options.differences:
+        differences(options.simulations, options.permutations, options.seed)
         return
     check_against_pooled_spread(np.random.default_rng(options.seed))
     stopping(options.simulations, options.sizes, options.seed)

@@ -39,20 +39,23 @@ log = logging.getLogger("evenhand")
 SCORES = "scores.json"
 RESPONSES = "responses.html"
 # Settings and inputs, by the beginnings of their names, that change no response.
-SCORING = tuple(
-    f"{start}{FAMILY}.{name}"
-    for start in ("", "inputs.")
-    for name in (
-        "style_classifier",
-        "second_style_classifier",
-        "offensiveness",
-        "style_clusters",
-        "accepted",
-        "outcomes",
-        "permutations",
-        "corpus",
-        "repeated_rows",
-    )
+SCORING = (
+    "offensive_classifier",
+    f"inputs.{FAMILY}.offensiveness_classifier",
+    *(
+        f"{start}{FAMILY}.{name}"
+        for start in ("", "inputs.")
+        for name in (
+            "style_classifier",
+            "second_style_classifier",
+            "style_clusters",
+            "accepted",
+            "outcomes",
+            "permutations",
+            "corpus",
+            "repeated_rows",
+        )
+    ),
 )
 LINK = Link("all responses", RESPONSES)
 
@@ -136,7 +139,7 @@ def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig
 def has_all_answers(settings: MeasureSettings, record: RunRecord) -> bool:
     """Return whether a finished run with this record has asked as much as the settings want."""
     family = getattr(settings, FAMILY)
-    return family is None or suffices(record, family.until)
+    return family is None or suffices(record, family)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
 from evenhand.recipes.finished_runs import models_with_code, read_settings
@@ -164,13 +164,14 @@ class _Planner:
         measurement = base_measurement(self.loop.measure).with_metrics(FAMILY)
         family = measurement.generation_bias.replaced(
             second_style_classifier=None,  # it must not influence a label
-            offensiveness=ClassifierSettings(),
             outcomes=[],
             permutations=0,
             relevance=False,
         )
         prompts = measurement.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
-        measurement = measurement.replaced(prompts=prompts, capabilities=[], generation_bias=family)
+        measurement = measurement.replaced(
+            prompts=prompts, capabilities=[], generation_bias=family, offensive_classifier=None
+        )
         return self.measurement("train", measurement, {"split": "train"})
 
     def label(self, train: MeasureSettings) -> LabelSettings:

@@ -14,8 +14,10 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import stopping
+from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stops import Stop, spread_limits
+from evenhand.evaluation.metrics.generation_bias.stops import Question, Stop, spread_limits
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -27,8 +29,9 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.check import BROKEN, find
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
 from tests.forked_commands import ENVIRONMENT, ROOT
 from tests.testbed_settings import MODEL, generation_bias
@@ -115,12 +118,30 @@ def test_a_run_that_was_looked_at_has_wider_intervals_at_its_end(runs):
     assert "looked at" not in (runs["whole"] / "report.html").read_text(encoding="utf-8")
 
 
+def test_which_intervals_account_for_the_looks(runs):
+    """The scores that the report names: the same responses without looks have narrower intervals of them only."""
+    wider = set()
+    same = set()
+    for mine, theirs in zip(*(read_scores(runs[run] / "scores.json") for run in ("stopped", "whole")), strict=True):
+        assert (mine.metric, mine.form, mine.group) == (theirs.metric, theirs.form, theirs.group)
+        if theirs.interval is not None:
+            is_same = mine.interval == pytest.approx(theirs.interval)
+            assert is_same or (mine.interval[0] <= theirs.interval[0] and theirs.interval[1] <= mine.interval[1])
+            (same if is_same else wider).add((theirs.metric, theirs.form))
+    of_spread = {(metric, Form.POOLED_CORRECTED) for metric in ("fgb", "pgb", "scgb")} | {("length", Form.SPREAD)}
+    assert wider == of_spread | {
+        (metric, Form.PLAIN) for metric in ("style_shift", "moved_answers", "difference_bound")
+    }
+    of_quality = {"empty_share", "parroting", "distinct_responses", "style_share"}
+    assert same == {("length", Form.MEAN)} | {(metric, Form.PLAIN) for metric in of_quality}
+
+
 def test_the_interval_after_a_decision_is_that_of_its_stop(runs):
     stop = runs["record_stopped"]["stopped"]
     high = runs["score_stopped"].interval[1]
     assert stop["rounds"] == list(plan_looks(TEMPLATES).rounds)
     assert high < spread_limits(90.0)[0]
-    made = Stop(until=90.0, rounds=(7, 26), look=0, decided=0, asked=98, planned=364)
+    made = Stop(Question(90.0), rounds=(7, 26), look=0, decided=0, asked=98, planned=364)
     estimate = Estimate(0.0, 1e-4, noise=1e-4, slope=0.0)
     np.testing.assert_allclose(made.interval(estimate), estimate.interval, rtol=0.1)
 
@@ -162,6 +183,21 @@ def test_requests_to_a_model_and_a_judge_are_saved(tmp_path):
     assert stop_of(tmp_path / "run")["requests_saved"] == {}  # by a whole run
 
 
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"until": None, "max_difference": 5.0}, "max_difference"),
+        ({"until": 3.0, "max_difference": 5.0}, "max_difference"),
+        ({"until": "decided", "max_difference": 5.0, "permutations": 0}, "permutations"),
+    ],
+)
+def test_a_question_that_cannot_be_decided_is_refused_before_anything_starts(tmp_path, changed, field):
+    with pytest.raises(InputError) as error:
+        measure(settings(tmp_path / "run", "http://127.0.0.1:9/v1", generation_bias=generation_bias(**changed)))
+    assert error.value.field == f"generation_bias.{field}"
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_file_of_responses_has_nothing_to_ask(tmp_path):
     file = tmp_path / "logs.csv"
     rows = [f"{who},t{template},yes {template}" for who in "ab" for template in range(4)]
@@ -175,10 +211,11 @@ LOOKS_UNTIL_KILL = 2
 TABLES = ("prompts", "responses", "styles")
 
 
-def built_in(folder, until=None):
+def built_in(folder, until=None, **changed):
     few = {"permutations": 0, "outcomes": [], "neutral_dialogue": None, "second_style_classifier": None}
+    bias = generation_bias(**{**few, "until": until, **changed})
     decoding = DecodingSettings(arguments={"max_new_tokens": 8})
-    return settings(folder, None, model=MODEL, generation_bias=generation_bias(**few, until=until), decoding=decoding)
+    return settings(folder, None, model=MODEL, generation_bias=bias, decoding=decoding)
 
 
 @pytest.fixture
@@ -273,3 +310,21 @@ def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
     assert len(list((folder / "parts" / "generation_bias" / "responses").iterdir())) >= 2 * (
         stop_of(folder)["look"] + 1
     )
+
+
+def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path):
+    limit = 5.0
+    measure(built_in(tmp_path / "run", "decided", permutations=199, max_difference=limit), show=False)
+    stop = stop_of(tmp_path / "run")
+    assert (stop["decided"], stop["question"]["max_difference"]) == (1, limit)
+    assert stop["asked"] < stop["planned"]
+    bound = find_score(read_scores(tmp_path / "run" / "scores.json"), "difference_bound")
+    assert list(bound.interval) == stop["bounds"]
+    assert limit / 100 < bound.interval[0] < bound.interval[1] == bound.value
+    (found,) = find(CheckSettings(run=tmp_path / "run", max_difference=limit))
+    assert found.status == BROKEN
+    # Pooled FGB* was not the reason to stop, so it has the interval of the look.
+    score = pooled(tmp_path / "run")
+    looks = plan_looks(TEMPLATES)
+    measured = read_styled_responses(tmp_path / "run")
+    assert score.interval == pooled_estimate(all_cells(measured), tail=looks.tail[stop["look"]]).estimate.interval

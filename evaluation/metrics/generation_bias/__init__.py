@@ -21,6 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
+from evenhand.evaluation.metrics.generation_bias.stops import question_of
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore
@@ -45,6 +46,7 @@ class GenerationBias(Metric):
     """Scores of the styles of responses, and of what reducing bias costs."""
 
     Settings = own_settings.Settings
+    SHARED = ("offensive_classifier",)
     ComparisonSettings = own_settings.ComparisonSettings
     FORMATS = (
         *(metric for part in PARTS for metric in part.FORMATS),
@@ -68,10 +70,10 @@ class GenerationBias(Metric):
 
         Raises:
             InputError: an input cannot be read or does not fit the others, both style classifiers are the same, or
-                `until` is given for responses that are known already.
+                `until` is given for responses that are known already, or does not fit the other settings.
         """
         model = own_settings.measured_model(config)
-        if config.settings.until is not None and not model.can_be_asked:
+        if question_of(config.settings) is not None and not model.can_be_asked:
             raise InputError("generation_bias.until", "the responses are known already; leave this out.")
         inputs = {**prompt_inputs(config, model), **model.identity(), **classifier_inputs(config)}
         for part in self.parts:

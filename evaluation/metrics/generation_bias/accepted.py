@@ -126,6 +126,7 @@ class AcceptedDifferences(Part):
             groups=responses.groups(),
             permutations=settings.permutations,
             seed=run.config.seed,
+            look=run.look,
         )
         return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
 

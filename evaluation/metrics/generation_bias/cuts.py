@@ -86,7 +86,7 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature):
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.look.tail):
                 p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
         if UNTUNED in responses.table:
@@ -180,7 +180,7 @@ def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
         return []
     is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature)
+    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature, run.look.tail)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

@@ -57,6 +57,12 @@ class FamilySettings(StrictSettings):
         "of 2 and 5 of 100 answers); a number: whether it is above so many of 100; null: ask all",
         json_schema_extra=NOT_COMPARED,
     )
+    max_difference: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        None,
+        description="with until 'decided': stop asking when it is decided whether anybody differs from the average by "
+        "more than so many of 100 answers in a style",
+        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+    )
 
 
 # The fields of the last class come first, in documentation and `--help`.

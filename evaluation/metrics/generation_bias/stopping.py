@@ -1,7 +1,8 @@
 """Stop when it is decided: the model is asked look by look (`statistics.sequential`), and not further than necessary.
 
-A measurement with the setting `until` stops at the first look whose interval of pooled FGB* is within one range: a
-size (small, medium, large), or one side of a limit. All prompts are planned before the first one is asked. The
+A measurement with the setting `until` stops at the first look whose interval is within one range. The interval is of
+pooled FGB*, and the range a size (small, medium, large), or one side of a limit; or the interval is of
+`difference_bound`, with its limit `max_difference`. All prompts are planned before the first one is asked. The
 responses have the numbers of the planned prompts on disk, so that the same run without `until` asks the others only.
 Once a run was looked at, its intervals and p-values account for the looks, also at its end, and also if it was killed
 between two looks: each look is noted before the next answer is asked. Of several processes, rank 0 decides.
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
@@ -28,8 +30,9 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import (
     language_fault,
     styles_of_responses,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.effects import difference_bound, effects
 from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate, root
-from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Stop, read_stop, spread_limits
+from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Question, Stop, question_of, read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     NO_LABEL,
     PROMPTS,
@@ -67,9 +70,10 @@ def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFr
     """
     rounds = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), np.random.default_rng(config.seed))
     stop = processes.on_rank_zero(lambda: read_stop(store))
-    if stop is None or stop.until != config.settings.until:
+    question = question_of(config.settings)
+    if stop is None or stop.question != question:
         processes.on_rank_zero(lambda: _discard_results(store))
-        stop = _ask_look_by_look(store, config, prompts, rounds, ask)
+        stop = _ask_look_by_look(store, config, question, prompts, rounds, ask)
         processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
     store.facts[STOPPED] = asdict(stop)
     numbers = np.flatnonzero(rounds < stop.rounds[stop.look])
@@ -85,7 +89,8 @@ def go_on(store: Store) -> None:
         noted = read_stop(store, _noted_name(store))
         if noted is None:
             return None
-        stop = replace(noted, look=len(noted.rounds) - 1, decided=None, asked=noted.planned)
+        last = len(noted.rounds) - 1
+        stop = replace(noted, look=last, decided=None, asked=noted.planned, bounds=None, requests_saved={})
         if read_stop(store) != stop:
             _discard_results(store)
             store.write_facts(STOPPED, asdict(stop))
@@ -122,13 +127,14 @@ def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
     return {name: n * n_answers for name, n in per_answer.items() if n}
 
 
-def _ask_look_by_look(store: Store, config: MeasureConfig, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask) -> Stop:
+def _ask_look_by_look(
+    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask
+) -> Stop:
     """Return the first look that decides, or the last one, after its answers were asked."""
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     settings = config.settings
     looks = plan_looks(int(rounds.max()) + 1)
-    limits = spread_limits(settings.until)
     classifier = load_style_classifier(settings.style_classifier, FIRST)
     for look, n_rounds in enumerate(looks.rounds):
         numbers = np.flatnonzero(rounds < n_rounds)
@@ -137,35 +143,53 @@ def _ask_look_by_look(store: Store, config: MeasureConfig, prompts: pd.DataFrame
         bounds = None  # where no response has a style, nothing is decided
         if not language_fault(settings.style_classifier.name, responses):
             styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
-            bounds = processes.on_rank_zero(partial(_interval, config, asked, styles, looks.at(look)))
+            at_look = partial(_interval, config, question, asked, styles, looks.at(look))
+            bounds = processes.on_rank_zero(at_look)
+        decided = decided_range(bounds, question.limits)
         stop = Stop(
-            until=settings.until,
+            question=question,
             rounds=looks.rounds,
             look=look,
-            decided=decided_range(bounds, limits),
+            decided=decided,
             asked=len(numbers),
             planned=len(prompts),
+            bounds=None if decided is None else bounds,
         )
         processes.on_rank_zero(partial(store.write_facts, _noted_name(store), asdict(stop)))
-        _log_look(bounds, len(numbers), len(prompts))
+        _log_look(question, bounds, len(numbers), len(prompts))
         if stop.decided is not None:
             break
     return stop
 
 
-def _interval(config: MeasureConfig, prompts: pd.DataFrame, styles: pd.DataFrame, look: Look) -> Interval | None:
-    """Return the interval of pooled FGB* at a look."""
+def _interval(
+    config: MeasureConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, look: Look
+) -> Interval | None:
+    """Return the interval, at a look, of what the question is about."""
+    settings = config.settings
     vectors = styles.drop(columns=[PROMPT_ID, TRUNCATED, NO_LABEL], errors="ignore")
     responses = StyledResponses(prompts, vectors.to_numpy(), list(vectors))
-    if config.settings.accepted is not None:
+    if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
-    return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
+    if question.max_difference is None:
+        return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
+    table = effects(
+        responses,
+        load_style_clusters(settings.style_clusters, responses.styles),
+        groups=responses.groups(),
+        permutations=settings.permutations,
+        seed=config.seed,
+        look=look,
+    )
+    return difference_bound(table).interval
 
 
-def _log_look(bounds: Interval | None, n_asked: int, n_planned: int) -> None:
+def _log_look(question: Question, bounds: Interval | None, n_asked: int, n_planned: int) -> None:
     """Log the interval of a look, in answers of 100."""
     text = "no interval yet"
-    if bounds is not None:
+    if bounds is not None and question.max_difference is not None:
+        text = f"the largest difference from the average is {interval((100 * bounds[0], 100 * bounds[1]), 1)} of 100"
+    elif bounds is not None:
         _, ends = root(math.nan, bounds, 2.0)
         text = f"{interval((100 * ends[0], 100 * ends[1]), 1)} of 100 answers as if moved to another style"
     if processes.is_rank_zero():

@@ -1,10 +1,11 @@
 """How a measurement that was looked at before its end stopped (`stopping`), and what its scores have to account for."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.statistics.intervals import Interval
@@ -15,7 +16,61 @@ from evenhand.evaluation.store import Store
 DECIDED = "decided"
 SIZES = ("small", "medium", "large")
 SIZE_LIMITS = (0.02, 0.05)  # between the sizes, as shares of answers as if moved to another style (docs/deciding.md)
+ACCOUNT = (
+    "All tests account for the looks, and so do the intervals of FGB, PGB, SCGB, effects, and the spread of outcomes. "
+    "Intervals of averages, quality, relevance, frequencies, feminine − masculine, the parts of person and word, and "
+    "the shares of the variance are ordinary ones."
+)
 STOPPED = "stopped"  # the file of a `Stop`, and its entry in the record of a run
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a measurement with looks decides.
+
+    Attributes:
+        until: the setting: DECIDED, or a limit of the whole difference (pooled FGB*) in answers of 100.
+        max_difference: the limit of `difference_bound` in answers of 100; None: the question is about pooled FGB*.
+    """
+
+    until: str | float
+    max_difference: float | None = None
+
+    @property
+    def limits(self) -> list[float]:
+        """The increasing limits between which a range is decided, of pooled FGB* or of `difference_bound`."""
+        if self.max_difference is not None:
+            return [self.max_difference / 100]
+        return spread_limits(self.until)
+
+    def decision(self, decided: int) -> str:
+        """Return the decision on a range, numbered from 0, in words."""
+        if self.max_difference is not None:
+            whom = "somebody differs" if decided else "nobody differs"
+            return f"{whom} from the average by more than {self.max_difference:g} of 100 in a style"
+        if self.until == DECIDED:
+            return f"the difference is {SIZES[decided]}"
+        side = "above" if decided else "at most"
+        return f"the difference is {side} {self.until:g} of 100 answers"
+
+
+def question_of(settings: Any) -> Question | None:
+    """Return the question of the settings of generation bias; None if all is asked.
+
+    Raises:
+        InputError: the settings do not fit together.
+    """
+    limit = settings.max_difference
+    if limit is None:
+        return None if settings.until is None else Question(settings.until)
+    if settings.until != DECIDED:
+        raise InputError(
+            "generation_bias.max_difference",
+            f"{limit:g} with until {settings.until}; it is the limit of a measurement with --until {DECIDED}.",
+        )
+    if not settings.permutations:
+        raise InputError("generation_bias.permutations", "0; whether somebody differs is tested: give some, or 1999.")
+    return Question(DECIDED, limit)
 
 
 @dataclass(frozen=True)
@@ -23,21 +78,23 @@ class Stop:
     """How a measurement with looks ended.
 
     Attributes:
-        until: the setting: DECIDED, or a limit in answers of 100.
+        question: what it decides.
         rounds: number of finished rounds at each planned look.
         look: number of the look at which the measurement stopped, from 0.
         decided: number of the range that was decided, from 0; None if none was.
         asked, planned: number of prompts that were asked, and of all.
+        bounds: the interval that decided, of pooled FGB* or of `difference_bound`; None if nothing was decided.
         requests_saved: number of requests that the other prompts would take, by the name of the served model or judge;
             at most so many of a judge, since equal texts are judged once.
     """
 
-    until: str | float
+    question: Question
     rounds: tuple[int, ...]
     look: int
     decided: int | None
     asked: int
     planned: int
+    bounds: Interval | None = None
     requests_saved: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -51,19 +108,14 @@ class Stop:
         return self.looks.at(self.look)
 
     @property
-    def limits(self) -> list[float]:
-        """The limits of pooled FGB* between which a range is decided."""
-        return spread_limits(self.until)
-
-    @property
     def decision(self) -> str:
         """What was decided, in words; "" if nothing."""
-        if self.decided is None:
-            return ""
-        if self.until == DECIDED:
-            return f"the difference is {SIZES[self.decided]}"
-        side = "above" if self.decided else "at most"
-        return f"the difference is {side} {self.until:g} of 100 answers"
+        return "" if self.decided is None else self.question.decision(self.decided)
+
+    @property
+    def difference_bounds(self) -> Interval | None:
+        """The interval of `difference_bound` that was decided; None if it was not the question, or is undecided."""
+        return None if self.question.max_difference is None else self.bounds
 
     @property
     def saved(self) -> str:
@@ -76,8 +128,10 @@ class Stop:
         return f"requests saved: {', '.join(by_server)}"
 
     def interval(self, estimate: Estimate) -> Interval | None:
-        """Return the interval of pooled FGB* of all responses, which was the reason to stop, or the end."""
-        return interval_after_stopping(estimate, self.looks, self.look, self.limits)
+        """Return the interval of pooled FGB* of all responses; it is narrower if it was the reason to stop."""
+        if self.question.max_difference is not None:
+            return replace(estimate, tail=self.last_look.tail).interval
+        return interval_after_stopping(estimate, self.looks, self.look, self.question.limits)
 
 
 def spread_limits(until: str | float) -> list[float]:
@@ -93,27 +147,43 @@ def spread_limits(until: str | float) -> list[float]:
 def read_stop(store: Store, name: str = STOPPED) -> Stop | None:
     """Return how the measurement ended; None if it had no looks."""
     facts = store.read_facts(name)
-    return None if facts is None else Stop(**{**facts, "rounds": tuple(facts["rounds"])})
+    return None if facts is None else _stop_of(facts)
 
 
-def suffices(record: Mapping[str, Any], until: str | float | None) -> bool:
-    """Return whether a finished run with this record has all that the setting `until` asks for."""
-    stop = record.get(STOPPED)
-    return stop is None or stop["asked"] == stop["planned"] or stop["until"] == until
+def _stop_of(facts: dict[str, Any]) -> Stop:
+    bounds = facts["bounds"]
+    return Stop(
+        question=Question(**facts["question"]),
+        rounds=tuple(facts["rounds"]),
+        look=facts["look"],
+        decided=facts["decided"],
+        asked=facts["asked"],
+        planned=facts["planned"],
+        bounds=None if bounds is None else tuple(bounds),
+        requests_saved=facts["requests_saved"],
+    )
+
+
+def suffices(record: Mapping[str, Any], settings: Any) -> bool:
+    """Return whether a finished run with this record has all that the settings of generation bias ask for."""
+    if STOPPED not in record:
+        return True
+    stop = _stop_of(record[STOPPED])
+    return stop.asked == stop.planned or stop.question == question_of(settings)
 
 
 def stop_text(folder: Path) -> list[str]:
-    """Return a sentence on where the measurement in a folder stopped, if it had looks before its end."""
+    """Return sentences on where the measurement in a folder stopped, if it had looks before its end.
+
+    They say which intervals account for the looks: each score with the `tail` of its look, and each effect.
+    """
     path = folder / f"{STOPPED}.json"
     if not path.exists():
         return []
-    facts = read_json(path, "output_dir")
-    facts.pop("run", None)
-    stop = Stop(**facts)
-    account = "its intervals and tests account for all looks"
-    if stop.decided is None:
-        return [f"This measurement was looked at before its end: {account}."]
-    asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers"
-    saved = f" ({stop.saved})" if stop.saved else ""
+    stop = _stop_of(read_json(path, "output_dir"))
+    if stop.asked == stop.planned:
+        decision = f"; at its end, {stop.decision}" if stop.decision else ""
+        return [f"This measurement was looked at before its end{decision}.", ACCOUNT]
+    asked = f"{number(stop.asked, 0)} of {number(stop.planned, 0)} planned answers ({stop.saved})"
     rest = "The same command without --until asks the rest."
-    return [f"Stopped after {asked}{saved}, because {stop.decision}; {account}. {rest}"]
+    return [f"Stopped after {asked}, because {stop.decision}. {rest}", ACCOUNT]

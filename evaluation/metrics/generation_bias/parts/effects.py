@@ -34,6 +34,7 @@ from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ def effects(
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
+    look: Look = ONLY_LOOK,
 ) -> pd.DataFrame:
     """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
@@ -133,6 +135,7 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
+        look: how much this look at the responses may err.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -158,7 +161,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
+    found = family_effects(people.design, [family], look.draws(permutations), np.random.default_rng(seed), look)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -691,7 +694,10 @@ class EffectsPart(Part):
         run.store.write(EFFECTS, table)
         run.store.write(SHIFTS, shifts)
         log_effects(run.store.tracker, EFFECTS, table)
-        return [*effect_scores(table, run.signature), difference_bound(table, run.signature)]
+        bound = difference_bound(table, run.signature)
+        if run.stop is not None and run.stop.difference_bounds is not None:
+            bound = replace(bound, value=run.stop.difference_bounds[1], interval=run.stop.difference_bounds)
+        return [*effect_scores(table, run.signature), bound]
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         config = comparison.before.config
