@@ -16,10 +16,12 @@ from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_KINDS,
     INCONCLUSIVE,
+    REMOVED,
     SHOWN,
     all_changes_section,
     change_summary,
     detectable_text,
+    effect_interval,
     points,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
@@ -30,9 +32,9 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     RANK,
     TOO_SHORT,
 )
-from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, EffectRow, plain_name
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, sanitize
+from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 
@@ -48,7 +50,10 @@ CERTAINTY_NOTE = (
 # Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
 SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
-TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
+TRANSITIONS = {
+    INCONCLUSIVE: "whether it changed is unclear",
+    REMOVED: "shown before, not after",
+}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
 
 
@@ -118,7 +123,7 @@ def finding_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
         language: the language of the requests.
 
     >>> row = {"kind": "descriptor", "unit": "deaf", "axis": "ability", "mean": 0.3, "average": 0.05, "n": 50}
-    >>> row |= {"shrunk": 0.2, "low": 0.1, "high": 0.35, "hits": 15.0}
+    >>> row |= {"shrunk": 0.2, "low": 0.1, "high": 0.35, "hits": 15.0, "certainty": "shown"}
     >>> finding_text({**row, "outcome": "refusal", "name": "refusal"})
     '15 of 50 answers to “deaf” people decline the request; 5 of 100 on average; difference 20 [10, 35].'
     >>> finding_text({**row, "outcome": "style", "name": "fear", "hits": np.nan})
@@ -145,12 +150,12 @@ def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAG
 
 def style_change_text(row: EffectRow) -> str:
     """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with one interval."""
-    bounds = (100 * row["low"], 100 * row["high"])
-    decimals = decimals_beside_zero(bounds, decimals_of_points(row))
+    decimals = decimals_of_points(row)
+    bounds = effect_interval(row, 100, decimals)
     became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"change of the difference {points(row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    change = f"change of the difference {points(row['shrunk'], decimals)} {bounds}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
@@ -197,9 +202,7 @@ def _difference_text(row: EffectRow) -> str:
     if not is_share(row) and row.get("scale") != RANK:
         factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
-    bounds = (factor * row["low"], factor * row["high"])
-    decimals = decimals_beside_zero(bounds, decimals)
-    return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    return f"{number(factor * row['shrunk'], decimals)} {effect_interval(row, factor, decimals)}"
 
 
 def _decimals(row: EffectRow) -> int:
@@ -233,6 +236,8 @@ def people_text(row: EffectRow) -> str:
     unit = sanitize(row["unit"], MAX_NAME)
     if row[AXIS] == UNSPECIFIED:
         return f"“{unit}”"
+    if row[AXIS] == NONCE:
+        return f"“{unit}” people (a made-up word)"
     return f"people “{unit}”" if unit.startswith(("with ", "who ")) else f"“{unit}” people"
 
 
