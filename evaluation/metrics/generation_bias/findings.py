@@ -12,8 +12,10 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf, changed_answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_CHANGES,
     EFFECT_KINDS,
     INCONCLUSIVE,
     REMOVED,
@@ -23,11 +25,13 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     detectable_text,
     effect_interval,
     points,
+    read_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
     OTHER,
     OTHER_LANGUAGE,
+    OUTCOME_EFFECTS,
     OUTCOMES,
     RANK,
     TOO_SHORT,
@@ -306,6 +310,16 @@ def people_section(
         return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
     return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+
+
+def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
+    """Return the section that names people before and after, each with an answer of both models to one prompt."""
+    outcomes = changed_outcomes(read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS))
+    in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
+    table = read_effects(changes, EFFECT_CHANGES)
+    styles = changed_styles(table, in_another_language) if len(table) else []
+    example_of = changed_answers_of(before, after)
+    return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
 
 
 def changes_section(

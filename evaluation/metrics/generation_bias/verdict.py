@@ -259,6 +259,12 @@ def accepted_text(runs: Runs) -> str:
     return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
 
 
+def comparison_explanations(runs: Runs) -> list[str]:
+    """Return the sentences below the verdict of a comparison: on evenness, costs and accepted differences."""
+    texts = (even_change_text(runs), cost_text(runs[2]), accepted_text(runs))
+    return [text for text in texts if text]
+
+
 def moved_text(pooled_fgb: float) -> str:
     """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square.
 
