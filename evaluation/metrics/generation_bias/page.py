@@ -44,7 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_h
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stops import stop_text
+from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,
@@ -188,6 +188,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     first = [people[0], SHRINKAGE_NOTE] if people else []
     explanations = [even_change_text(runs), cost_text(changes.scores), accepted_text(runs)]
     cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
+    looked_at = comparison_stop_text(before.folder, after.folder)
     response_warnings = [warning for run in (before, after) for warning in _response_warnings(run)]
     sections = [people_changes, decide_section()]
     for part in parts:
@@ -201,7 +202,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         verdict=" ".join([*first, comparison_verdict(runs)]),
         explanations=[text for text in explanations if text],
         steps=comparison_steps(before.folder, after.folder),
-        warnings=[*warnings(runs), *cut, *dict.fromkeys(response_warnings)],
+        warnings=[*looked_at, *warnings(runs), *cut, *dict.fromkeys(response_warnings)],
         notes=[
             INTERVALS,
             *_test_notes({"before": old, "after": new, "reduction": reduction}),
