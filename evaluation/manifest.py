@@ -259,7 +259,8 @@ def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[st
     """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
 
     def to_relative(name: str, value: str) -> str:
-        if name not in RUN_FOLDERS and not (name in IN_RUNS and _is_in_run(Path(value))):
+        is_path = name in IN_RUNS and (value.startswith(".") or _is_in_run(Path(value)))
+        if name not in RUN_FOLDERS and not is_path:
             return value
         path = os.path.relpath(Path(value).resolve(), folder)
         return path if path.startswith(".") else f"./{path}"

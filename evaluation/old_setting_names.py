@@ -19,11 +19,26 @@ OLD_NAMES = {
     "even_within": "max_difference",
 }
 
+# Settings that moved to a group that several families of metrics share: the old name and the new one.
+MOVED = {
+    "generation_bias.offensiveness": "offensive_classifier",
+    "offensiveness.classifier": "offensive_classifier",
+    "translation_bias.toxicity": "offensive_classifier",
+}
+for _family in ("likelihood_bias", "sentence_pairs"):
+    for _name in ("context", "end_of_sequence", "limit"):
+        MOVED[f"{_family}.{_name}"] = f"sentences.{_name}"
+for _family in ("translation_bias", "embedding_bias"):
+    MOVED[f"{_family}.references"] = "references.name"
+    for _name in ("split", "languages", "nouns", "min_masculine_references"):
+        MOVED[f"{_family}.{_name}"] = f"references.{_name}"
+
 COMPLETIONS = "completions"  # an API of servers
 CLASSIFIERS = (
     "style_classifier",
     "second_style_classifier",
     "other_classifier",
+    "offensive_classifier",
     "offensiveness",
     "toxicity",
     "classifier",
@@ -57,11 +72,22 @@ def removed_name(dotted: str) -> str | None:
 
 
 def new_name(dotted: str) -> str | None:
-    """Return the new name of a setting with an old dotted name, without its group; None if the name is not old.
+    """Return the new dotted name of a setting with an old dotted name; None if the name is not old.
 
-    >>> new_name("measure.prompts.per_cell")
-    'answers_per_cell'
+    >>> new_name("measure.prompts.per_cell"), new_name("measure.translation_bias.toxicity.label")
+    ('measure.prompts.answers_per_cell', 'measure.offensive_classifier.label')
     """
+    parts = dotted.split(".")
+    for start in range(len(parts) - 1):
+        moved = MOVED.get(".".join(parts[start : start + 2]))
+        if moved is not None:
+            return ".".join([*parts[:start], moved, *parts[start + 2 :]]).removesuffix(".name")
+    renamed = _renamed(dotted)
+    return None if renamed is None else ".".join([*parts[:-1], renamed])
+
+
+def _renamed(dotted: str) -> str | None:
+    """Return the new name, without its group, of a setting that was renamed in its group; None for any other name."""
     parts = dotted.split(".")
     return OLD_NAMES.get(".".join(parts[-2:]), OLD_NAMES.get(parts[-1]))
 
@@ -70,10 +96,10 @@ def with_new_names(settings: object, group: str = "") -> object:
     """Return the settings of a stored run with new names in place of old ones, and without removed ones."""
     if not isinstance(settings, Mapping):
         return settings
-    renamed = {}
-    for key, value in settings.items():
+    renamed: dict[str, object] = {}
+    for key, value in _with_moved(settings).items():
         dotted = f"{group}.{key}" if group else str(key)
-        name = new_name(dotted)
+        name = _renamed(dotted)
         if key == "api" and value == COMPLETIONS and settings.get("server"):
             renamed["server"] = f"{settings['server']}/{COMPLETIONS}"
         elif removed_name(dotted) is not None or (name is not None and value is None):
@@ -83,3 +109,30 @@ def with_new_names(settings: object, group: str = "") -> object:
         elif name is not None or key not in renamed:
             renamed[name or key] = with_new_names(value, dotted)
     return renamed
+
+
+def _with_moved(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return settings in which those that moved stand in their new groups.
+
+    If families of one run had different values, the last one that was given is for all.
+    """
+    moved = {key: dict(value) if isinstance(value, Mapping) else value for key, value in settings.items()}
+    for old, new in MOVED.items():
+        family, name = old.split(".")
+        former = moved.get(family)
+        if not isinstance(former, dict) or name not in former:
+            continue
+        value = former.pop(name)
+        group, _, setting = new.partition(".")
+        if setting:
+            target = moved.setdefault(group, {})
+            if isinstance(target, dict) and (_is_given(value) or setting not in target):
+                target[setting] = value
+        elif _is_given(value) or group not in moved:
+            moved[group] = value
+    return moved
+
+
+def _is_given(value: object) -> bool:
+    """Return whether a value is more than a default that stands for none."""
+    return any(map(_is_given, value.values())) if isinstance(value, Mapping) else bool(value)

@@ -1,4 +1,4 @@
-"""Progress of long computations: a bar in a terminal, lines in a log, and a sign of life at least every ten seconds."""
+"""Progress of long computations: a bar and signs of life in a terminal, at most a line a minute in other logs."""
 
 import io
 import logging
@@ -17,10 +17,21 @@ from evenhand.evaluation.untrusted_text import escape_hidden
 
 log = logging.getLogger("evenhand")
 
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_IN_A_TERMINAL = 10.0  # between lines
+SECONDS_IN_A_LOG = 60.0
 SIGNS_OF_LIFE = "signs of life"  # the name of a thread
 _running: list[tuple[str, float]] = []  # description and start of what is computed, the innermost last
 _last_line = time.monotonic()  # when a line was last written
+
+
+def is_watched() -> bool:
+    """Return whether a person watches: the errors go to a terminal, and no CI service runs the command."""
+    return sys.stderr.isatty() and os.environ.get("CI", "").lower() in ("", "0", "false")
+
+
+def seconds_between_lines() -> float:
+    """Return the time between two lines on progress."""
+    return SECONDS_IN_A_TERMINAL if is_watched() else SECONDS_IN_A_LOG
 
 
 class _Bar(tqdm):
@@ -57,17 +68,18 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
     """
     is_disabled = not processes.is_rank_zero()
     arguments = {"total": total, "desc": description, "unit": f" {unit}", "initial": done, "disable": is_disabled}
-    if sys.stderr.isatty():
+    if is_watched():
         bar = _Bar(**arguments, dynamic_ncols=True)
     else:
-        bar = _LoggedBar(**arguments, file=io.StringIO(), mininterval=SECONDS_BETWEEN_LINES)
+        seconds = seconds_between_lines()
+        bar = _LoggedBar(**arguments, file=io.StringIO(), mininterval=seconds, maxinterval=seconds)
     with working(description), bar:
         yield bar.update
 
 
 @contextmanager
 def working(description: str) -> Iterator[None]:
-    """Name what the block computes. If the block is silent for ten seconds, the log says how long it has run.
+    """Name what the block computes. If it is silent for `seconds_between_lines`, the log says how long it has run.
 
     The command line writes these lines (`start_logging`), on rank 0.
     """
@@ -84,15 +96,15 @@ def _note_line() -> None:
 
 
 def _write_signs_of_life() -> None:
-    """Write a line whenever nothing was written for ten seconds; ends with the process."""
+    """Write a line whenever nothing was written for `seconds_between_lines`; ends with the process."""
     while True:
         time.sleep(1)
         write_sign_of_life(time.monotonic())
 
 
 def write_sign_of_life(now: float) -> None:
-    """Write what is computed, and since when, if nothing was written in the ten seconds before `now`."""
-    if _running and now - _last_line >= SECONDS_BETWEEN_LINES:
+    """Write what is computed, and since when, if nothing was written in the `seconds_between_lines` before `now`."""
+    if _running and now - _last_line >= seconds_between_lines():
         description, start = _running[-1]
         log.info("%s: at work for %.0f s", description, now - start)
 

@@ -359,13 +359,29 @@ class ClassifierSettings(HeadSettings):
         description="sequence classifier: an id, NAME@REVISION or a folder; null: not measured",
         json_schema_extra=BY_CONTENT,
     )
-    label: str | None = Field(default=None, description="label that means offensive")
+    label: str | None = Field(default=None, description="the classifier's label that means offensive")
 
 
-class ReferenceSettings(StrictSettings):
+class SentenceSettings(StrictSettings):
+    """Settings of scored sentences: how many, and how their likelihood is computed."""
+
+    context: str = Field(
+        default="", description="text that a causal or encoder-decoder model reads before each sentence"
+    )
+    end_of_sequence: bool = Field(
+        default=False, description="include the end-of-sequence token in a causal model's likelihood"
+    )
+    limit: Count | None = Field(
+        default=None,
+        description="maximum number of sentences (random templates of each axis, at least one) or of sentence pairs "
+        "(at random, stratified by bias type); null: all",
+    )
+
+
+class ReferenceSettings(NamedSettings):
     """Settings of the gendered references: translations in a masculine and a feminine form."""
 
-    references: AnyPath | None = Field(
+    name: AnyPath | None = Field(
         default=None,
         description="gendered translations: a CSV file, or a folder of MT-GenEval or MMHB",
         json_schema_extra=BY_CONTENT,
@@ -382,6 +398,17 @@ class ReferenceSettings(StrictSettings):
     min_masculine_references: Annotated[int, Field(ge=0)] = Field(
         default=100, description="leave out languages with fewer masculine references (Costa-jussà et al. 2023, §4.1)"
     )
+
+    def signature(self, sha256: str) -> dict[str, Json]:
+        """Return the part of a score's signature that identifies the references; `sha256` is their hash."""
+        source = {"name": str(self.name), "sha256": sha256, "split": self.split}
+        nouns = {} if self.nouns is None else {"nouns": self.nouns}
+        return {
+            "references": source,
+            "languages": self.languages,
+            **nouns,
+            "min_masculine_references": self.min_masculine_references,
+        }
 
 
 DEFAULT_FILTERS = {"noun_phrase_type": ["descriptor_noun", "noun_descriptor"]}  # for columns without a filter

@@ -67,6 +67,21 @@ class LengthGroupedSampler(Sampler):
         yield from np.concatenate(batches).tolist()
 
 
+def length_grouped_batches(trainer: Trainer) -> DataLoader:
+    """Return the batches of a trainer's rows in the order of `LengthGroupedSampler`, also when training resumes."""
+    arguments = trainer.args
+    lengths = [len(tokens) for tokens in trainer.train_dataset["input_ids"]]
+    rows = arguments.train_batch_size * trainer.accelerator.num_processes  # accelerate splits a batch
+    loader = DataLoader(
+        trainer.train_dataset,
+        batch_size=arguments.train_batch_size,
+        sampler=LengthGroupedSampler(lengths, rows, arguments.seed),
+        collate_fn=trainer.data_collator,
+        pin_memory=arguments.dataloader_pin_memory,
+    )
+    return trainer.accelerator.prepare(loader)
+
+
 class SFT(Trainer):
     """The trainer of transformers on rows in which only the responses have a loss.
 
@@ -108,17 +123,8 @@ class SFT(Trainer):
         return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
     def get_train_dataloader(self) -> DataLoader:
-        """Return the batches of `LengthGroupedSampler`; transformers' sampler draws others when training resumes."""
-        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
-        rows = self.args.train_batch_size * self.accelerator.num_processes  # accelerate splits a batch
-        loader = DataLoader(
-            self.train_dataset,
-            batch_size=self.args.train_batch_size,
-            sampler=LengthGroupedSampler(lengths, rows, self.args.seed),
-            collate_fn=self.data_collator,
-            pin_memory=self.args.dataloader_pin_memory,
-        )
-        return self.accelerator.prepare(loader)
+        """Return the batches of training rows."""
+        return length_grouped_batches(self)
 
 
 @dataclass

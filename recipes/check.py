@@ -43,7 +43,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
-from evenhand.evaluation.report.tables import value_text
+from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import Form, Kind, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.permutation import LEVEL

@@ -179,7 +179,7 @@ for text, labels in zip(texts, classify(texts, truncation=True)):
     print(text, {label["label"]: round(label["score"], 3) for label in labels})
 ```
 
-Evenhand accepts the folder as `--generation_bias.style_classifier` or `--generation_bias.offensiveness`."""
+Evenhand accepts the folder as `--generation_bias.style_classifier` or `--offensive_classifier`."""
 
 ADAPTER = """## How to use it
 
@@ -199,4 +199,4 @@ for text, probabilities in zip(texts, label_probabilities(classifier, texts)):
     print(text, {label: round(float(p), 3) for label, p in zip(classifier.labels, probabilities)})
 ```
 
-Evenhand accepts the folder as `--generation_bias.style_classifier` or `--generation_bias.offensiveness`."""
+Evenhand accepts the folder as `--generation_bias.style_classifier` or `--offensive_classifier`."""

@@ -13,6 +13,7 @@ import transformers
 from datasets import Dataset
 from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -20,7 +21,7 @@ from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, 
 from evenhand.evaluation.models.mean_pooling import HEAD, MeanPoolingClassifier
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.settings import AUTO, ModelSettings
-from evenhand.mitigation.trainers import LengthGroupedSampler
+from evenhand.mitigation.trainers import length_grouped_batches
 from evenhand.mitigation.tune import last_checkpoint
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -168,14 +169,11 @@ class _BalancedCrossEntropy:
 
 
 class _Trainer(transformers.Trainer):
-    """Trainer that keeps the order of the rows of an epoch when training resumes in the middle of the epoch.
+    """Trainer that keeps the order of the rows of an epoch when training resumes in the middle of the epoch."""
 
-    The sampler of transformers draws another order then, because it depends on the global random state.
-    """
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> LengthGroupedSampler:
-        lengths = [len(tokens) for tokens in self.train_dataset["input_ids"]]
-        return LengthGroupedSampler(lengths, self.args.train_batch_size, self.args.seed)
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of texts."""
+        return length_grouped_batches(self)
 
 
 def word_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -214,10 +214,12 @@ def run_command(command: str, settings: Any) -> int:
             "PYTHONOPTIMIZE", "2 removes docstrings, without which transformers fails; unset it, or give 1."
         )
     function = getattr(import_module(f"evenhand.recipes.{command}"), command)
-    with nullcontext() if command == WAITING else working(f"evenhand {command}"):
-        status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
-    if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
-        sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+    try:
+        with nullcontext() if command == WAITING else working(f"evenhand {command}"):
+            status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
+    finally:
+        if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
+            sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
     return status or 0
 
 
@@ -399,8 +401,7 @@ def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
         return InputError(argument, f"this setting is gone: {removed}; leave it out.")
     renamed = new_name(name)
     if renamed is not None:
-        group = name.rpartition(".")[0]
-        return InputError(argument, f"the setting is called --{f'{group}.{renamed}' if group else renamed} now.")
+        return InputError(argument, f"the setting is called --{renamed} now.")
     close = get_close_matches(name, known, n=1)
     if argument.startswith("-") and close:
         return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")
@@ -448,10 +449,10 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
 def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
     """Return the groups of settings that `--help` leaves out.
 
-    These are all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all methods but
-    those of the flag `--method`.
+    These are the groups of all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all
+    methods but those of the flag `--method`.
     """
-    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups
+    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
 
     if COMPLETION in arguments:
         return set()
@@ -461,7 +462,8 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
         name = name.rpartition(".")[2].lstrip("-")
         if name in given:
             given[name] = value or following
-    hidden = set(FAMILIES) - {name.strip() for name in given["metrics"].split(",")}
+    asked = {name.strip() for name in given["metrics"].split(",")}
+    hidden = groups_of(FAMILIES) - groups_of(asked & set(FAMILIES))
     if command in ("measure", "tune"):
         hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
     return hidden

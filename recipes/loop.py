@@ -26,6 +26,7 @@ from evenhand.recipes.label import label
 from evenhand.recipes.measure import SCORES, check_model_fits, measure, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
+from evenhand.recipes.remaining import remaining_text
 from evenhand.recipes.settings import (
     FAMILY,
     AblateSettings,
@@ -79,10 +80,16 @@ def run_points(
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
     processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
+    if len(points) > 1:
+        log.info("%s: %s", command, remaining_text(points))
     outcomes = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
     for point, error in outcomes:
+        ended.append(point.comparison)
+        if len(ended) < len(points):
+            log.info("%s: %s", command, remaining_text(points, ended))
         if error is None:
             processes.on_rank_zero(lambda point=point: on_finished(point))
         elif isinstance(error, TuningRejected):

@@ -48,20 +48,23 @@ log = logging.getLogger("evenhand")
 SCORES = "scores.json"
 RESPONSES = "responses.html"
 # Settings and inputs, by the beginnings of their names, that change no response.
-SCORING = tuple(
-    f"{start}{FAMILY}.{name}"
-    for start in ("", "inputs.")
-    for name in (
-        "style_classifier",
-        "second_style_classifier",
-        "offensiveness",
-        "style_clusters",
-        "accepted",
-        "outcomes",
-        "permutations",
-        "corpus",
-        "repeated_rows",
-    )
+SCORING = (
+    "offensive_classifier",
+    f"inputs.{FAMILY}.offensiveness_classifier",
+    *(
+        f"{start}{FAMILY}.{name}"
+        for start in ("", "inputs.")
+        for name in (
+            "style_classifier",
+            "second_style_classifier",
+            "style_clusters",
+            "accepted",
+            "outcomes",
+            "permutations",
+            "corpus",
+            "repeated_rows",
+        )
+    ),
 )
 LINK = Link("all responses", RESPONSES)
 
@@ -96,7 +99,7 @@ def measure(
 
     configs = read_configs()
     inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
-    if FAMILY in names and settings.generation_bias.against is not None:
+    if FAMILY in names and configs[FAMILY].settings.against is not None:
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first

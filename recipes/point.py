@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, as_settings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, as_settings
 from evenhand.mitigation.methods import Method, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
 from evenhand.recipes.finished_runs import models_with_code, read_settings
@@ -75,11 +75,23 @@ class Point:
         return self.compare.output_dir
 
     @property
+    def stages_by_role(self) -> dict[str, StageSettings]:
+        """The settings of all stages by the name of their attribute, in the order in which they run."""
+        stages = {
+            "before": self.before if self.base_run is None else None,
+            "train": self.train,
+            "label": self.label,
+            "tune": self.tune,
+            "after": self.after,
+            "after_without_tag": self.after_without_tag,
+            "compare": self.compare,
+        }
+        return {role: stage for role, stage in stages.items() if stage is not None}
+
+    @property
     def stages(self) -> list[StageSettings]:
         """The settings of all stages, in the order in which they run."""
-        before = self.before if self.base_run is None else None
-        stages = [before, self.train, self.label, self.tune, self.after, self.after_without_tag, self.compare]
-        return [stage for stage in stages if stage is not None]
+        return list(self.stages_by_role.values())
 
 
 def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> list[Point]:
@@ -152,13 +164,14 @@ class _Planner:
         measurement = base_measurement(self.loop.measure).with_metrics(FAMILY)
         family = measurement.generation_bias.replaced(
             second_style_classifier=None,  # it must not influence a label
-            offensiveness=ClassifierSettings(),
             outcomes=[],
             permutations=0,
             relevance=False,
         )
         prompts = measurement.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
-        measurement = measurement.replaced(prompts=prompts, capabilities=[], generation_bias=family)
+        measurement = measurement.replaced(
+            prompts=prompts, capabilities=[], generation_bias=family, offensive_classifier=None
+        )
         return self.measurement("train", measurement, {"split": "train"})
 
     def label(self, train: MeasureSettings) -> LabelSettings:

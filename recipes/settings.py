@@ -21,17 +21,21 @@ from evenhand.evaluation.settings import (
     OMITTED_IF_NULL,
     WITHOUT_FLAG,
     AnyPath,
+    ClassifierSettings,
     Count,
     DecodingSettings,
     FiniteFloat,
     Fraction,
     ModelSettings,
     PromptSettings,
+    ReferenceSettings,
     ReportTo,
     ResponseFileSettings,
     Seed,
+    SentenceSettings,
     StrictSettings,
     StyleClassifierSettings,
+    group_of,
 )
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import Method, NoSettings, load_method, method_class
@@ -101,6 +105,22 @@ def families_with(attribute: str) -> str:
     return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
 
 
+class SharedGroups(StrictSettings):
+    """Groups of settings that several families of metrics share (`Metric.SHARED`)."""
+
+    sentences: SentenceSettings | None = Field(
+        default=None, description="how sentences are scored", json_schema_extra=OMITTED_IF_NULL
+    )
+    references: ReferenceSettings | None = Field(
+        default=None, description="gendered translations", json_schema_extra=OMITTED_IF_NULL
+    )
+    offensive_classifier: ClassifierSettings | None = Field(
+        default=None,
+        description="classifier of offensive texts: of responses, of the prompts themselves, or of translations",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+
+
 class Tracked(StrictSettings):
     """Settings of the tracker."""
 
@@ -122,7 +142,15 @@ class Tracked(StrictSettings):
     )
 
 
-class Measurement(family_groups("Settings", is_optional=True)):
+def groups_of(metrics: Iterable[str]) -> set[str]:
+    """Return the names of the groups of settings that families of metrics have, of their own and shared."""
+    names = set(metrics)
+    for name in metrics:
+        names.update(FAMILIES[name].SHARED)
+    return names
+
+
+class Measurement(SharedGroups, family_groups("Settings", is_optional=True)):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
@@ -144,8 +172,6 @@ class Measurement(family_groups("Settings", is_optional=True)):
         for name in self.metrics:
             if name not in FAMILIES:
                 raise unknown_name("metrics", name, FAMILIES)
-            if getattr(self, name) is None:
-                setattr(self, name, FAMILIES[name].Settings())
             if self.model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
                 raise InputError("model.system_prompt", f"{name} does not use it; measure {name} without it.")
             if self.model.server and (self.capabilities or self.model.api not in FAMILIES[name].SERVER_APIS):
@@ -157,16 +183,26 @@ class Measurement(family_groups("Settings", is_optional=True)):
                 )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
-        for name in FAMILIES.keys() - set(self.metrics):
-            if (group := getattr(self, name)) is not None and group != type(group)():
-                raise InputError(name, f"it is not among metrics {self.metrics}; add it, or omit its settings.")
-            setattr(self, name, None)
+        self._set_groups()
         return self
+
+    def _set_groups(self) -> None:
+        """Set the groups of settings of the families that are measured, and no others."""
+        used = groups_of(self.metrics)
+        for name in groups_of(FAMILIES):
+            given = getattr(self, name)
+            if name in used:
+                setattr(self, name, given or group_of(type(self).model_fields[name].annotation)())
+                continue
+            if given is not None and given != type(given)():
+                fix = "add it" if name in FAMILIES else "add a family that has these settings"
+                raise InputError(name, f"it is of no family among metrics {self.metrics}; {fix}, or omit its settings.")
+            setattr(self, name, None)
 
     def with_metrics(self, *metrics: str) -> "Measurement":
         """Return a copy of the measurement with only the families `metrics` and their settings."""
-        settings = {name: value for name, value in vars(self).items() if name in metrics or name not in FAMILIES}
-        return type(self)(**{**settings, "metrics": list(metrics)})
+        others = groups_of(FAMILIES) - groups_of(metrics)
+        return self.replaced(metrics=list(metrics), **dict.fromkeys(others))
 
 
 class MeasureSettings(Measurement, Tracked, MethodGroups):
@@ -614,6 +650,9 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
         model=settings.model,
         prompts=settings.prompts,
         decoding=settings.decoding,
+        sentences=settings.sentences or SentenceSettings(),
+        references=settings.references or ReferenceSettings(),
+        offensive_classifier=settings.offensive_classifier or ClassifierSettings(),
         settings=getattr(settings, family),
         seed=settings.seed,
         split=settings.split,

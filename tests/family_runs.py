@@ -11,8 +11,13 @@ from evenhand.evaluation.tracking import Tracker
 
 
 def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:
-    """Check the inputs of a family, measure it into the folder and return the run; `settings` are the family's."""
+    """Check the inputs of a family, measure it into the folder and return the run.
+
+    `settings` are the family's, or groups that it shares with others.
+    """
     family = load_metric(name)()
+    shared = {group: settings.pop(group) for group in family.SHARED if group in settings}
+    config = replace(config, **shared)
     if settings or config.settings is None:
         config = replace(config, settings=family.Settings(**settings))
     run = Store(folder, "a fingerprint", Tracker(), family.inputs(config))

@@ -16,7 +16,7 @@ from evenhand.evaluation.report.figures import new_chart, styled, svg
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.report.tables import Table
+from evenhand.evaluation.report.score_sections import Table
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
 from tests.parsed_page import assert_inert

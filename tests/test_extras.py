@@ -30,8 +30,8 @@ for module in pkgutil.walk_packages(evenhand.__path__, "evenhand."):
 references = sys.argv[1]
 for arguments in (
     ["rate", "runs/a", "runs/b"],
-    ["measure", "--metrics", "translation_bias", "--model", "m", "--translation_bias.references", references],
-    ["measure", "--metrics", "embedding_bias", "--model", "m", "--embedding_bias.references", references],
+    ["measure", "--metrics", "translation_bias", "--model", "m", "--references", references],
+    ["measure", "--metrics", "embedding_bias", "--model", "m", "--references", references],
     ["--print_completion", "bash"],
 ):
     assert main([*arguments, *(["--report_to", "none"] if len(arguments) > 2 else [])]) == 2

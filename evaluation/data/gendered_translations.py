@@ -147,7 +147,9 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence
         for gender, texts in _mmhb_texts(path, line, row).items():
             references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts]
     if not references and nouns is not None:
-        raise InputError("nouns", f"{path} has no reference with {', '.join(nouns)}; give ids of MMHB, such as N051.")
+        raise InputError(
+            "references.nouns", f"{path} has no reference with {', '.join(nouns)}; give ids of MMHB, such as N051."
+        )
     return _check_references(path, pd.DataFrame(references, columns=COLUMNS))
 
 
@@ -225,18 +227,18 @@ def load_references(
     path: Path | None,
     split: str = "dev",
     languages: Sequence[str] = (),
-    field: str = "languages",
     nouns: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
 
     MMHB is read from its zip as it is, or from a folder with its zips or its files. `languages` are codes of
-    `find_language`, by default all; `field` is their setting, for errors. `nouns` are ids of MMHB (`read_mmhb`).
+    `find_language`, by default all. `nouns` are ids of MMHB (`read_mmhb`).
 
     Raises:
         InputError: `path` is None, the references cannot be read, they lack a language, or have no ids of nouns.
     """
     path = _check_path(path)
+    field = "references.languages"
     wanted = [find_language(code, field) for code in languages]
     with TemporaryDirectory() as folder:
         table = _read_any(path, split, wanted, Path(folder), nouns)
@@ -262,7 +264,7 @@ def _read_any(
     is_table = path.is_file() and path.suffix != ".zip"
     mt_geneval = sorted(path.glob(MT_GENEVAL.format(split=split, lang="*")))
     if nouns is not None and (is_table or mt_geneval):
-        raise InputError("nouns", f"{path} is not MMHB, and has no ids of nouns; leave the setting out.")
+        raise InputError("references.nouns", f"{path} is not MMHB, and has no ids of nouns; leave the setting out.")
     if is_table:
         return read_references(path)
     if files := mt_geneval:
@@ -338,7 +340,7 @@ def build_comparable_sets(
     if not parts or not sum(map(len, parts)):
         counts = ", ".join(f"{row[LANG]} {row[MASCULINE]}" for row in rows)
         raise InputError(
-            "min_masculine_references",
+            "references.min_masculine_references",
             f"no language has sentences to compare and {min_masculine_references} masculine "
             f"references ({counts or 'the table is empty'}); add references, or lower it.",
         )

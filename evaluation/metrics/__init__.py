@@ -14,7 +14,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     DETECTABLE,
     change_sections,
     group_label,
@@ -24,7 +24,14 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, read_scores, signature_line
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import (
+    ClassifierSettings,
+    DecodingSettings,
+    ModelSettings,
+    PromptSettings,
+    ReferenceSettings,
+    SentenceSettings,
+)
 
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
@@ -42,6 +49,7 @@ class MeasureConfig:
 
     Attributes:
         model, prompts, decoding: settings that all families share.
+        sentences, references, offensive_classifier: settings that some families share (`Metric.SHARED`).
         settings: an instance of the family's `Settings`.
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
@@ -55,6 +63,9 @@ class MeasureConfig:
     model: ModelSettings = field(default_factory=ModelSettings)
     prompts: PromptSettings = field(default_factory=PromptSettings)
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
+    sentences: SentenceSettings = field(default_factory=SentenceSettings)
+    references: ReferenceSettings = field(default_factory=ReferenceSettings)
+    offensive_classifier: ClassifierSettings = field(default_factory=ClassifierSettings)
     settings: Any = None
     seed: int = 0
     split: str = "measure"
@@ -145,6 +156,7 @@ class Metric(ABC):
 
     Attributes:
         Settings: a `StrictSettings`; the first line of its docstring is "Name: a question that the scores answer".
+        SHARED: the groups of settings that the family shares with others, by their names in `MeasureConfig`.
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
@@ -160,6 +172,7 @@ class Metric(ABC):
     """
 
     Settings: ClassVar[type]
+    SHARED: ClassVar[Sequence[str]] = ()
     ComparisonSettings: ClassVar[type | None] = None
     FORMATS: ClassVar[Sequence[Format]]
     SERVER_APIS: ClassVar[Sequence[str]] = ()

@@ -22,7 +22,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.tables import LEVEL, value_text
+from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -44,9 +44,9 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.report.tables import LEVEL, value_text
+from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, Signature, display_name
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
@@ -61,7 +61,7 @@ TOO_FEW = "fewer than two sentences have a masculine and a feminine reference wi
 _GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
 
 
-class Settings(ReferenceSettings):
+class Settings(StrictSettings):
     """Embedding bias: is an English sentence nearer to its masculine translation than to its feminine one?"""
 
     vectors: AnyPath | None = Field(
@@ -76,6 +76,7 @@ class EmbeddingBias(Metric):
     """Scores of a sentence encoder, or of embeddings in files."""
 
     Settings = Settings
+    SHARED = ("references",)
     NEEDS_FLOAT32 = True
     FORMATS = (
         Format(
@@ -113,8 +114,8 @@ class EmbeddingBias(Metric):
         model = config.model
         if settings.vectors is None:
             require_extra("translation", "sentence_transformers", field="embedding_bias")
-        references = _references(settings)
-        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
+        references = _references(config.references)
+        fingerprints: dict[str, Json] = {"references": references_sha256(config.references.name)}
         if settings.vectors is None:
             fingerprints["model"] = model_revision(model.name, model.revision, model.base)
         else:
@@ -129,7 +130,7 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 
         settings = config.settings
-        references = _references(settings)
+        references = _references(config.references)
         pairs = pair_with_references(references)
         if settings.vectors is not None:
             return cosines_of_files(pairs, settings.vectors, texts_by_language(references))
@@ -149,7 +150,6 @@ class EmbeddingBias(Metric):
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["references"] = len(table)
         settings = config.settings
-        references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         if settings.vectors is None:
             encoder = {"model": config.open_model().description}
             encoder["model"]["texts_truncated"] = int(table["truncated"].sum())
@@ -157,18 +157,16 @@ class EmbeddingBias(Metric):
             encoder = {"vectors": {"name": str(settings.vectors), "files": store.inputs["vectors"]}}
         signature = {
             **encoder,
-            "references": references,
-            "languages": settings.languages,
-            **({} if settings.nouns is None else {"nouns": settings.nouns}),
-            "min_masculine_references": settings.min_masculine_references,
+            **config.references.signature(store.inputs["references"]),
             "packages": package_versions(),
         }
-        minimum = settings.min_masculine_references
+        minimum = config.references.min_masculine_references
         return embedding_scores(table, min_masculine_references=minimum, signature=signature)
 
     def subtitle(self, run: FamilyRun) -> str:
-        settings = run.config.settings
-        return " · ".join(map(display_name, (settings.vectors or run.config.model.name, settings.references)))
+        config = run.config
+        encoder = config.settings.vectors or config.model.name
+        return f"{display_name(str(encoder))} · {display_name(str(config.references.name))}"
 
     def verdict(self, run: FamilyRun) -> str:
         """Return in how many languages English is nearer to the translations of one gender, and the mean gap."""
@@ -200,9 +198,8 @@ class EmbeddingBias(Metric):
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
 
-def _references(settings: Settings) -> pd.DataFrame:
-    field = "embedding_bias.languages"
-    return load_references(settings.references, settings.split, settings.languages, field, settings.nouns)
+def _references(settings: ReferenceSettings) -> pd.DataFrame:
+    return load_references(settings.name, settings.split, settings.languages, settings.nouns)
 
 
 def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:

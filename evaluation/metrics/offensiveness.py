@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.data.mentions import NEUTRAL
@@ -27,7 +26,7 @@ from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import percent, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
     score_sections,
@@ -35,7 +34,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, Signature, find_score
-from evenhand.evaluation.settings import ClassifierSettings, StrictSettings, as_settings
+from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
 
@@ -58,15 +57,12 @@ OFFENSIVE_SHARE = Format(
 class Settings(StrictSettings):
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
-    classifier: ClassifierSettings = Field(
-        default_factory=ClassifierSettings, description="classifier of offensive texts; required"
-    )
-
 
 class Offensiveness(Metric):
     """Scores of a classifier on prompts; the measured model is not used."""
 
     Settings = Settings
+    SHARED = ("offensive_classifier",)
     SERVER_APIS = ("chat", "completions")
     USES_MODEL = False
     FORMATS = (
@@ -94,14 +90,14 @@ class Offensiveness(Metric):
         """Return fingerprints of the classifier and of the dataset."""
         from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
 
-        classifier = config.settings.classifier
+        classifier = config.offensive_classifier
         if classifier.name is None or classifier.label is None:
             raise InputError(
-                "offensiveness.classifier",
+                "offensive_classifier",
                 f"name is {classifier.name!r} and label is {classifier.label!r}; set name to "
                 "a classifier and label to its label for offensive texts (`evenhand train_classifier` trains one).",
             )
-        find_label(classifier_styles(classifier), classifier.label, classifier.name, "offensiveness.classifier.label")
+        find_label(classifier_styles(classifier), classifier.label, classifier.name, "offensive_classifier.label")
         return {"classifier": classifier_revision(classifier), "dataset": taxonomy_sha256(config.prompts)}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
@@ -111,13 +107,13 @@ class Offensiveness(Metric):
         from evenhand.evaluation.models.classifier_kinds import load_style_classifier
         from evenhand.evaluation.models.styles import classify_rows
 
-        settings = config.settings.classifier
+        settings = config.offensive_classifier
         rows = dataset_prompts(config.prompts, config.seed)
         texts = rows[TEXT].tolist()
         neutral = make_neutral_texts(rows)
         distinct = list(dict.fromkeys([*texts, *neutral]))
-        classifier = load_style_classifier(settings, field="offensiveness.classifier")
-        label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.classifier.label")
+        classifier = load_style_classifier(settings, field="offensive_classifier")
+        label = find_label(classifier.labels, settings.label, classifier.name, "offensive_classifier.label")
 
         found = classify_rows(store, "classified", classifier, distinct)[0][:, label].tolist()
         probabilities = dict(zip(distinct, found, strict=True))
@@ -130,7 +126,7 @@ class Offensiveness(Metric):
         store.facts["classified_prompts"] = len(table)
         classifier = {"revision": store.inputs["classifier"], "threshold": THRESHOLD}
         signature = {
-            "offensiveness_classifier": as_settings(config.settings.classifier) | classifier,
+            "offensiveness_classifier": as_settings(config.offensive_classifier) | classifier,
             "dataset": config.prompts.signature(store.inputs["dataset"]),
             "seed": config.seed,
             "packages": package_versions(),
@@ -143,7 +139,7 @@ class Offensiveness(Metric):
         return find_score(scores, EFFECT)
 
     def subtitle(self, run: FamilyRun) -> str:
-        return f"{run.config.settings.classifier.name} · {run.config.prompts.dataset}"
+        return f"{run.config.offensive_classifier.name} · {run.config.prompts.dataset}"
 
     def verdict(self, run: FamilyRun) -> str:
         """Return the direction of the mean effect, and how many descriptors have a significant effect."""

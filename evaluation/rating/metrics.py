@@ -12,7 +12,7 @@ from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES, Page, Section
-from evenhand.evaluation.report.tables import score_section, value_text
+from evenhand.evaluation.report.score_sections import score_section, value_text
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, signature_line
 from evenhand.evaluation.statistics.accuracy import ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score

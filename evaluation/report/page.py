@@ -5,7 +5,8 @@ All texts are plain strings with formatted numbers. The modules `html` and `term
 
     Page("Title", "model", verdict="One sentence.", sections=[score_section("By axis", scores, "axis")])
 
-`tables.score_section` shows any list of scores as dots and intervals, `tables.change_table` scores before and after.
+In `score_sections`, `score_section` shows any list of scores as dots and intervals, `change_table` scores before and
+after.
 """
 
 import datetime

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Page, Table
-from evenhand.evaluation.report.tables import format_table
+from evenhand.evaluation.report.score_sections import format_table
 
 LOG_WIDTH = 100
 MAX_LINKS = 8

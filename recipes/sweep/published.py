@@ -2,7 +2,7 @@ r"""Tables 8 and 9 of Smith et al. 2022 for the settings of a sweep: in the repo
 
 Table 8 has FGB and the PGB of each style cluster, Table 9 the SCGB of each style cluster, for the base model and each
 tuned model. The values are uncorrected, as in the paper, and multiplied by 1000. A LaTeX table needs the package
-booktabs; its lowest values are bold.
+booktabs. A value is bold if its interval is below the intervals of all others in its column.
 """
 
 import math
@@ -25,6 +25,7 @@ NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
     "Compare only values from equally many responses to a template and descriptor."
 )
+BOLD = r"Bold: the 95\,\% interval is below the intervals of all others in the column."
 LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX_ESCAPES |= {character: f"\\{character}" for character in "&%$#_{}"}
 
@@ -80,7 +81,7 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     for table in TABLES:
         headings = table.columns(columns)
         csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
-        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}."
+        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}. {BOLD}"
         for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
             path = folder / f"{table.name}.{suffix}"
             write_text(path, text)
@@ -103,15 +104,12 @@ def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame
 
 
 def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str, label: str) -> str:
-    """Return a LaTeX table of labels, β, the share labelled `bias`, and values ×1000, the lowest of each column bold.
+    """Return a LaTeX table of labels, β, the share labelled `bias`, and values ×1000.
 
     Args:
         caption: LaTeX.
     """
     heads = ["Model", r"$\beta$", r"labelled \texttt{bias}", *map(latex_text, headings.values())]
-    lowest = {}
-    for name in headings:
-        lowest[name] = min(round(PER_UNIT * row[name], 2) for row in rows)
     lines = [" & ".join(heads) + r" \\", r"\midrule"]
     for row in rows:
         has_threshold = math.isfinite(row["beta"])
@@ -119,8 +117,8 @@ def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str,
         share = f"{100 * row['share_labelled_bias']:.0f}\\,\\%" if has_threshold else ""
         cells = [latex_text(row["label"]), beta, share]
         for name in headings:
-            value = round(PER_UNIT * row[name], 2)
-            cells.append(f"\\textbf{{{value:.2f}}}" if value == lowest[name] else f"{value:.2f}")
+            value = f"{PER_UNIT * row[name]:.2f}"
+            cells.append(f"\\textbf{{{value}}}" if is_shown_lowest(row, rows, name) else value)
         lines.append(" & ".join(cells) + r" \\")
     alignment = "l" + "r" * (len(heads) - 1)
     return "\n".join(
@@ -138,6 +136,12 @@ def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str,
             "",
         ]
     )
+
+
+def is_shown_lowest(row: Setting, rows: Sequence[Setting], name: str) -> bool:
+    """Return whether the interval of a row's value is below the intervals of the values of all other rows."""
+    others = [other for other in rows if other is not row]
+    return all(row[f"{name}_high"] < other[f"{name}_low"] for other in others)
 
 
 def latex_text(text: str) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Cell, Row, Table
-from evenhand.evaluation.report.tables import number_cell
+from evenhand.evaluation.report.score_sections import number_cell
 from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD, WITHOUT_INTERVAL
 
 Setting = dict[str, Any]  # a row of `summarise`

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from evenhand.evaluation.report.figures import (
     AFTER,
@@ -57,7 +57,7 @@ REFERENCE_COLORS = (MUTED, BEFORE, "#8a6d00", "#00796b")
 PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
 LEGEND_HEIGHT = 60  # pixels
-MIN_DISTANCE = 0.11  # between tick labels of the second axis, as a share of the axis
+MIN_DISTANCE = 0.14  # between tick labels of the axes of β, as a share of the axis
 
 
 @dataclass(frozen=True)
@@ -228,20 +228,22 @@ def has_quantile(setting: Setting) -> bool:
 
 
 def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve]) -> None:
-    """Draw the axis of β, which is logarithmic if every β is positive, and above it the shares labelled `bias`."""
+    """Draw the axis of β, which is logarithmic if every β is positive, and above it the shares labelled `bias`.
+
+    Ticks are at the values of β that were used, because a logarithmic axis of one decade would have one tick.
+    """
     shares = {row["beta"]: row["share_labelled_bias"] for curve in curves for row in curve.rows}
     betas = sorted(shares)
     places = betas
     if betas[0] > 0:
         places = [math.log(beta) for beta in betas]
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(numticks=6))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: significant(value)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+    ticks = [betas[index] for index in spaced(places, MIN_DISTANCE * (places[-1] - places[0]))]
+    axes.set_xticks(ticks, [significant(beta) for beta in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("β (above: share labelled bias)")
     above = axes.secondary_xaxis("top")
-    ticks = spaced(places, MIN_DISTANCE * (places[-1] - places[0]))
-    above.set_xticks([betas[tick] for tick in ticks], [f"{100 * shares[betas[tick]]:.0f} %" for tick in ticks])
+    above.set_xticks(ticks, [f"{100 * shares[beta]:.0f} %" for beta in ticks])
     above.xaxis.set_minor_locator(NullLocator())
     above.spines["top"].set_visible(False)
 

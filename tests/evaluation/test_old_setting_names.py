@@ -52,6 +52,39 @@ def test_two_settings_that_became_one_are_read(old, new):
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            {"sentence_pairs": {"pairs": "p.csv", "limit": 9, "context": ""}, "likelihood_bias": None},
+            {"sentence_pairs": {"pairs": "p.csv"}, "likelihood_bias": None, "sentences": {"limit": 9, "context": ""}},
+        ),
+        (  # the family with a value is before the one without
+            {"likelihood_bias": {"limit": 9}, "sentence_pairs": {"limit": None}},
+            {"likelihood_bias": {}, "sentence_pairs": {}, "sentences": {"limit": 9}},
+        ),
+        (
+            {"translation_bias": {"references": "r.csv", "split": "dev", "tokenize": "13a", "toxicity": {"name": "c"}}},
+            {
+                "translation_bias": {"tokenize": "13a"},
+                "references": {"name": "r.csv", "split": "dev"},
+                "offensive_classifier": {"name": "c"},
+            },
+        ),
+        (
+            {"loop": {"measure": {"generation_bias": {"offensiveness": {"name": "c", "label": "l", "dtype": "f"}}}}},
+            {"loop": {"measure": {"generation_bias": {}, "offensive_classifier": {"name": "c", "label": "l"}}}},
+        ),
+        (
+            {"offensiveness": {"classifier": {"name": "c"}}, "generation_bias": {"offensiveness": {"name": None}}},
+            {"offensiveness": {}, "generation_bias": {}, "offensive_classifier": {"name": "c"}},
+        ),
+    ],
+)
+def test_settings_that_moved_to_a_shared_group_are_read(old, new):
+    assert with_new_names(old) == new
+
+
+@pytest.mark.parametrize(
     ("given", "name", "revision"),
     [("org/c@v1", "org/c", "v1"), ("org/c", "org/c", None), ("runs/a@b/c", "runs/a@b/c", None)],
 )

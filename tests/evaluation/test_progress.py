@@ -1,8 +1,13 @@
-"""Nothing is silent for longer than ten seconds."""
+"""Nothing is silent for long, and a log that nobody watches stays short."""
 
+import logging
+import threading
 import time
 
-from evenhand.evaluation.progress import progress, start_logging, working, write_sign_of_life
+import pytest
+
+from evenhand.evaluation import progress as module
+from evenhand.evaluation.progress import SIGNS_OF_LIFE, progress, start_logging, working, write_sign_of_life
 
 
 def test_a_sign_of_life_comes_after_ten_silent_seconds_and_names_the_innermost_work(caplog):
@@ -26,10 +31,6 @@ def test_progress_is_named_while_it_runs(caplog):
 
 
 def test_a_line_resets_the_silence(caplog, monkeypatch):
-    import logging
-
-    from evenhand.evaluation import progress as module
-
     handler = module._LineHandler()
     monkeypatch.setattr(module, "_last_line", 0.0)
     handler.emit(logging.LogRecord("evenhand", logging.INFO, "", 0, "a line", (), None))
@@ -38,11 +39,26 @@ def test_a_line_resets_the_silence(caplog, monkeypatch):
     assert not caplog.messages
 
 
+@pytest.mark.parametrize(
+    ("is_terminal", "ci", "is_watched"), [(True, "", True), (True, "true", False), (False, "", False)]
+)
+def test_a_log_of_ci_has_a_line_a_minute(monkeypatch, is_terminal, ci, is_watched):
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: is_terminal)
+    monkeypatch.setenv("CI", ci)
+    assert module.is_watched() is is_watched
+    assert module.seconds_between_lines() == (10 if is_watched else 60)
+
+
+def test_a_bar_in_a_log_writes_its_last_line_and_none_within_a_minute(monkeypatch, caplog):
+    monkeypatch.setattr(module, "is_watched", lambda: False)
+    with caplog.at_level("INFO", "evenhand"), progress(100, "answers", "answers") as advance:
+        for _ in range(100):
+            advance(1)
+        assert not caplog.messages
+    assert len(caplog.messages) == 1 and "100/100" in caplog.messages[0]
+
+
 def test_logging_can_be_started_twice():
     start_logging()
     start_logging()
-    import threading
-
-    from evenhand.evaluation.progress import SIGNS_OF_LIFE
-
     assert [thread.name for thread in threading.enumerate()].count(SIGNS_OF_LIFE) == 1

@@ -17,7 +17,14 @@ import pytest
 
 from evenhand.evaluation import manifest
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_record, read_run, run_sha256, run_state
+from evenhand.evaluation.manifest import (
+    read_record,
+    read_run,
+    run_sha256,
+    run_state,
+    with_relative_paths,
+    with_resolved_paths,
+)
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import claim_pages, stage
 from evenhand.evaluation.tables import table_run, write_table
@@ -174,6 +181,17 @@ def make_settings(folder):
     ]
     paths = {"before": folder / "before", "after": folder / "after"}
     return runs, CompareSettings(**paths, output_dir=folder / "deep" / "compare", report_to="none")
+
+
+def test_a_file_that_begins_with_dots_is_found_from_another_folder(tmp_path, monkeypatch):
+    given = {"references": {"name": "../given/r.csv"}, "model": {"name": "org/model"}}
+    run = tmp_path / "runs" / "run"
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    stored = with_relative_paths(given, run)
+    monkeypatch.chdir(tmp_path)
+    read = with_resolved_paths(stored, Path("runs/run"))
+    assert Path(read["references"]["name"]) == Path("given/r.csv") and read["model"] == given["model"]
 
 
 def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monkeypatch):

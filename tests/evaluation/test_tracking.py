@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -11,10 +12,13 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
+from evenhand.evaluation import tracking
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tracking import Tracker, destinations, log_offline_runs, start_tracking
+from evenhand.recipes import report
+from evenhand.recipes.cli import run_command
 from evenhand.recipes.settings import LabelSettings, MeasureSettings
 from tests.named_scores import named_score
 
@@ -123,6 +127,18 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
     assert modes == ["online", "offline", "offline"]
     assert len(set(ids)) == 3  # W&B's process still holds the id of the run that it could not start
     assert "no route to host" in caplog.text and f"wandb sync $(find {tmp_path / 'offline-run-1'}" in caplog.text
+
+
+def test_how_runs_are_uploaded_is_also_said_where_a_command_fails(monkeypatch, caplog):
+    def fail(settings):
+        tracking._offline_runs.append(Path("runs/a/wandb/offline-run-1"))
+        raise InputError("runs", "a stage failed.")
+
+    monkeypatch.setattr(report, "report", fail)
+    log_offline_runs()  # of other tests
+    with caplog.at_level("INFO", "evenhand"), pytest.raises(InputError):
+        run_command("report", None)
+    assert caplog.text.count("wandb sync") == 1
 
 
 def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def measured(tmp_path):
 
 HEAVY = ("torch", "transformers", "peft", "trl", "sklearn")
 # Wrong inputs of each family: flags, with {name} for a file of the fixture `wrong`, and a part of the error.
-CLASSIFIER = "--offensiveness.classifier {classifier} --offensiveness.classifier.label"
+CLASSIFIER = "--offensive_classifier {classifier} --offensive_classifier.label"
 WRONG = {
     "generation_bias": [
         ("--prompts.dataset {prompts}", "column 'descriptor' is missing"),
@@ -53,13 +53,13 @@ WRONG = {
     "likelihood_bias": [("--prompts.dataset {absent}", "absent")],
     "offensiveness": [(f"{CLASSIFIER} toxic", "'toxic' is not a label")],
     "translation_bias": [
-        ("--translation_bias.translations {translations} --translation_bias.references {columns}", "'gender'"),
+        ("--translation_bias.translations {translations} --references {columns}", "'gender'"),
     ],
     "answer_accuracy": [
         ("--answer_accuracy.questions {pairs}", "prompts.cues: none is given"),
         ("--prompts.cues [profile] --answer_accuracy.questions {pairs}", "has no goal"),
     ],
-    "embedding_bias": [("--model {absent} --embedding_bias.references {references}", "does not exist")],
+    "embedding_bias": [("--model {absent} --references {references}", "does not exist")],
 }
 # Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
 EACH = """

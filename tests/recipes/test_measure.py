@@ -8,6 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.translation_bias import Settings as TranslationSettings
 from evenhand.evaluation.score import read_scores, signature_line
+from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_settings
 from evenhand.recipes.measure import measure
@@ -28,12 +29,12 @@ def settings(tmp_path_factory):
     (folder / "pairs.csv").write_text(PAIRS)
     spanish = written_translations(folder / "given", eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]])
     references = written_references(folder)
-    settings = {"references": references, "translations": spanish, "languages": ["spa_Latn"], "tokenize": "13a"}
     return MeasureSettings(
         model=MASKED_MODEL,
         metrics=["sentence_pairs", "translation_bias"],
         sentence_pairs=PairSettings(pairs=str(folder / "pairs.csv")),
-        translation_bias=TranslationSettings(**settings, min_masculine_references=0),
+        translation_bias=TranslationSettings(translations=spanish, tokenize="13a"),
+        references=ReferenceSettings(name=references, languages=["spa_Latn"], min_masculine_references=0),
         report_to="none",
         output_dir=folder / "run",
     )

@@ -103,8 +103,8 @@ def test_a_stage_has_the_settings_of_its_methods_alone(tmp_path):
 
 
 def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
-    own = {"offensiveness": {"name": "judge", "label": "bad"}, "permutations": 9}
-    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": own}
+    measure = {"metrics": ["generation_bias", "sentence_pairs"], "generation_bias": {"permutations": 9}}
+    measure["offensive_classifier"] = {"name": "judge", "label": "bad"}
     measure["prompts"] = {"answers_per_cell": 8}
     (point,) = plan(settings(tmp_path, measure=measure), "control_tags", tmp_path)
     before, train, untagged = point.before, point.train, point.after_without_tag
@@ -112,7 +112,9 @@ def test_responses_to_label_are_scored_by_the_first_classifier_alone(tmp_path):
     assert before.generation_bias.second_style_classifier is not None
     assert (train.split, train.metrics, train.prompts.answers_per_cell) == ("train", ["generation_bias"], 4)
     assert train.generation_bias.second_style_classifier is None
-    assert (train.generation_bias.permutations, train.generation_bias.offensiveness.name) == (0, None)
+    assert train.generation_bias.permutations == 0
+    assert (before.offensive_classifier.name, train.offensive_classifier.name) == ("judge", None)
+    assert before.sentences is not None and train.sentences is None
     assert untagged.generation_bias.control_tag == "" and untagged.metrics == ["generation_bias"]
 
 

@@ -46,6 +46,7 @@ class GenerationBias(Metric):
     """Scores of the styles of responses, and of what reducing bias costs."""
 
     Settings = own_settings.Settings
+    SHARED = ("offensive_classifier",)
     ComparisonSettings = own_settings.ComparisonSettings
     FORMATS = (
         *(metric for part in PARTS for metric in part.FORMATS),

@@ -23,7 +23,7 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_styles
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
-from evenhand.evaluation.report.tables import change_table, group_label, score_changes
+from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind, Signature
 
 ACCEPTED_EFFECT = "accepted_effect"

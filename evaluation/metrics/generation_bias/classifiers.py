@@ -38,7 +38,11 @@ FIRST = "style_classifier"
 SECOND = "second_style_classifier"
 OFFENSIVE = "offensiveness_classifier"
 # The settings with the classifiers.
-SETTINGS = {FIRST: FIRST, SECOND: SECOND, OFFENSIVE: "offensiveness"}
+SETTINGS = {
+    FIRST: f"generation_bias.{FIRST}",
+    SECOND: f"generation_bias.{SECOND}",
+    OFFENSIVE: "offensive_classifier",
+}
 UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 STYLE_COLUMNS = (PROMPT_ID, "cut_by_classifier")  # columns of a table of style vectors that are no styles
@@ -57,14 +61,14 @@ def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | Classif
     settings = config.settings
     if not settings.style_classifier.name:
         raise InputError(
-            f"generation_bias.{FIRST}",
+            SETTINGS[FIRST],
             "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
             "`train_classifier`.",
         )
-    offensive = settings.offensiveness
+    offensive = config.offensive_classifier
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
-            "generation_bias.offensiveness",
+            SETTINGS[OFFENSIVE],
             f"the label {offensive.label!r} with the classifier {offensive.name!r}; "
             "give both: the classifier, and its label that means offensive.",
         )
@@ -73,7 +77,7 @@ def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | Classif
     for name, model in given.items():
         if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
             raise InputError(
-                f"generation_bias.{name}",
+                SETTINGS[name],
                 f"{model.name} reads English, and prompts.language is {config.prompts.language!r}; {OTHER_CLASSIFIER}.",
             )
     return given
@@ -96,10 +100,10 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
     for name, styles in labels.items():
         for column in STYLE_COLUMNS:
             if column in styles:
-                raise InputError(f"generation_bias.{name}", f"the label {column!r} is the name of a column; rename it.")
+                raise InputError(SETTINGS[name], f"the label {column!r} is the name of a column; rename it.")
     if OFFENSIVE in checkpoints:
-        offensive = config.settings.offensiveness
-        find_label(labels[OFFENSIVE], offensive.label, offensive.name, "generation_bias.offensiveness.label")
+        offensive = config.offensive_classifier
+        find_label(labels[OFFENSIVE], offensive.label, offensive.name, f"{SETTINGS[OFFENSIVE]}.label")
     return inputs
 
 
@@ -110,7 +114,7 @@ def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> 
         try:
             values[name] = function(checkpoint)
         except InputError as error:
-            field = f"generation_bias.{SETTINGS[name]}" if error.field == "model" else error.field
+            field = SETTINGS[name] if error.field == "model" else error.field
             raise InputError(field, error.problem) from None
     return values
 
@@ -134,7 +138,7 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
             responses = store.read(RESPONSES)
             if name == OFFENSIVE:
                 classifier = load_style_classifier(checkpoint, name)
-                rows = _offensiveness(store, classifier, responses, config.settings.offensiveness, numbers)
+                rows = _offensiveness(store, classifier, responses, config.offensive_classifier, numbers)
             elif name in unread:  # no response has a style; the outcomes are measured
                 classifier = load_style_classifier(checkpoint, name)
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
@@ -178,7 +182,7 @@ def _offensiveness(
     """
     from evenhand.evaluation.models.styles import classify_rows
 
-    label = find_label(classifier.labels, settings.label, classifier.name, "offensiveness.label")
+    label = find_label(classifier.labels, settings.label, classifier.name, f"{SETTINGS[OFFENSIVE]}.label")
     probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist(), numbers)
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 

@@ -72,7 +72,7 @@ from evenhand.evaluation.report.numbers import (
     undefined,
 )
 from evenhand.evaluation.report.page import Page, Section
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     change_sections,
     group_label,
     score_sections,

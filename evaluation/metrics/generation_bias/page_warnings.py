@@ -24,7 +24,7 @@ from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, percent, sanitize
-from evenhand.evaluation.report.tables import Runs, ScoreChange, score_changes
+from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
     CUT,

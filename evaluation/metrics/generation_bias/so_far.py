@@ -1,5 +1,6 @@
 """What a running measurement has so far: numbers of answers, and one answer.
 
+A line in the log is for a person who watches: other logs, such as those of a CI service, get no texts of a model.
 It has no interval, because of many looks at 95 % intervals more than 5 % are wrong.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import TOO_SHORT, language, refusal
+from evenhand.evaluation.progress import is_watched
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.tracking import Tracker
 
@@ -61,8 +63,9 @@ class AnswersSoFar:
             self.example = (self.texts[prompt_id], response)
 
     def show(self) -> None:
-        """Log what there is, and give the tracker its numbers."""
-        log.info("%s", self.text())
+        """Log what there is if a person watches, and give the tracker its numbers."""
+        if is_watched():
+            log.info("%s", self.text())
         counts = {"answers": self.n, "in another language": self.n_other_language, "refused": self.n_refused}
         self.tracker.log_values({f"so far/{name}": value for name, value in counts.items()})
         if self.example is not None:

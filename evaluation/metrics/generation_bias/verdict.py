@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
-from evenhand.evaluation.report.tables import LEVEL, Runs, group_label
+from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
 from evenhand.evaluation.score import (
     BiasScore,
     Caution,

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
@@ -21,7 +20,7 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
     scores_table,
@@ -29,7 +28,7 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
-from evenhand.evaluation.settings import Count, StrictSettings, as_settings
+from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
 
@@ -42,12 +41,6 @@ _SHARE = {"unit": "%", "factor": 100, "decimals": 1}
 class Settings(StrictSettings):
     """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 
-    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = Field(
-        None, description="maximum number of sentences: random templates of each axis, at least one; null: all"
-    )
-
 
 class LikelihoodBias(Metric):
     """Scores of the sentences of HolisticBias by a causal or encoder-decoder model, or of noun phrases by a masked one.
@@ -56,6 +49,7 @@ class LikelihoodBias(Metric):
     """
 
     Settings = Settings
+    SHARED = ("sentences",)
     NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
@@ -127,7 +121,7 @@ class LikelihoodBias(Metric):
 
     def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
         model = config.open_model(scores_sentences=True)
-        settings = config.settings
+        settings = config.sentences
         phrases = None
         if model.is_masked:
             if config.prompts.variations:
@@ -152,7 +146,7 @@ class LikelihoodBias(Metric):
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["sentences"] = len(table)
-        settings = as_settings(config.settings)
+        settings = as_settings(config.sentences)
         signature = {
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),

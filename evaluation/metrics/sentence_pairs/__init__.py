@@ -38,7 +38,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
-from evenhand.evaluation.report.tables import significant_direction, value_text
+from evenhand.evaluation.report.score_sections import significant_direction, value_text
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -51,7 +51,7 @@ from evenhand.evaluation.score import (
     display_name,
     find_score,
 )
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, Count, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, StrictSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
@@ -93,17 +93,13 @@ class Settings(StrictSettings):
     perturbed: bool = Field(
         False, description="first remove the last character of each sentence (Steinborn et al. 2022, Table 3)"
     )
-    context: str = Field("", description="text that a causal or encoder-decoder model reads before each sentence")
-    end_of_sequence: bool = Field(False, description="include the end-of-sequence token in a causal model's likelihood")
-    limit: Count | None = Field(
-        None, description="number of pairs in a random sample, stratified by bias type; null: all pairs"
-    )
 
 
 class SentencePairs(Metric):
     """Scores of a masked, a causal or an encoder-decoder model; a server gives likelihoods of given tokens."""
 
     Settings = Settings
+    SHARED = ("sentences",)
     NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
@@ -192,6 +188,7 @@ class SentencePairs(Metric):
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["pairs"] = len(table)
         settings = config.settings
+        sentences = config.sentences
         masked = is_masked(table)
         signature = {
             "model": config.open_model(scores_sentences=True).description | {"kind": "masked" if masked else "causal"},
@@ -199,8 +196,8 @@ class SentencePairs(Metric):
             "perturbed": settings.perturbed,
             **({} if settings.names is None else {"names": load_names(settings.names)}),
             **{name: value for name in FILTERS if (value := getattr(settings, name))},
-            **({} if settings.limit is None else {"limit": settings.limit, "seed": config.seed}),
-            **({} if masked else {"context": settings.context, "end_of_sequence": settings.end_of_sequence}),
+            **({} if sentences.limit is None else {"limit": sentences.limit, "seed": config.seed}),
+            **({} if masked else {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}),
             VARIANT: table[VARIANT].dropna().iloc[0],
             "packages": package_versions(),
         }
@@ -273,7 +270,7 @@ class SentencePairs(Metric):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         table = run.table("pairs")
-        limit = run.config.settings.limit
+        limit = run.config.sentences.limit
         reasons = table[LEFT_OUT].dropna().value_counts()
         left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
         sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
@@ -342,7 +339,7 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
 
 
 def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
-    settings = config.settings
+    settings = config.sentences
     model = config.open_model(scores_sentences=True)
     pairs = _read_pairs(config)
     if settings.limit is not None:
@@ -350,7 +347,7 @@ def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
         strata = pairs[BIAS_TYPE].tolist()
         ids = pairs[PAIR_ID].tolist()
         pairs = pairs.iloc[stratified_rows(strata, ids, settings.limit, config.seed)].reset_index(drop=True)
-    pairs = perturb(pairs) if settings.perturbed else pairs
+    pairs = perturb(pairs) if config.settings.perturbed else pairs
     incomplete = pairs[LEFT_OUT].notna()
     complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)
     if model.is_masked:

@@ -30,7 +30,7 @@ from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import (
+from evenhand.evaluation.report.score_sections import (
     ROWS_AT_EACH_END,
     count_cells,
     number_cell,
@@ -38,7 +38,14 @@ from evenhand.evaluation.report.tables import (
     value_text,
 )
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name, find_score
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ClassifierSettings, ReferenceSettings, as_settings
+from evenhand.evaluation.settings import (
+    BY_CONTENT,
+    AnyPath,
+    ClassifierSettings,
+    ReferenceSettings,
+    StrictSettings,
+    as_settings,
+)
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
@@ -52,7 +59,7 @@ _GAP = {"ideal": 0, "signed": True}
 _ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
 
 
-class Settings(ReferenceSettings):
+class Settings(StrictSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = Field(
@@ -67,15 +74,13 @@ class Settings(ReferenceSettings):
     tokenize: str = Field(
         "flores101", description="tokenizer of sacrebleu; 'flores101' is the paper's, '13a' needs no download"
     )
-    toxicity: ClassifierSettings = Field(
-        default_factory=ClassifierSettings, description="classifier for added toxicity; none by default"
-    )
 
 
 class TranslationBias(Metric):
     """Scores of a translation model, or of translations in files."""
 
     Settings = Settings
+    SHARED = ("references", "offensive_classifier")
     FORMATS = (
         Format("spbleu", "spBLEU", "Overlap with references in n-grams of sentence pieces, 0 to 100."),
         Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100."),
@@ -139,21 +144,23 @@ class TranslationBias(Metric):
         """
         metric.check_installed()
         settings = config.settings
-        fingerprints: dict[str, Json] = {"references": references_sha256(settings.references)}
+        fingerprints: dict[str, Json] = {"references": references_sha256(config.references.name)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
-        tables = metric.make_source_tables(_references(settings)[0], settings.directions)
+        tables = metric.make_source_tables(_references(config.references)[0], settings.directions)
         if settings.translations is not None:
             fingerprints["model"] = config.model.name
             fingerprints["translations"] = metric.hash_translations(settings.translations.expanduser(), tables)
         metric.bleu(settings.tokenize)
-        if (classifier := settings.toxicity).name is not None:
+        classifier = config.offensive_classifier
+        if classifier.name is not None:
             fingerprints["toxicity"] = classifier_revision(classifier)
-            find_label(classifier_styles(classifier), classifier.label, classifier.name, "toxicity.label")
+            labels = classifier_styles(classifier)
+            find_label(labels, classifier.label, classifier.name, "offensive_classifier.label")
         return fingerprints
 
     def collect(self, store: Store, config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
-        references, languages = _references(config.settings)
+        references, languages = _references(config.references)
         store.ensure("languages", lambda: languages)
         compute = partial(_translations, store, config, references)
         return references, store.table("translations", compute, on_all_ranks=True)
@@ -172,21 +179,17 @@ class TranslationBias(Metric):
             source = {"model": config.open_model().description}
         else:
             source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
-        references = {"name": str(settings.references), "sha256": store.inputs["references"], "split": settings.split}
         signature = {
             **source,
-            "references": references,
-            "languages": settings.languages,
-            **({} if settings.nouns is None else {"nouns": settings.nouns}),
-            "min_masculine_references": settings.min_masculine_references,
+            **config.references.signature(store.inputs["references"]),
             "directions": settings.directions,
             "packages": package_versions(),
         }
         scores = metric.translation_scores(rows, tokenize=settings.tokenize, seed=config.seed, signature=signature)
         scores += gender_accuracy(rows, signature)
         store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
-        if settings.toxicity.name is not None:
-            scores.append(_toxicity(store, settings.toxicity, translations, signature))
+        if config.offensive_classifier.name is not None:
+            scores.append(_toxicity(store, config.offensive_classifier, translations, signature))
         store.facts["translations"] = len(translations)
         return scores
 
@@ -195,8 +198,9 @@ class TranslationBias(Metric):
         return next(filter(None, means), None)
 
     def subtitle(self, run: FamilyRun) -> str:
-        settings = run.config.settings
-        return " · ".join(map(display_name, (settings.translations or run.config.model.name, settings.references)))
+        config = run.config
+        system = config.settings.translations or config.model.name
+        return f"{display_name(str(system))} · {display_name(str(config.references.name))}"
 
     def verdict(self, run: FamilyRun) -> str:
         """Return which references the translations are nearer to, and the mean gap over languages."""
@@ -238,11 +242,9 @@ class TranslationBias(Metric):
         return [*super().sections(run), *cuts, Section("References by gender", tables=[by_gender]), left_out]
 
 
-def _references(settings: Settings) -> Any:
-    path = settings.references
-    languages = settings.languages
-    field = "translation_bias.languages"
-    references = load_references(path, settings.split, languages, field, settings.nouns)
+def _references(settings: ReferenceSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the masculine and feminine references of the same sentences, and the table of the languages."""
+    references = load_references(settings.name, settings.split, settings.languages, settings.nouns)
     return build_comparable_sets(references, settings.min_masculine_references)
 
 
@@ -279,8 +281,8 @@ def _toxicity(
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import classify_rows
 
-    classifier = load_style_classifier(settings, field="toxicity")
-    label = find_label(classifier.labels, settings.label, classifier.name, "toxicity.label")
+    classifier = load_style_classifier(settings, field="offensive_classifier")
+    label = find_label(classifier.labels, settings.label, classifier.name, "offensive_classifier.label")
     texts = [*translations["text"], *translations[TRANSLATION]]
     source, translation = np.split(classify_rows(store, "toxicity", classifier, texts)[0][:, label], 2)
     facts = as_settings(settings) | {"revision": classifier.revision}

@@ -95,7 +95,7 @@ def test_a_masked_model_is_refused(spanish, tmp_path):
 
 def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensiveness_classifier, tmp_path):
     classifier = ClassifierSettings(name=offensiveness_classifier, label="offensive")
-    run = measure_family(tmp_path, "offensiveness", MeasureConfig(MODEL, spanish), classifier=classifier)
+    run = measure_family(tmp_path, "offensiveness", MeasureConfig(MODEL, spanish), offensive_classifier=classifier)
     assert len(run.table("offensive_prompts")) == 2 * 4 * 22
     assert np.isfinite(find_score(run.scores, "descriptor_effect").value)
 

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from evenhand.evaluation.report.figures import AFTER, PAPER
 from evenhand.evaluation.report.numbers import UNIT
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.published import published_tables, write_published_tables
+from evenhand.recipes.sweep.published import is_shown_lowest, published_tables, write_published_tables
 from evenhand.recipes.sweep.setting_tables import setting_rows
 from evenhand.recipes.sweep.summary import published_columns
 from evenhand.recipes.sweep.thresholds import (
@@ -115,6 +115,7 @@ def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
     assert [end for band in bands for end in band] == pytest.approx([39.0, 41.0, 49.0, 51.0])
     (above,) = axes.child_axes
     assert [tick.get_text() for tick in above.get_xticklabels()] == ["70 %", "50 %", "10 %"]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.001", "0.02", "0.1"]
 
 
 def test_a_refused_threshold_is_a_cross_below():
@@ -172,10 +173,17 @@ def test_the_papers_tables_as_csv_and_latex(tmp_path):
     assert [float(row["CARE_high"]) for row in rows] == pytest.approx([3, 2.5, 2, 1.5, 3.5])  # PGB: FGB/20 + 0.001
     assert (rows[0]["beta"], float(rows[3]["beta"])) == ("", 0.02)
     lines = files[1].read_text(encoding="utf-8").splitlines()
-    assert r"control\_tags · quantile 0.5 & 0.02 & 50\,\% & \textbf{10.00} & \textbf{0.50} \\" in lines
+    assert r"control\_tags · quantile 0.5 & 0.02 & 50\,\% & \textbf{10.00} & 0.50 \\" in lines
     assert r"base model &  &  & 40.00 & 2.00 \\" in lines
-    assert r"\textbf{1.00}" in files[3].read_text(encoding="utf-8")  # the lowest SCGB, FGB/10
+    assert r"\textbf" not in files[3].read_text(encoding="utf-8")  # SCGB is FGB/10: all intervals overlap
     assert write_published_tables(tmp_path, sweep_of(point(), swept=[])) == []
+
+
+def test_a_value_is_bold_only_if_its_interval_is_below_all_others():
+    rows = [interval("fgb", value) for value in (0.010, 0.0119, 0.020)]
+    assert not any(is_shown_lowest(row, rows, "fgb") for row in rows)  # ± 1: 11 is within the interval of 11.9
+    rows[0] = interval("fgb", 0.0098)
+    assert [is_shown_lowest(row, rows, "fgb") for row in rows] == [True, False, False]
 
 
 def test_the_bias_as_published_is_shown_before_and_after_in_thousandths():

@@ -22,7 +22,7 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.report.tables import score_section
+from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation

@@ -45,7 +45,7 @@ from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import LEVEL, ScoreChange, change_table, scores_table
+from evenhand.evaluation.report.score_sections import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import (
     AXIS,
     CUE,

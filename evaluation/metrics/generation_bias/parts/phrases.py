@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import P_VALUE, number_cell, score_section
+from evenhand.evaluation.report.score_sections import P_VALUE, number_cell, score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change

@@ -49,7 +49,7 @@ from evenhand.evaluation.models.capabilities import (
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
-from evenhand.evaluation.report.tables import change_table, score_changes, scores_table
+from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
 from evenhand.evaluation.score import (
     CUT,
     LEFT_OUT,
@@ -63,7 +63,7 @@ from evenhand.evaluation.score import (
     Signature,
     find_score,
 )
-from evenhand.evaluation.settings import BY_CONTENT, ClassifierSettings, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     Interval,
@@ -100,11 +100,8 @@ NO_TEXT = "all responses are empty"
 
 
 class Settings(StrictSettings):
-    """Settings of the quality of responses: the neutral dialogue and the offensiveness classifier."""
+    """Settings of the quality of responses: the neutral dialogue."""
 
-    offensiveness: ClassifierSettings = Field(
-        default_factory=ClassifierSettings, description="a classifier of offensive responses"
-    )
     neutral_dialogue: str | None = Field(
         SMALL_TALK,
         description="JSONL of {text, response} for perplexity; 'small_talk': as shipped, by prompts.language; null: "

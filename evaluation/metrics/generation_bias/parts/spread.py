@@ -33,7 +33,14 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET,
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES, Section, Table
-from evenhand.evaluation.report.tables import Runs, change_table, group_label, keys_text, score_changes, scores_table
+from evenhand.evaluation.report.score_sections import (
+    Runs,
+    change_table,
+    group_label,
+    keys_text,
+    score_changes,
+    scores_table,
+)
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -8,7 +8,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.tables import number_cell
+from evenhand.evaluation.report.score_sections import number_cell
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
 
 STYLE_CHANGES = "style_changes"  # the table

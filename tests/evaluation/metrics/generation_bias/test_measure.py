@@ -64,8 +64,8 @@ def measured(tmp_path_factory, offensiveness_classifier):
     known = sorted(set(all_prompts()["descriptor"]))[::2]
     (texts / "some.txt").write_text("\n".join([*known, *(name.upper() for name in known[::2])]), encoding="utf-8")
     (texts / "none.txt").write_text("Nobody is here.", encoding="utf-8")
-    settings = {**SETTINGS, "offensiveness": offensiveness, "corpus": corpus}
-    return measure_family(folder, "generation_bias", config, **settings)
+    settings = {**SETTINGS, "corpus": corpus}
+    return measure_family(folder, "generation_bias", config, offensive_classifier=offensiveness, **settings)
 
 
 def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measured):
@@ -165,7 +165,7 @@ def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_s
     run = read_styled_responses(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
     assert rows["prompt_id"].tolist() == run.table["prompt_id"].tolist()
-    classifier = load_style_classifier(measured.config.settings.offensiveness.name)
+    classifier = load_style_classifier(measured.config.offensive_classifier.name)
     vectors = style_vectors(classifier, run.table["response"].tolist())
     np.testing.assert_allclose(rows["offensiveness"], vectors[:, 1], atol=1e-5)
     score = find_score(measured.scores, "offensive_share")
@@ -189,7 +189,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
     monkeypatch.setattr(loading, "load_dialogue_model", never)
     monkeypatch.setattr(classifier_kinds, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
-    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "offensiveness", "corpus")}
+    same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)
     assert [(score.name, score.value) for score in again.scores] == before
 

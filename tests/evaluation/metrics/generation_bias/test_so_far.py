@@ -1,6 +1,7 @@
 """What is shown of a measurement while it runs."""
 
 import pandas as pd
+import pytest
 
 from evenhand.evaluation.metrics.generation_bias import so_far
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
@@ -26,8 +27,10 @@ class Counted(Tracker):
 counted = []
 
 
-def test_answers_are_counted_and_pass_unchanged(monkeypatch, caplog):
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_answers_are_counted_and_pass_unchanged(monkeypatch, caplog, is_watched):
     counted.clear()
+    monkeypatch.setattr(so_far, "is_watched", lambda: is_watched)
     monkeypatch.setattr(so_far, "SECONDS_BEFORE", 0.0)
     monkeypatch.setattr(so_far, "SECONDS_BETWEEN", 0.0)
     batches = [batch([ENGLISH, SPANISH], "ab"), batch([ENGLISH, REFUSED, "", "ok"], "cdef")]
@@ -38,8 +41,7 @@ def test_answers_are_counted_and_pass_unchanged(monkeypatch, caplog):
     # The empty one and the one that is too short are in no language.
     assert (answers.n, answers.n_other_language, answers.n_refused) == (6, 1, 1)
     assert [values["so far/answers"] for values in counted] == [2, 6]
-    assert len(caplog.records) == 2
-    assert "Prompt f." in caplog.messages[-1]
+    assert ["Prompt f." in message for message in caplog.messages] == ([False, True] if is_watched else [])
 
 
 def test_nothing_is_said_of_a_run_that_ends_at_once(caplog):

@@ -15,7 +15,7 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.evaluation.settings import ModelSettings, PromptSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
 from tests.family_runs import compare_family, measure_family
 
@@ -53,7 +53,8 @@ def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
 
 
 def test_a_context_and_an_end_count(causal, tmp_path):
-    other = measure_family(tmp_path, NAME, make_config(), context="I like tea.\n", end_of_sequence=True)
+    sentences = SentenceSettings(context="I like tea.\n", end_of_sequence=True)
+    other = measure_family(tmp_path, NAME, make_config(), sentences=sentences)
     table, without = other.table("likelihoods"), causal.table("likelihoods")
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()
     assert not np.allclose(table["log_likelihood"], without["log_likelihood"])
@@ -100,7 +101,9 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     config = make_config(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
     with pytest.raises(InputError, match="context: .*encoder"):
         measure_family(tmp_path / "without", NAME, config)
-    table = measure_family(tmp_path / "run", NAME, config, context="Hi!").table("likelihoods")
+    table = measure_family(tmp_path / "run", NAME, config, sentences=SentenceSettings(context="Hi!")).table(
+        "likelihoods"
+    )
     model = load_dialogue_model(ModelSettings(name=str(tmp_path / "model"), device="cpu"))
     expected, tokens = response_perplexity(model, ["Hi!"] * 3, table["text"][:3].tolist())
     assert table["log_likelihood"][:3].tolist() == pytest.approx(expected.tolist(), abs=1e-3)

@@ -22,7 +22,7 @@ CONFIG = MeasureConfig(MODEL, prompts=PromptSettings(filters=FILTERS, descriptor
 
 def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_classifier, tmp_path):
     classifier = ClassifierSettings(name=offensiveness_classifier, label="offensive")
-    measured = measure_family(tmp_path, "offensiveness", CONFIG, classifier=classifier)
+    measured = measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=classifier)
     table = measured.table("offensive_prompts")
     share = find_score(measured.scores, "offensive_share", of="prompts")
     assert share.value == pytest.approx((table["probability"] >= 0.5).mean()) and share.n == len(table)
@@ -41,5 +41,5 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_cl
 
 @pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])
 def test_it_needs_a_classifier_and_its_label(settings, tmp_path):
-    with pytest.raises(InputError, match="offensiveness.classifier: name is .* and label is"):
-        measure_family(tmp_path, "offensiveness", CONFIG, classifier=ClassifierSettings(**settings))
+    with pytest.raises(InputError, match="offensive_classifier: name is .* and label is"):
+        measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=ClassifierSettings(**settings))

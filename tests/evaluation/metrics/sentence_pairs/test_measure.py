@@ -13,7 +13,7 @@ from evenhand.evaluation.metrics.sentence_pairs import WITHOUT_DEFECTS, Sentence
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.settings import ModelSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.family_runs import compare_family, measure_family
 from tests.fault_server import serving
@@ -66,8 +66,9 @@ def planted(tmp_path_factory):
 
 def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name(tmp_path, pairs):
     model = masked_model(tmp_path / "model")
+    limit = SentenceSettings(limit=2)
     limited = [
-        measure_family(tmp_path / str(seed), FAMILY, replace(config(model), seed=seed), pairs=pairs, limit=2)
+        measure_family(tmp_path / str(seed), FAMILY, replace(config(model), seed=seed), pairs=pairs, sentences=limit)
         for seed in (0, 0, 3)
     ]
     tables = [run.table("pairs") for run in limited]
