@@ -135,7 +135,7 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        look: how much this look at the responses may err.
+        look: how much this look at the responses may err; it needs `look.draws(permutations)`.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -161,7 +161,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], look.draws(permutations), np.random.default_rng(seed), look)[0]
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), look)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -257,6 +257,7 @@ def effect_changes(
     groups: Mapping[str, Sequence[str]] | None = None,
     permutations: int = 999,
     seed: int = 0,
+    look: Look = ONLY_LOOK,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -297,10 +298,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed))[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed))[0]
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), look)[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), look)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, look)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 
