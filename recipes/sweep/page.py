@@ -105,12 +105,14 @@ def page(sweep: Sweep) -> Page:
     rows = setting_rows(settings)
     best = largest_reduction(rows)
     verdict = NO_BIAS
+    caption = f"{POOLED_FGB} removed"
     if math.isfinite(best["reduction"]):
         costs = "".join(f"; {value_text(best, name)}" for name in HEADLINE_COSTS if math.isfinite(best[name]))
         removed = value_text(best, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
+        among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
+        caption = f"{POOLED_FGB} by {best['label']}{among}"
     decodings = ", ".join(settings[DECODING].unique())
-    among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
     further = [
@@ -133,7 +135,7 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"{POOLED_FGB} by {best['label']}{among}; decoding: {decodings}",
+        headline_caption=f"{caption}; decoding: {decodings}",
         verdict=verdict,
         steps=steps,
         warnings=_warnings(rows, sweep),
