@@ -87,6 +87,8 @@ SHORT_NAMES = (
     "generation_bias.accepted",
     "generation_bias.until",
     "generation_bias.max_difference",
+    "generation_bias.max_rise",
+    "generation_bias.against",
 )
 
 

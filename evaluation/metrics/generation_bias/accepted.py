@@ -125,7 +125,7 @@ class AcceptedDifferences(Part):
             responses,
             run.clusters,
             groups=responses.groups(),
-            permutations=settings.permutations,
+            permutations=run.look.draws(settings.permutations),
             seed=run.config.seed,
             look=run.look,
         )

@@ -23,7 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_h
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stops import stop_text
+from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,
@@ -143,7 +143,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         verdict=" ".join([*first, comparison_verdict(runs)]),
         explanations=comparison_explanations(runs),
         steps=comparison_steps(before.folder, after.folder),
-        warnings=comparison_warnings(before, after, changes),
+        warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
             INTERVALS,
             *_test_notes({"before": old, "after": new, "reduction": reduction}),

@@ -166,12 +166,14 @@ def read_styled_responses(
     accepted = folder / f"{ACCEPTED}.parquet"
     if accepted.exists() and not with_accepted:
         styled = without_accepted(styled, read_table(accepted))
-    if only is None:
-        return styled
-    chosen = np.flatnonzero(styled.table[PROMPT_ID].isin(only))
-    order = chosen[np.argsort(styled.table[PROMPT_ID].to_numpy()[chosen], kind="stable")]
-    table = styled.table.iloc[order].reset_index(drop=True)
-    return replace(styled, table=table, vectors=styled.vectors[order], n_truncated=0, n_unlabelled=0)
+    return styled if only is None else sorted_by_prompt(styled.rows(styled.table[PROMPT_ID].isin(only).to_numpy()))
+
+
+def sorted_by_prompt(responses: StyledResponses) -> StyledResponses:
+    """Return the responses in the order of their prompts' ids."""
+    order = np.argsort(responses.table[PROMPT_ID].to_numpy(), kind="stable")
+    table = responses.table.iloc[order].reset_index(drop=True)
+    return replace(responses, table=table, vectors=responses.vectors[order])
 
 
 def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:

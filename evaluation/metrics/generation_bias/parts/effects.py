@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, p_value, sanitize
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
@@ -136,7 +136,7 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        look: how much this look at the responses may err.
+        look: how much this look at the responses may err; it needs `look.draws(permutations)`.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -162,7 +162,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], look.draws(permutations), np.random.default_rng(seed), look)[0]
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), look)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -258,6 +258,7 @@ def effect_changes(
     groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
+    look: Look = ONLY_LOOK,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -298,10 +299,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed))[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed))[0]
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), look)[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), look)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, look)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 
@@ -591,8 +592,13 @@ def _row(row: EffectRow) -> Row:
 def _interval(row: EffectRow) -> str:
     if not np.isfinite(row["low"]):
         return ""  # the style never varies
-    bounds = (100 * row["low"], 100 * row["high"])
-    return interval(bounds, decimals_beside_zero(bounds, 1), sign=True)
+    return effect_interval(row, 100, 1, sign=True)
+
+
+def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
+    """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
+    bounds = (factor * row["low"], factor * row["high"])
+    return (shown_interval if row["certainty"] == SHOWN else interval)(bounds, decimals, sign)
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
