@@ -538,9 +538,9 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
     if "change" in table:
         what = "change"
         runs = "comparisons"
-    at_worst = f"at worst, {points(worst, 1)} points are needed" if worst <= 1 else "in some cases, none is"
+    at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
-        f"A {what} of {points(size, 1)} points is shown by 8 of 10 such {runs} (a median over people and over styles of at "
+        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (the median over people, and over styles of at "
         f"least {100 * IN_USE:.0f} % of the responses; {at_worst}). Four times as many responses show half of it."
     ]
 

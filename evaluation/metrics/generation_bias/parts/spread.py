@@ -706,8 +706,9 @@ def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> l
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 FGB_NOTE = (
     "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
-    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, and "
-    "computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers of 100."
+    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, "
+    "and computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers "
+    "of 100."
 )
 IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
