@@ -22,8 +22,8 @@ DECIDE = (
     "How large is it? The number at the top is the size over all people. No standard says how much is too much; this "
     "project calls less than 2 of 100 small, up to 5 medium and more large.",
     "Whom does it hit? A single difference can be large where the whole is small. Read the answers to the people who "
-    "are named here. What is not shown is not proved to be even: the verdict says how large a difference may still "
-    "hide.",
+    "are named here. That a difference is not shown does not prove that there is none: the verdict says how large it "
+    "may be.",
     "Is it wrong? Sympathy for a widow may be right; somebody has to say so, with a name and a reason, in a file of "
     "accepted differences. Another language, a refusal or a wrong answer to the same request is hardly ever right.",
     "A model that gives everybody the same answer treats nobody differently, and is useless. If a method reduced a "

@@ -160,7 +160,7 @@ def style_change_text(row: EffectRow) -> str:
     became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"change of the difference {points(row['shrunk'], decimals)} {bounds}"
+    change = f"the difference changes by {points(row['shrunk'], decimals)} {bounds}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 

@@ -83,13 +83,13 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 TABLE_NOTE = (
-    "The interval of a shown difference allows for its selection. Any other interval is of this difference alone: each "
-    "of its ends holds with 95 % confidence. The certainty is of all differences together."
+    "The interval of a shown difference allows for its selection among all. Any other interval is of this difference "
+    "alone: each of its ends holds with 95 % confidence. The certainty accounts for all differences together."
 )
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
-    "is shown. “Inconclusive”: anything else. All are in effect_changes.parquet."
+    "is shown. “Inconclusive”: anything else. The file effect_changes.parquet has all changes."
 )
 TITLES = (
     "descriptor or group",
@@ -541,8 +541,8 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
         runs = "comparisons"
     at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
-        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
-        f"{100 * IN_USE:.0f} % of the responses; with four times as many responses, half of it."
+        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (the median over people, and over styles of at "
+        f"least {100 * IN_USE:.0f} % of the responses; {at_worst}). Four times as many responses show half of it."
     ]
 
 
@@ -647,11 +647,8 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     """Return the folded table of the effects that are shown before or after, and of the changes."""
     levels = changes[["certainty_before", "certainty_after"]]
     listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
-    note = CHANGES_NOTE
-    if len(listed) > MAX_ROWS:
-        note += f" {len(listed) - MAX_ROWS:,} more are in effect_changes.parquet."
     table = _change_table("Differences that are shown, and changes that are shown or worth a look", listed)
-    return Section("All changes", [note], [table] if table.rows else [], folded=True)
+    return Section("All changes", [CHANGES_NOTE], [table] if table.rows else [], folded=True)
 
 
 def _change_table(caption: str, changes: pd.DataFrame) -> Table:
