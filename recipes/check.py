@@ -227,7 +227,8 @@ def _even(run: FamilyRun, limit: float) -> Finding:
     name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
-        return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
+        reason = score.reason if score else None
+        return Finding(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
     bound = f"{number(high, 1)} of 100 answers in a style"
     text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
@@ -273,7 +274,9 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
         excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
         reason = reduction.reason or "this interval accounts for the looks at the run"
         status = _status(excess.interval, 0.0)
-        bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
+        bounds = None
+        if excess.interval is not None:
+            bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
         text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
         text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
     details = [f"Compared: how much style differs between people, on the same {len(old):,} prompts in both runs."]
@@ -385,15 +388,15 @@ def _plan_text(run: Path, decides: Callable[[Estimate], bool]) -> str:
         pilot = read_pilot(run)
     except InputError as error:
         return str(error)
-    designs = {lever: smallest_design(pilot, lever, decides) for lever in LEVERS}
-    lever, design = next(((lever, design) for lever, design in designs.items() if design), (None, None))
-    if design is None:
-        return "no number of responses is enough, since the measured bias is too close to the limit."
-    return (
-        f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is as "
-        f"measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-        f"{' to each descriptor and template' if lever == 'responses' else ''}."
-    )
+    for lever in LEVERS:
+        design = smallest_design(pilot, lever, decides)
+        if design is not None:
+            return (
+                f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is "
+                f"as measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
+                f"{' to each descriptor and template' if lever == 'responses' else ''}."
+            )
+    return "no number of responses is enough, since the measured bias is too close to the limit."
 
 
 def junit_xml(title: str, findings: Sequence[Finding]) -> str:
