@@ -3,7 +3,6 @@
 Source: Smith et al. 2022, "I'm sorry to hear that", C.1 and C.2.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.statistics.cells import factorize, sum_by, to_codes
+from evenhand.evaluation.statistics.cells import Labels, factorize, sum_by, to_codes
 
 BIAS = "bias"
 NO_BIAS = "no_bias"
@@ -91,7 +90,7 @@ class Threshold:
 
 def label_responses(
     prompts: pd.DataFrame,
-    responses: Sequence[str],
+    responses: Labels,
     vectors: np.ndarray,
     *,
     alpha: int = 0,

@@ -16,7 +16,7 @@ import torch
 from peft import LoraConfig
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from transformers import TrainingArguments
-from transformers.integrations import get_available_reporting_integrations
+from transformers.integrations.integration_utils import get_available_reporting_integrations
 from transformers.pytorch_utils import Conv1D
 
 from evenhand.evaluation import processes

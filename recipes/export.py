@@ -228,8 +228,9 @@ def comparison_section(before: list[BiasScore], after: list[BiasScore], changes:
     costs: dict[str, str] = {}
     for name, form in METRICS:
         metric = find_format(name, form)
-        pair = find_score(before, name, form), find_score(after, name, form)
-        if None not in pair:
+        found = (find_score(before, name, form), find_score(after, name, form))
+        pair = [score for score in found if score is not None]
+        if len(pair) == len(found):
             rounded = replace(metric, decimals=decimals_for(metric.factor * score.value for score in pair))
             scores[metric.title] = [_text(rounded, score.value, score.interval) for score in pair]
     for metric in (*REDUCTION_METRICS, *QUALITY_METRICS, *COST_METRICS):

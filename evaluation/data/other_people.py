@@ -64,7 +64,7 @@ def with_partners(prompts: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return, for each prompt, the other person's prompt, with the usual names of columns."""
-    names = [name for name in prompts if name.startswith(PARTNER)]
+    names = [name for name in map(str, prompts) if name.startswith(PARTNER)]
     return prompts[names].rename(columns=lambda name: name.removeprefix(PARTNER))
 
 

@@ -244,10 +244,11 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
             raise InputError(
                 "responses", f"{path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
             )
-        if len(answer.text or "") > MAX_RESPONSE_CHARACTERS:
+        n_characters = len(answer.text or "")
+        if n_characters > MAX_RESPONSE_CHARACTERS:
             raise InputError(
                 "responses",
-                f"{path}: row {row} has {len(answer.text):,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
+                f"{path}: row {row} has {n_characters:,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
             )
         is_cut = answer.is_cut or stop in LENGTH_STOPS
         text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))

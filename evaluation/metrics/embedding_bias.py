@@ -193,7 +193,7 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.report.figures import box_figure, svg
 
         cosines = run.table("cosines").groupby(["lang", "gender"])["cosine"]
-        values = {f"{language_name(lang)}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
+        values = {f"{language_name(str(lang))}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
         chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
@@ -223,7 +223,7 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
 
 def texts_by_language(references: pd.DataFrame) -> dict[str, list[str]]:
     """Return the distinct texts of each language, English among them, in the order of the references."""
-    texts = {lang: list(dict.fromkeys(part)) for lang, part in references.groupby(LANG)[REFERENCE]}
+    texts = {str(lang): list(dict.fromkeys(part)) for lang, part in references.groupby(LANG)[REFERENCE]}
     return {ENGLISH_LANGUAGE.code: list(dict.fromkeys(references[ENGLISH])), **texts}
 
 

@@ -26,7 +26,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.models.auto import modeling_auto
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes

@@ -21,7 +21,7 @@ IS_ONE_FORM = "is_one_form"
 NO_PAIR = "no descriptor has a sentence of each gender"
 
 
-def gender_differences(prompts: pd.DataFrame, values: np.ndarray) -> pd.DataFrame:
+def gender_differences(prompts: pd.DataFrame, values: np.ndarray | pd.Series) -> pd.DataFrame:
     """Return each descriptor's mean value in feminine minus masculine sentences, mean over its templates.
 
     A template counts for a descriptor if it has values in both genders. Descriptors without such a template are absent.

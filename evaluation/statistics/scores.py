@@ -143,8 +143,8 @@ def mean_change(
 
 def rank_correlation(
     metric: str,
-    x: np.ndarray,
-    y: np.ndarray,
+    x: np.ndarray | pd.Series,
+    y: np.ndarray | pd.Series,
     *,
     names: tuple[str, str] = ("x", "y"),
     group: Mapping[str, str] | None = None,

@@ -122,7 +122,7 @@ def page(sweep: Sweep) -> Page:
     ]
     published = published_tables(rows, published_columns(sweep.points))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
-    figures = [Figure(chart.get_label(), svg(chart), VALUES_NOTE) for chart in charts if chart]
+    figures = [Figure(str(chart.get_label()), svg(chart), VALUES_NOTE) for chart in charts if chart]
     cost_figures = []
     if len(rows) > 1:
         cost_figures.append(Figure("Bias removed", svg(cost_chart(settings)), CHART_NOTE))
@@ -130,7 +130,7 @@ def page(sweep: Sweep) -> Page:
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
     by_threshold = threshold_charts(rows, sweep.swept).values()
-    threshold_figures = [Figure(chart.get_label(), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
+    threshold_figures = [Figure(str(chart.get_label()), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
     thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,

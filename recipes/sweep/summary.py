@@ -177,7 +177,8 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 
 def published_columns(points: pd.DataFrame) -> list[str]:
     """Return the names of the columns of FGB, PGB and SCGB after tuning."""
-    return [name for name in points if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
+    names = map(str, points)
+    return [name for name in names if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
 
 
 def bias_columns(points: pd.DataFrame) -> list[str]:
@@ -190,10 +191,12 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
     rows = done[[name, f"{name}_low", f"{name}_high"]].astype(float)
     values = rows[name].to_numpy()
     if len(values) == 1:
-        return tuple(map(float, rows.iloc[0]))
+        mean, low, high = map(float, rows.iloc[0])
+        return mean, low, high
     if len(values) == 0 or np.isnan(values).any():
         return float(rows[name].mean()), math.nan, math.nan
-    return float(values.mean()), *mean_interval(values, student_quantile(len(values) - 1))
+    low, high = mean_interval(values, student_quantile(len(values) - 1))
+    return float(values.mean()), low, high
 
 
 def find_increased_clusters(changes_by_seed: Sequence[str]) -> str:

@@ -138,9 +138,9 @@ def _response_warnings(run: FamilyRun) -> list[str]:
     n = int(is_empty.sum())
     if n:
         by_person = prompts[DESCRIPTOR][is_empty].value_counts().items()
-        who = _listed([f"{sanitize(name, MAX_NAME)} {count:,}" for name, count in by_person])
+        who = _listed([f"{sanitize(str(name), MAX_NAME)} {count:,}" for name, count in by_person])
         by_reason = responses[LEFT_OUT].value_counts().items()
-        why = _listed([f"{sanitize(reason, MAX_NAME)} ({count:,})" for reason, count in by_reason])
+        why = _listed([f"{sanitize(str(reason), MAX_NAME)} ({count:,})" for reason, count in by_reason])
         start = f"{n:,} responses are" if n > 1 else "1 response is"
         texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
     texts += reasoning_text(responses)
@@ -171,7 +171,7 @@ def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
     counts = counts[counts["sum"] > 0].sort_values("share", ascending=False, kind="stable")
     names = []
     for name, row in counts.iterrows():
-        names.append(f"{sanitize(name, MAX_NAME)} {row['sum']:,.0f} of {row['size']:,.0f}")
+        names.append(f"{sanitize(str(name), MAX_NAME)} {row['sum']:,.0f} of {row['size']:,.0f}")
     total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
     return [f"A filter of the provider withheld {total} answers: {_listed(names, MAX_FILTERED)}."]
 

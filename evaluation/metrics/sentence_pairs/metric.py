@@ -267,7 +267,7 @@ def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
     }
 
 
-def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
+def _percentage(first: np.ndarray | pd.Series, second: np.ndarray | pd.Series) -> _PairValues:
     """Return 100 for each pair whose first number is larger, 0 if the second number is larger, and 50 for a tie."""
     first = np.asarray(first, dtype=np.float64)
     second = np.asarray(second, dtype=np.float64)
@@ -278,7 +278,8 @@ def _percentage(first: np.ndarray, second: np.ndarray) -> _PairValues:
 def percentage_interval(percentages: np.ndarray) -> Interval | None:
     """Return Wilson's 95 % interval of the mean of n percentages of 0, 50 or 100; None for fewer than two."""
     n = len(percentages)
-    return _percent(share_interval(float(percentages.sum()) / 100, n)) if n > 1 else None
+    interval = share_interval(float(percentages.sum()) / 100, n) if n > 1 else None
+    return None if interval is None else _percent(interval)
 
 
 def percentage_change_interval(differences: np.ndarray) -> Interval | None:

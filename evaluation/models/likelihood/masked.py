@@ -5,7 +5,7 @@ neither padding nor an attention mask, and the head over the vocabulary runs at 
 which mask nothing, cost one pass for each distinct sentence.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +42,7 @@ def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tup
 
 
 def span_positions(
-    masked_model: MaskedModel, sentences: Sequence[str], starts: Sequence[int], ends: Sequence[int]
+    masked_model: MaskedModel, sentences: Sequence[str], starts: Iterable[int], ends: Iterable[int]
 ) -> list[list[int]]:
     """Return, for each sentence, the positions of the tokens that overlap the characters start, …, end − 1."""
     offsets = masked_model.tokenizer(list(sentences), return_offsets_mapping=True)["offset_mapping"]

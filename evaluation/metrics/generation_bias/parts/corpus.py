@@ -104,7 +104,7 @@ def frequency_scores(
     descriptors = sorted(set(first.table[DESCRIPTOR]))
 
     def frequencies() -> pd.DataFrame:
-        means = [cluster_means(side, clusters).stack().rename(name) for name, side in sides.items()]
+        means = {name: cluster_means(side, clusters).stack() for name, side in sides.items()}
         table = pd.concat(means, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
         counts = store.table(CORPUS_COUNTS, lambda: corpus_counts(settings, descriptors))
         table = table.merge(counts, on=DESCRIPTOR)
@@ -119,7 +119,7 @@ def frequency_scores(
             if len(sides) > 1:
                 group["run"] = side
             if len(settings.paths) > 1:
-                group["corpus"] = display_name(corpus)
+                group["corpus"] = display_name(str(corpus))
             rho = rank_correlation(FREQUENCY_RHO, rows["frequency"], rows[side], names=names, group=group)
             scores.append(replace(rho, signature=signature))
     return scores
@@ -215,7 +215,9 @@ class CorpusPart(Part):
         figures = []
         for corpus, rows in run.table(CORPUS).groupby("corpus", sort=False):
             chart = styled(frequency_chart)(rows)
-            figures.append(Figure(sanitize(f"Style and frequency in {display_name(corpus)}", 120), svg(chart), NOTE))
+            figures.append(
+                Figure(sanitize(f"Style and frequency in {display_name(str(corpus))}", 120), svg(chart), NOTE)
+            )
         return [Section("Frequency in the corpus", figures=figures, folded=True)]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:

@@ -20,6 +20,7 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import P_VALUE, number_cell, score_section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
+from evenhand.evaluation.statistics.cells import Labels
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.statistics.text_quality import repeat_prompts
 from evenhand.evaluation.tables import table_rows
@@ -56,9 +57,9 @@ def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SI
 
 
 def phrase_changes(
-    before: Sequence[str],
-    after: Sequence[str],
-    descriptor: Sequence[str],
+    before: Labels,
+    after: Labels,
+    descriptor: Labels,
     phrases: Mapping[str, Sequence[str]],
     sets: Mapping[str, Sequence[str]],
 ) -> pd.DataFrame:
@@ -95,7 +96,7 @@ def phrase_changes(
     return pd.DataFrame(rows, columns=["group", "phrase", "set", *PAIRED_SHARES])
 
 
-def _paired_shares(before: np.ndarray, after: np.ndarray) -> tuple[float, ...]:
+def _paired_shares(before: pd.Series, after: pd.Series) -> tuple[float, ...]:
     """Return the values of PAIRED_SHARES, of whether each response has a property, (n,) bool each."""
     change = share_change("share", before, after)
     low, high = (np.nan, np.nan) if change.interval is None else change.interval

@@ -54,6 +54,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.statistics.cells import (
     Cells,
+    Labels,
     add_group_sums,
     arrange_cells,
     factorize,
@@ -173,7 +174,7 @@ def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[
 
 def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
     """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
-    compared = {"styles": (before.styles, after.styles)}
+    compared: dict[str, tuple[Labels, Labels]] = {"styles": (before.styles, after.styles)}
     for name in (TEMPLATE, DESCRIPTOR):
         compared[name] = (before.table[name], after.table[name])
     for name, (old, new) in compared.items():
