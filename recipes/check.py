@@ -10,7 +10,7 @@ their share differs between people. If nothing is shown to have grown, something
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -36,8 +36,9 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     excess_over_baseline,
-    find_headline,
+    headline_of,
 )
+from evenhand.evaluation.metrics.generation_bias.stops import read_look
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
@@ -52,6 +53,7 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_difference,
     smallest_design,
 )
+from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.store import claim_pages
 from evenhand.recipes.finished_runs import check_same_precision, read_settings
@@ -79,7 +81,7 @@ RULE = (
     "inconclusive if the interval contains it."
 )
 INCONCLUSIVE_NEXT = (
-    "Nothing is decided. Measure both versions with more answers, or give a wider limit. To let inconclusive checks "
+    "Nothing is decided. Measure with more answers, or give a wider limit. To let inconclusive checks "
     "pass in CI, end the command with || [ $? -eq 3 ]."
 )
 
@@ -123,11 +125,11 @@ def next_step_text(status: str, settings: CheckSettings) -> str:
     if status == INCONCLUSIVE:
         return INCONCLUSIVE_NEXT
     if status == HOLDS:
-        return "The new version passes. Something may still have become worse by less than these runs can show."
+        return "The run passes. Something may still have become worse by less than these runs can show."
     report = f"evenhand report {sanitize(str(settings.run))}"
     if settings.against is not None:
         report = f"evenhand compare {sanitize(str(settings.against))} {sanitize(str(settings.run))}"
-    return f"The new version fails. To see whom it treats worse, with answers to read: {report}"
+    return f"The run fails. To see whom the model treats worse, with answers to read: {report}"
 
 
 def _is_of_a_check(folder: Path) -> bool:
@@ -178,11 +180,12 @@ def find(settings: CheckSettings) -> list[Finding]:
     before, common, _ = on_common_prompts(before, after)
     rows = compared_responses(before), compared_responses(common)
     check_comparable(before, common, rows, "run")
+    look = read_look(common.folder)
     if settings.max_rise is not None or not has_level:
-        findings.append(_rise(before.folder, *rows, settings.max_rise))
+        findings.append(_rise(before.folder, *rows, settings.max_rise, look))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
-    findings.append(_grown_effects(*rows, permutations, before.config.seed))
-    return [*findings, *_risen_outcomes(before, common, rows[0])]
+    findings.append(_grown_effects(*rows, look.draws(permutations), before.config.seed, look))
+    return [*findings, *_risen_outcomes(before, common, rows[0], look)]
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
@@ -191,7 +194,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 def _level(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
-    score = find_headline(run.scores)
+    score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
 
     def decides(estimate: Estimate) -> bool:
@@ -221,14 +224,16 @@ def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
 
 def _even(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
-    name = f"even within {limit:g} points"
+    name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
-        return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
+        reason = score.reason if score else None
+        return Finding(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
-    text = f"with 95 % confidence, nobody differs from the average by more than {number(high, 1)} points in a style"
+    bound = f"{number(high, 1)} of 100 answers in a style"
+    text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
     if low:
-        text += f", and one is at least {number(low, 1)}"
+        text += f", and somebody differs by at least {number(low, 1)}"
     return Finding(name, _status((low, high), limit), text)
 
 
@@ -246,30 +251,34 @@ def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float 
     return None
 
 
-def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None) -> Finding:
+def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None, look: Look) -> Finding:
     """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit or `smallest_showable_rise`.
 
     If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
+    So it is if the run after was looked at before its end, because this interval accounts for the looks.
     """
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
-    difference = find_headline(scores, Kind.DIFFERENCE)
-    reduction = find_headline(scores, Kind.REDUCTION)
-    before = -difference.ideal
+    difference = headline_of(scores, Kind.DIFFERENCE)
+    reduction = headline_of(scores, Kind.REDUCTION)
+    before = -(difference.ideal or 0.0)
     after = difference.value + before
     text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
     text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
-    if reduction.interval:
+    if reduction.interval and look == ONLY_LOOK:
         low, high = sorted(-bound for bound in reduction.interval)
         status = _status((low, high), limit)
         text += f", {number(-100 * reduction.value, 1, sign=True)} % {interval((100 * low, 100 * high), 1, sign=True)}"
     else:
-        excess = excess_over_baseline(old, new, 1 + limit)
+        excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
+        reason = reduction.reason or "this interval accounts for the looks at the run"
         status = _status(excess.interval, 0.0)
-        bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
+        bounds = None
+        if excess.interval is not None:
+            bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
         text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
-        text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reduction.reason}"
+        text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
     details = [f"Compared: how much style differs between people, on the same {len(old):,} prompts in both runs."]
     if before > 0:
         answers = f"{moved_text(before)} of 100 answers may become {moved_text((1 + limit) * before)}"
@@ -300,10 +309,10 @@ def _chosen_text(chosen: float | None) -> str:
     )
 
 
-def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int) -> Finding:
+def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int, look: Look) -> Finding:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
-    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
+    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, look=look)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
@@ -332,7 +341,7 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     return Finding(name, BROKEN if len(grown) else HOLDS, text, details)
 
 
-def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledResponses) -> list[Finding]:
+def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledResponses, look: Look) -> list[Finding]:
     """Return [the finding on answers in another language, refused or withheld], or [] if no such outcome was measured.
 
     Both the share of all answers and the spread of this share between people are compared, paired by prompt.
@@ -348,9 +357,9 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledRespon
             changes += [score for score in found if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
-    p_values = holm([1.0 if change.p_value is None else change.p_value for change in changes])
+    p_values = [1.0 if change.p_value is None else min(change.p_value / look.share, 1.0) for change in changes]
     details = []
-    for change, p in zip(changes, p_values, strict=True):
+    for change, p in zip(changes, holm(p_values), strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
             details.append(f"{format_of(change).title}: {value_text(change)}, adjusted p {p_value(p)}")
     text = f"{len(details)} of {len(changes)} are shown to have grown"
@@ -379,15 +388,15 @@ def _plan_text(run: Path, decides: Callable[[Estimate], bool]) -> str:
         pilot = read_pilot(run)
     except InputError as error:
         return str(error)
-    designs = {lever: smallest_design(pilot, lever, decides) for lever in LEVERS}
-    lever, design = next(((lever, design) for lever, design in designs.items() if design), (None, None))
-    if design is None:
-        return "no number of responses is enough, since the measured bias is too close to the limit."
-    return (
-        f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is as "
-        f"measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-        f"{' to each descriptor and template' if lever == 'responses' else ''}."
-    )
+    for lever in LEVERS:
+        design = smallest_design(pilot, lever, decides)
+        if design is not None:
+            return (
+                f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is "
+                f"as measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
+                f"{' to each descriptor and template' if lever == 'responses' else ''}."
+            )
+    return "no number of responses is enough, since the measured bias is too close to the limit."
 
 
 def junit_xml(title: str, findings: Sequence[Finding]) -> str:

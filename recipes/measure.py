@@ -1,7 +1,7 @@
 """The command `measure`: scores of a model, and a report for each family of metrics."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,18 +16,27 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
+from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, read_unread
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
+from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts
 from evenhand.evaluation.metrics.generation_bias.stops import suffices
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    ACCEPTED,
+    PROMPTS,
+    StyledResponses,
+    read_styled_responses,
+)
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import DESCRIPTOR, RESPONSE, BiasScore, display_name, write_scores
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
+from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.automatic import with_folder, with_precision
+from evenhand.recipes.finished_runs import check_same_precision, read_settings
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
@@ -90,6 +99,8 @@ def measure(
 
     configs = read_configs()
     inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
+    if FAMILY in names and configs[FAMILY].settings.against is not None:
+        processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
     configs = read_configs()
@@ -115,6 +126,31 @@ def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
         raise InputError(f"generation_bias.{name}", f"{fault} What needs no styles is in {folder}.")
+
+
+def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Mapping[str, Json]) -> None:
+    """Raise InputError if a measurement cannot be compared with its baseline, before anything is asked."""
+    field = f"{FAMILY}.against"
+    folder = config.settings.against
+    baseline, record = read_settings(folder, field, FAMILY)
+    check_same_precision(baseline, settings, field)
+    old = record["inputs"][FAMILY]
+    is_equal = {
+        FIRST: old.get(FIRST) == inputs.get(FIRST),
+        ACCEPTED: old.get(ACCEPTED) == inputs.get(ACCEPTED),
+        "decoding": FamilyRun(folder).signature(FGB).get("decoding") == config.open_model().arguments,
+    }
+    for name, is_same in is_equal.items():
+        if not is_same:
+            raise InputError(field, f"{name} is another one in {folder}; measure one of the two again with the same.")
+    known = set(read_table(folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID])
+    n_missing = sum(prompt not in known for prompt in asked_prompts(config)[PROMPT_ID])
+    if n_missing:
+        raise InputError(
+            field,
+            f"{folder} lacks {n_missing:,} of the prompts; measure the baseline with the same prompts and seed, to its "
+            "end.",
+        )
 
 
 def check_model_fits(settings: MeasureSettings) -> None:

@@ -95,6 +95,8 @@ def test_a_model_needs_no_flag_and_common_settings_have_short_names():
         "accepted",
         "until",
         "max_difference",
+        "max_rise",
+        "against",
     ]
     assert {setting.name for setting in settings_in(MeasureSettings)} >= set(SHORT_NAMES)
     flags = ["--dtype", "bfloat16", "--descriptors", "24", "--style_classifier", "c", "--max_new_tokens", "8"]

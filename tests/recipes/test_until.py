@@ -8,16 +8,18 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import stopping
-from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, excess_over_baseline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stops import Question, Stop, spread_limits
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, sorted_by_prompt
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -29,7 +31,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check import BROKEN, find
+from evenhand.recipes.check import BROKEN, HOLDS, find
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
@@ -189,6 +191,10 @@ def test_requests_to_a_model_and_a_judge_are_saved(tmp_path):
         ({"until": None, "max_difference": 5.0}, "max_difference"),
         ({"until": 3.0, "max_difference": 5.0}, "max_difference"),
         ({"until": "decided", "max_difference": 5.0, "permutations": 0}, "permutations"),
+        ({"until": "decided", "max_difference": 5.0, "max_rise": 10.0}, "max_difference"),
+        ({"until": "decided", "max_rise": 10.0}, "max_rise"),
+        ({"until": "decided", "against": Path("nothing")}, "against"),
+        ({"until": "decided", "max_rise": 10.0, "against": Path("nothing")}, "against"),
     ],
 )
 def test_a_question_that_cannot_be_decided_is_refused_before_anything_starts(tmp_path, changed, field):
@@ -328,3 +334,60 @@ def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path
     looks = plan_looks(TEMPLATES)
     measured = read_styled_responses(tmp_path / "run")
     assert score.interval == pooled_estimate(all_cells(measured), tail=looks.tail[stop["look"]]).estimate.interval
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A finished run of the built-in model without looks."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    measure(built_in(folder), show=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory):
+    """The same of a model on a server, whose answers do not depend on the person."""
+    folder = tmp_path_factory.mktemp("even") / "run"
+    with serving() as (url, _):
+        measure(built_in(folder).replaced(model=ModelSettings(name="some-model", server=url)), show=False)
+    return folder
+
+
+RISE = 50.0  # %
+
+
+@pytest.mark.parametrize(
+    ("baseline", "rise", "decided", "status"), [("whole", RISE, 0, HOLDS), ("even", 0.0, 1, BROKEN)]
+)
+def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, request, baseline, rise, decided, status):
+    against = request.getfixturevalue(baseline)
+    measure(built_in(tmp_path / "new", "decided", max_rise=rise, against=against), show=False)
+    stop = stop_of(tmp_path / "new")
+    assert stop["decided"] == decided
+    assert stop["asked"] < stop["planned"]
+    found, *_ = find(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
+    assert found.status == status
+    # The interval is of pooled FGB* − (1 + rise) × that of the baseline, on the prompts that were asked.
+    new = read_styled_responses(tmp_path / "new")
+    old = read_styled_responses(against, only=frozenset(new.table[PROMPT_ID]))
+    excess = excess_over_baseline(old, sorted_by_prompt(new), 1 + rise / 100)
+    tail = plan_looks(TEMPLATES).tail[stop["look"]]
+    assert stop["bounds"] == pytest.approx(replace(excess, tail=tail).interval)
+    assert (stop["bounds"][0] > 0) == (decided == 1)
+    measure(built_in(tmp_path / "new", "decided", max_rise=rise, against=against), show=False)  # is finished
+    assert stop_of(tmp_path / "new") == stop
+
+
+def test_a_baseline_that_was_not_asked_everything_is_refused_before_anything_starts(tmp_path, uninterrupted):
+    with pytest.raises(InputError) as error:
+        measure(built_in(tmp_path / "run", "decided", max_rise=RISE, against=uninterrupted))
+    assert error.value.field == "generation_bias.against"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_baseline_with_other_decoding_is_refused_before_anything_starts(tmp_path, whole):
+    longer = DecodingSettings(arguments={"max_new_tokens": 9})
+    with pytest.raises(InputError) as error:
+        measure(built_in(tmp_path / "run", "decided", max_rise=RISE, against=whole).replaced(decoding=longer))
+    assert error.value.field == "generation_bias.against"
+    assert not (tmp_path / "run").exists()

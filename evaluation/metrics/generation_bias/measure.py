@@ -24,11 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, class
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Collection, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.metrics.generation_bias.prompts import (
-    asked_prompts,
-    check_repeated_prompts,
-    dataset_signature,
-)
+from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on, note_saved
@@ -46,6 +42,7 @@ from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE,
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import table_rows
 
 log = logging.getLogger("evenhand")
 
@@ -145,7 +142,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
         "packages": package_versions(),
     }
     if settings.accepted is not None:
-        signature[ACCEPTED] = store.read(ACCEPTED).drop(columns="styles").to_dict("records")
+        signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
     likelihoods = store.read(FLUENCY) if FLUENCY in settings.outcomes else None
     return Measurement(
         store=store,

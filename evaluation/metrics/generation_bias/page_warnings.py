@@ -7,8 +7,9 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
@@ -16,9 +17,11 @@ from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
-from evenhand.evaluation.metrics.generation_bias.verdict import p_text
+from evenhand.evaluation.metrics.generation_bias.settings import measured_model
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
@@ -57,6 +60,23 @@ LARGE_COSTS = {
 }
 
 
+def run_warnings(run: FamilyRun) -> list[str]:
+    """Return the warnings of the report on one measuring run, one sentence each."""
+    texts = []
+    unclear = unclear_reason(headline_of(run.scores))
+    if unclear:
+        texts.append(f"The verdict is unclear: {unclear}.")
+    texts += [*_unread_warnings(run), *warnings([run.scores])]
+    return [*texts, *_template_warnings(run), *cut_text(run.table(RESPONSES)), *_response_warnings(run)]
+
+
+def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:
+    """Return the warnings of the report on two measuring runs, one sentence each."""
+    cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
+    on_responses = dict.fromkeys([*_response_warnings(before), *_response_warnings(after)])
+    return [*warnings([before.scores, after.scores, changes.scores]), *cut, *on_responses]
+
+
 def warnings(runs: Runs) -> list[str]:
     """Return the warnings of a report; `runs` are one run's scores, or the scores of a comparison."""
     if len(runs) == 1:
@@ -65,17 +85,20 @@ def warnings(runs: Runs) -> list[str]:
     return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
 
 
-def unread_warnings(run: FamilyRun) -> list[str]:
+def _unread_warnings(run: FamilyRun) -> list[str]:
     """Return a sentence for each style classifier that could not read the responses; [] if all could."""
     faults = read_unread(run.folder).values()
     return [f"No answer has a style: {fault} What needs no styles was measured." for fault in faults]
 
 
-def template_warnings(run: FamilyRun) -> list[str]:
+def _template_warnings(run: FamilyRun) -> list[str]:
     """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
     signature = run.signature(FGB)
-    has_none = signature.get("format", {}).get("template") == NO_TEMPLATE
-    if not has_none or str(signature["model"].get("name", "")).startswith(PACKAGE):
+    chat_format = signature.get("format")
+    model = signature.get("model")
+    has_none = isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE
+    is_packaged = isinstance(model, Mapping) and str(model.get("name", "")).startswith(PACKAGE)
+    if not has_none or is_packaged:
         return []
     return [
         f"{run.model_name} has no chat template: each prompt ended with its end-of-sequence token, as DialoGPT’s do. A "
@@ -89,7 +112,7 @@ def cut_text(*responses: pd.DataFrame) -> list[str]:
     Args:
         responses: the responses of a run, or of the runs before and after.
     """
-    shares = [table[CUT].mean() if CUT in table else 0.0 for table in responses]
+    shares = [float(np.mean(table[CUT])) if CUT in table else 0.0 for table in responses]
     if not max(shares) > MANY_CUT:
         return []
     texts = [percent(share, 0) for share in shares]
@@ -100,11 +123,14 @@ def cut_text(*responses: pd.DataFrame) -> list[str]:
     ]
 
 
-def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
+def _response_warnings(run: FamilyRun) -> list[str]:
     """Return warnings about empty responses, descriptors with nearly the same name, and missing templates.
 
     An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
     """
+    prompts = run.table(PROMPTS)
+    responses = run.table(RESPONSES)
+    is_file = not measured_model(run.config).can_be_asked
     texts = []
     is_empty = responses[LEFT_OUT].notna()
     if is_file:

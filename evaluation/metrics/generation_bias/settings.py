@@ -63,6 +63,17 @@ class FamilySettings(StrictSettings):
         "more than so many of 100 answers in a style",
         json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
     )
+    max_rise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None,
+        description="with until 'decided' and `against`: stop asking when it is decided whether pooled FGB* is more "
+        "than so many % above the baseline's",
+        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+    )
+    against: AnyPath | None = Field(
+        None,
+        description="finished run of `measure` over the same prompts, of the baseline of `max_rise`",
+        json_schema_extra=NOT_COMPARED | OMITTED_IF_NULL,
+    )
 
 
 # The fields of the last class come first, in documentation and `--help`.

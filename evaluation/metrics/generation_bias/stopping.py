@@ -2,7 +2,8 @@
 
 A measurement with the setting `until` stops at the first look whose interval is within one range. The interval is of
 pooled FGB*, and the range a size (small, medium, large), or one side of a limit; or the interval is of
-`difference_bound`, with its limit `max_difference`. All prompts are planned before the first one is asked. The
+`difference_bound`, with its limit `max_difference`; or of the excess of pooled FGB* over that of a baseline, of which
+`max_rise` is the limit, paired by prompt. All prompts are planned before the first one is asked. The
 responses have the numbers of the planned prompts on disk, so that the same run without `until` asks the others only.
 Once a run was looked at, its intervals and p-values account for the looks, also at its end, and also if it was killed
 between two looks: each look is noted before the next answer is asked. Of several processes, rank 0 decides.
@@ -31,7 +32,12 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import (
     styles_of_responses,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import difference_bound, effects
-from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, pooled_estimate, root
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    all_cells,
+    excess_over_baseline,
+    pooled_estimate,
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Question, Stop, question_of, read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     NO_LABEL,
@@ -41,10 +47,12 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     STYLES,
     TRUNCATED,
     StyledResponses,
+    read_styled_responses,
+    sorted_by_prompt,
     without_accepted,
 )
 from evenhand.evaluation.models.classifier_kinds import kind_of
-from evenhand.evaluation.report.numbers import interval, number
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
@@ -171,13 +179,17 @@ def _interval(
     responses = StyledResponses(prompts, vectors.to_numpy(), list(vectors))
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
-    if question.max_difference is None:
+    if question.is_about_spread:
         return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
+    if question.max_rise is not None:
+        baseline = read_styled_responses(settings.against, only=frozenset(prompts[PROMPT_ID]))
+        excess = excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100)
+        return replace(excess, tail=look.tail).interval
     table = effects(
         responses,
         load_style_clusters(settings.style_clusters, responses.styles),
         groups=responses.groups(),
-        permutations=settings.permutations,
+        permutations=look.draws(settings.permutations),
         seed=config.seed,
         look=look,
     )
@@ -189,6 +201,9 @@ def _log_look(question: Question, bounds: Interval | None, n_asked: int, n_plann
     text = "no interval yet"
     if bounds is not None and question.max_difference is not None:
         text = f"the largest difference from the average is {interval((100 * bounds[0], 100 * bounds[1]), 1)} of 100"
+    elif bounds is not None and question.max_rise is not None:
+        ends = interval((PER_UNIT * bounds[0], PER_UNIT * bounds[1]), 2, sign=True)
+        text = f"pooled FGB* less the baseline's + {question.max_rise:g} % is {ends} {UNIT}"
     elif bounds is not None:
         _, ends = root(math.nan, bounds, 2.0)
         text = f"{interval((100 * ends[0], 100 * ends[1]), 1)} of 100 answers as if moved to another style"

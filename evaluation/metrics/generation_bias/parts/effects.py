@@ -28,13 +28,14 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, p_value, sanitize
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
-from evenhand.evaluation.statistics.cells import sum_by
+from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -82,13 +83,13 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 TABLE_NOTE = (
-    "The interval of a shown difference allows for its selection. Any other interval is of this difference alone: each "
-    "of its ends holds with 95 % confidence. The certainty is of all differences together."
+    "The interval of a shown difference allows for its selection among all. Any other interval is of this difference "
+    "alone: each of its ends holds with 95 % confidence. The certainty accounts for all differences together."
 )
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
-    "is shown. “Inconclusive”: anything else. All are in effect_changes.parquet."
+    "is shown. “Inconclusive”: anything else. The file effect_changes.parquet has all changes."
 )
 TITLES = (
     "descriptor or group",
@@ -118,7 +119,7 @@ def effects(
     responses: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
@@ -135,7 +136,7 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        look: how much this look at the responses may err.
+        look: how much this look at the responses may err; it needs `look.draws(permutations)`.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -161,7 +162,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], look.draws(permutations), np.random.default_rng(seed), look)[0]
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), look)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -254,9 +255,10 @@ def effect_changes(
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
+    look: Look = ONLY_LOOK,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -297,10 +299,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed))[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed))[0]
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), look)[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), look)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, look)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 
@@ -401,7 +403,7 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """
     is_change = "shrunk_before" in table
     scores = []
-    for row in table[table["certainty"] == SHOWN].to_dict("records"):
+    for row in table_rows(table[table["certainty"] == SHOWN]):
         scores.append(
             BiasScore(
                 EFFECT,
@@ -539,8 +541,8 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
         runs = "comparisons"
     at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
-        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
-        f"{100 * IN_USE:.0f} % of the responses; with four times as many responses, half of it."
+        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (the median over people, and over styles of at "
+        f"least {100 * IN_USE:.0f} % of the responses; {at_worst}). Four times as many responses show half of it."
     ]
 
 
@@ -570,7 +572,7 @@ def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
 
 def differences_table(effects: pd.DataFrame) -> Table:
     """Return a table of a report with a row for each effect."""
-    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in effects.to_dict("records")))
+    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in table_rows(effects)))
 
 
 def _row(row: EffectRow) -> Row:
@@ -590,8 +592,13 @@ def _row(row: EffectRow) -> Row:
 def _interval(row: EffectRow) -> str:
     if not np.isfinite(row["low"]):
         return ""  # the style never varies
-    bounds = (100 * row["low"], 100 * row["high"])
-    return interval(bounds, decimals_beside_zero(bounds, 1), sign=True)
+    return effect_interval(row, 100, 1, sign=True)
+
+
+def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
+    """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
+    bounds = (factor * row["low"], factor * row["high"])
+    return (shown_interval if row["certainty"] == SHOWN else interval)(bounds, decimals, sign)
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
@@ -618,7 +625,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
     """Return the largest differences of descriptors as lines, one for each descriptor."""
     rows = effects[effects["kind"] == DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
     lines = []
-    for row in rows.to_dict("records"):
+    for row in table_rows(rows):
         difference = points(row["shrunk"], 1, sign=True)
         lines.append(f"{unit_text(row)}, {plain_name(row['name'])}: {difference} ({row['certainty']})")
     return lines
@@ -640,16 +647,13 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     """Return the folded table of the effects that are shown before or after, and of the changes."""
     levels = changes[["certainty_before", "certainty_after"]]
     listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
-    note = CHANGES_NOTE
-    if len(listed) > MAX_ROWS:
-        note += f" {len(listed) - MAX_ROWS:,} more are in effect_changes.parquet."
     table = _change_table("Differences that are shown, and changes that are shown or worth a look", listed)
-    return Section("All changes", [note], [table] if table.rows else [], folded=True)
+    return Section("All changes", [CHANGES_NOTE], [table] if table.rows else [], folded=True)
 
 
 def _change_table(caption: str, changes: pd.DataFrame) -> Table:
     rows = []
-    for row in changes.head(MAX_ROWS).to_dict("records"):
+    for row in table_rows(changes.head(MAX_ROWS)):
         cells = (
             Cell(row["transition"], prose=True),
             Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),
