@@ -16,10 +16,7 @@ from evenhand.evaluation.manifest import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    StyledResponses,
-    read_styled_responses,
-)
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.output import REPORT, present
@@ -32,14 +29,7 @@ from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnin
 from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_settings
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
-from evenhand.recipes.settings import (
-    FAMILIES,
-    FAMILY,
-    CompareSettings,
-    MeasureSettings,
-    families_with,
-    measure_config,
-)
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, families_with, measure_config
 
 log = logging.getLogger("evenhand")
 

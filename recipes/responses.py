@@ -12,7 +12,7 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.page import run_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline

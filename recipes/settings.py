@@ -35,7 +35,6 @@ from evenhand.evaluation.settings import (
     SentenceSettings,
     StrictSettings,
     StyleClassifierSettings,
-    group_of,
 )
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import Method, NoSettings, load_method, method_class
@@ -103,6 +102,13 @@ def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = No
 def families_with(attribute: str) -> str:
     """Return the comma-separated names of the families with a true `attribute`."""
     return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
+
+
+SHARED_GROUPS: dict[str, type[StrictSettings]] = {
+    "sentences": SentenceSettings,
+    "references": ReferenceSettings,
+    "offensive_classifier": ClassifierSettings,
+}
 
 
 class SharedGroups(StrictSettings):
@@ -192,7 +198,8 @@ class Measurement(SharedGroups, family_groups("Settings", is_optional=True)):
         for name in groups_of(FAMILIES):
             given = getattr(self, name)
             if name in used:
-                setattr(self, name, given or group_of(type(self).model_fields[name].annotation)())
+                kind = FAMILIES[name].Settings if name in FAMILIES else SHARED_GROUPS[name]
+                setattr(self, name, kind() if given is None else given)
                 continue
             if given is not None and given != type(given)():
                 fix = "add it" if name in FAMILIES else "add a family that has these settings"

@@ -23,16 +23,7 @@ from evenhand.evaluation.models.decoding import decoding
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.score import (
-    AXIS,
-    CUT,
-    DESCRIPTOR,
-    LABEL,
-    PROMPT_ID,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-)
+from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback

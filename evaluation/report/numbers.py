@@ -44,20 +44,6 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
     return max(decimals, min(needed, MAX_DECIMALS))
 
 
-def decimals_beside_zero(bounds: tuple[float, float], decimals: int) -> int:
-    """Return `decimals`, or up to two more if a bound of an interval that is not 0 would be rounded to 0.
-
-    An effect that is shown would otherwise seem to have an interval that contains 0.
-
-    >>> decimals_beside_zero((0.3, 12.0), 0), decimals_beside_zero((0.0, 12.0), 0)
-    (1, 0)
-    """
-    most = decimals + 2
-    while decimals < most and any(bound != 0 and round(bound, decimals) == 0 for bound in bounds):
-        decimals += 1
-    return decimals
-
-
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:
     """Return the rounded number as text with a Unicode minus sign, or a dash for NaN.
 
@@ -72,6 +58,22 @@ def number(value: float, decimals: int = 2, sign: bool = False) -> str:
 def interval(bounds: tuple[float, float] | None, decimals: int = 2, sign: bool = False) -> str:
     """Return an interval as the text "[1.23, 4.56]", or "" for None."""
     return "" if bounds is None else f"[{number(bounds[0], decimals, sign)}, {number(bounds[1], decimals, sign)}]"
+
+
+def shown_interval(bounds: tuple[float, float], decimals: int, sign: bool = False) -> str:
+    """Return the interval of an effect that a test shows, as text; a bound that is rounded to 0 is "> 0" or "< 0".
+
+    The interval of a shrunk effect may end at 0 although the test excludes 0.
+
+    >>> shown_interval((0.3, 12.4), 0), shown_interval((-12.4, 0.0), 0), shown_interval((0.01, 0.04), 1)
+    ('[> 0, 12]', '[−12, < 0]', '[0.01, 0.04]')
+    """
+    low, high = bounds
+    while round(low, decimals) == round(high, decimals) == 0 and decimals < MAX_DECIMALS:
+        decimals += 1
+    low_text = "> 0" if round(low, decimals) == 0 else number(low, decimals, sign)
+    high_text = "< 0" if round(high, decimals) == 0 else number(high, decimals, sign)
+    return f"[{low_text}, {high_text}]"
 
 
 def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, factor: float = 1) -> str:
@@ -111,7 +113,7 @@ def tick_number(value: float) -> str:
 
 def before_after(before: str, after: str) -> str:
     """Return one text with the names of the models before and after, with the marks ○ (before) and ● (after)."""
-    return f"○ {sanitize(display_name(before), 120)} → ● {sanitize(display_name(after), 120)}"
+    return f"○\u00a0{sanitize(display_name(before), 120)} → ●\u00a0{sanitize(display_name(after), 120)}"
 
 
 def undefined(score: BiasScore) -> str:

@@ -70,6 +70,7 @@ VALUES_NOTE = (
     "value only."
 )
 POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
+POOLED_FGB = "pooled FGB* (how much style differs between people)"
 GLOSSARY = [("pooled FGB*", POOLED), *((metric.label, metric.description) for metric in METRICS.values())]
 WARNINGS_OF_USE = (
     "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
@@ -92,7 +93,7 @@ BY_VALUE = {
     "relevance_to_person_kept": "response to the person kept",
     "response_perplexity_change": PANELS["response_perplexity_change"],
 }
-# The columns of the table of settings, after the reductions; the other costs are in a table further down.
+# The columns of the first table of costs; the other costs are in a table further down.
 MAIN_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name in PANELS)
 FURTHER_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name not in PANELS)
 HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perplexity_change", "perplexity_change")
@@ -110,7 +111,8 @@ def page(sweep: Sweep) -> Page:
         verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
     decodings = ", ".join(settings[DECODING].unique())
     among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
-    main = settings_table(rows)
+    removed_table = reduction_table(rows)
+    cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
     further = [
         metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
         metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
@@ -131,13 +133,13 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"pooled FGB* by {best['label']}{among}; decoding: {decodings}",
+        headline_caption=f"{POOLED_FGB} by {best['label']}{among}; decoding: {decodings}",
         verdict=verdict,
         steps=steps,
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
         sections=[
-            Section(SCORES, tables=[main], first_screen=True),
+            Section(SCORES, tables=[removed_table, cost_table], first_screen=True),
             Section(
                 "Thresholds",
                 tables=[] if thresholds is None else [thresholds],
@@ -152,7 +154,7 @@ def page(sweep: Sweep) -> Page:
         glossary=GLOSSARY,
         limits=WARNINGS_OF_USE,
         links=sweep.links,
-        sides=main.columns[1:2],
+        sides=removed_table.columns[1:2],
     )
 
 
@@ -181,10 +183,10 @@ def value_text(setting: Setting, name: str) -> str:
     return f"{text} {metric_cell(setting, metric).interval or 'without an interval'}"
 
 
-def settings_table(settings: Sequence[Setting]) -> Table:
-    """Return the table of settings: what each removes, with marks, what it costs, and its seeds."""
-    caption = "Pooled FGB* removed, and its costs, % of the base model’s; the line is at 100 %"
-    table = metric_table(caption, settings, (*REDUCTION_METRICS, *MAIN_COSTS))
+def reduction_table(settings: Sequence[Setting]) -> Table:
+    """Return the table of settings: what each removes, with marks, and its seeds."""
+    caption = "Pooled FGB* removed, % of the base model’s; the line is at 100 %"
+    table = metric_table(caption, settings, REDUCTION_METRICS)
     rows = []
     for row, setting in zip(table.rows, settings, strict=True):
         value = 100 * setting["reduction"]
@@ -195,7 +197,7 @@ def settings_table(settings: Sequence[Setting]) -> Table:
             marks = (Mark("before", value, None if math.isnan(low) else (low, high)),)
         seeds = Cell(f"{setting['seeds']} of {setting['seeds'] + setting['refused']}")
         rows.append(Row(row.label, (*row.cells, seeds), marks))
-    return Table(caption, (*table.columns, "seeds"), tuple(rows), QUALITY_NOTE, ideal=100)
+    return Table(caption, (*table.columns, "seeds"), tuple(rows), ideal=100)
 
 
 @styled

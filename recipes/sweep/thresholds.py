@@ -184,7 +184,7 @@ def threshold_chart(
             axes.axhline(0, color=ZERO, linewidth=1)
         axes.set_title(f"{title}, {UNIT}", pad=10)
         set_ticks(axes, "y", 5, tick_number)
-        draw_axes(axes, curves)
+        draw_axes(axes, curves, refused)
         if refused:
             bottom = axes.get_xaxis_transform()  # y is a share of the axis
             axes.plot(refused, [0.05] * len(refused), "x", color=INK, transform=bottom)
@@ -227,23 +227,24 @@ def has_quantile(setting: Setting) -> bool:
     return math.isfinite(setting.get(QUANTILE, math.nan))
 
 
-def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve]) -> None:
+def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve], refused: Sequence[float]) -> None:
     """Draw the axis of β, which is logarithmic if every β is positive, and above it the shares labelled `bias`.
 
     Ticks are at the values of β that were used, because a logarithmic axis of one decade would have one tick.
     """
     shares = {row["beta"]: row["share_labelled_bias"] for curve in curves for row in curve.rows}
-    betas = sorted(shares)
+    betas = sorted({*shares, *refused})
     places = betas
     if betas[0] > 0:
         places = [math.log(beta) for beta in betas]
         axes.set_xscale("log")
     ticks = [betas[index] for index in spaced(places, MIN_DISTANCE * (places[-1] - places[0]))]
+    with_share = [beta for beta in ticks if beta in shares]
     axes.set_xticks(ticks, [significant(beta) for beta in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("β (above: share labelled bias)")
     above = axes.secondary_xaxis("top")
-    above.set_xticks(ticks, [f"{100 * shares[beta]:.0f} %" for beta in ticks])
+    above.set_xticks(with_share, [f"{100 * shares[beta]:.0f} %" for beta in with_share])
     above.xaxis.set_minor_locator(NullLocator())
     above.spines["top"].set_visible(False)
 

@@ -11,7 +11,7 @@ from evenhand.evaluation.data.response_files import is_repeated, read_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.page import run_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line

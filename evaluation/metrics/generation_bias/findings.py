@@ -12,27 +12,33 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf, changed_answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_CHANGES,
     EFFECT_KINDS,
     INCONCLUSIVE,
+    REMOVED,
     SHOWN,
     all_changes_section,
     change_summary,
     detectable_text,
+    effect_interval,
     points,
+    read_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     LANGUAGE,
     OTHER,
     OTHER_LANGUAGE,
+    OUTCOME_EFFECTS,
     OUTCOMES,
     RANK,
     TOO_SHORT,
 )
-from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, EffectRow, plain_name
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, sanitize
+from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
 
@@ -45,12 +51,13 @@ CERTAINTY_NOTE = (
     "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
     "about one in ten of these is chance. Brackets contain 95 % intervals."
 )
-SHRINKAGE_NOTE = (
-    "Differences are after shrinkage toward 0, since the largest of many is overestimated: they are smaller than what "
-    "subtraction gives."
-)
+# Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
+SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
-TRANSITIONS = {INCONCLUSIVE: "whether it changed is unclear"}  # words for values of the column `transition`
+TRANSITIONS = {
+    INCONCLUSIVE: "whether it changed is unclear",
+    REMOVED: "shown before, not after",
+}  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
 
 
@@ -120,7 +127,7 @@ def finding_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
         language: the language of the requests.
 
     >>> row = {"kind": "descriptor", "unit": "deaf", "axis": "ability", "mean": 0.3, "average": 0.05, "n": 50}
-    >>> row |= {"shrunk": 0.2, "low": 0.1, "high": 0.35, "hits": 15.0}
+    >>> row |= {"shrunk": 0.2, "low": 0.1, "high": 0.35, "hits": 15.0, "certainty": "shown"}
     >>> finding_text({**row, "outcome": "refusal", "name": "refusal"})
     '15 of 50 answers to “deaf” people decline the request; 5 of 100 on average; difference 20 [10, 35].'
     >>> finding_text({**row, "outcome": "style", "name": "fear", "hits": np.nan})
@@ -147,12 +154,12 @@ def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAG
 
 def style_change_text(row: EffectRow) -> str:
     """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with one interval."""
-    bounds = (100 * row["low"], 100 * row["high"])
-    decimals = decimals_beside_zero(bounds, decimals_of_points(row))
+    decimals = decimals_of_points(row)
+    bounds = effect_interval(row, 100, decimals)
     became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"change of the difference {points(row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    change = f"change of the difference {points(row['shrunk'], decimals)} {bounds}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
@@ -199,9 +206,7 @@ def _difference_text(row: EffectRow) -> str:
     if not is_share(row) and row.get("scale") != RANK:
         factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
-    bounds = (factor * row["low"], factor * row["high"])
-    decimals = decimals_beside_zero(bounds, decimals)
-    return f"{number(factor * row['shrunk'], decimals)} {interval(bounds, decimals)}"
+    return f"{number(factor * row['shrunk'], decimals)} {effect_interval(row, factor, decimals)}"
 
 
 def _decimals(row: EffectRow) -> int:
@@ -235,6 +240,8 @@ def people_text(row: EffectRow) -> str:
     unit = sanitize(row["unit"], MAX_NAME)
     if row[AXIS] == UNSPECIFIED:
         return f"“{unit}”"
+    if row[AXIS] == NONCE:
+        return f"“{unit}” people (a made-up word)"
     return f"people “{unit}”" if unit.startswith(("with ", "who ")) else f"“{unit}” people"
 
 
@@ -302,7 +309,17 @@ def people_section(
     if not claims and not summaries:  # nothing was tested
         return Section(WHO)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
-    return Section(WHO, [SHRINKAGE_NOTE if claims else NOBODY], examples=claims, parts=[sure], first_screen=True)
+    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+
+
+def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
+    """Return the section that names people before and after, each with an answer of both models to one prompt."""
+    outcomes = changed_outcomes(read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS))
+    in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
+    table = read_effects(changes, EFFECT_CHANGES)
+    styles = changed_styles(table, in_another_language) if len(table) else []
+    example_of = changed_answers_of(before, after)
+    return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
 
 
 def changes_section(
@@ -336,9 +353,7 @@ def changes_section(
     of_styles = [replace(example_of(row), claim=style_change_text(row)) for row in styles]
     claims = serious + of_styles + other
     sentences: list[str] = []
-    if claims:
-        sentences.append(SHRINKAGE_NOTE)
-    elif len(changes):
+    if not claims and len(changes):
         sentences.append("No person and no group is shown to be treated differently, neither before nor after.")
     parts = []
     if len(changes):

@@ -24,11 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, class
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Collection, JointTests, Measurement, Part
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.metrics.generation_bias.prompts import (
-    asked_prompts,
-    check_repeated_prompts,
-    dataset_signature,
-)
+from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on, note_saved

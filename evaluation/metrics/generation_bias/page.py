@@ -1,82 +1,44 @@
 """The report on the generation bias of one run, and the report on its change between two runs over the same prompts."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.advice import (
-    SCALE,
-    comparison_steps,
-    decide_section,
-    meaning_text,
-    run_steps,
-    size_word,
-)
-from evenhand.evaluation.metrics.generation_bias.answers import answers_of, changed_answers_of
+from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
+from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
-    changed_outcomes,
-    changed_styles,
-    changes_section,
+    people_changes,
     people_section,
     request_language,
     shown_findings,
 )
-from evenhand.evaluation.metrics.generation_bias.page_warnings import (
-    cut_text,
-    response_warnings,
-    template_warnings,
-    unread_warnings,
-    warnings,
-)
+from evenhand.evaluation.metrics.generation_bias.headline import comparison_headline, headline_caption, headline_value
+from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_warnings, run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts import Part
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
-    EFFECT_CHANGES,
-    EFFECTS,
-    SHIFTS,
-    read_effects,
-    style_summary,
-)
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, root
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,
-    accepted_text,
     bias_verdict,
+    comparison_explanations,
     comparison_verdict,
-    cost_text,
-    even_change_text,
     headline_scores,
-    moved_reduction,
-    moved_text,
     p_text,
-    percent_span,
     plain_verdict,
     run_verdict,
-    unclear_reason,
 )
 from evenhand.evaluation.report.formats import format_of, glossary
-from evenhand.evaluation.report.numbers import (
-    NO_NUMBER,
-    before_after,
-    percent,
-    sanitize,
-    span,
-    undefined,
-)
+from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Page, Section
-from evenhand.evaluation.report.score_sections import (
-    change_sections,
-    group_label,
-    score_sections,
-)
+from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
 
 FIRST_METRICS = (  # of each group's tables
@@ -145,8 +107,8 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
-        headline_value=_moved_value(headline),
-        headline_caption=f"{_caption(headline)} {_decoding(run.config)}",
+        headline_value=headline_value(headline),
+        headline_caption=f"{headline_caption(headline)} {_decoding(run.config)}",
         verdict=run_verdict(scores, findings, outcome_effects, style, language),
         explanations=[meaning_text(findings, is_shown)],
         steps=run_steps(run.folder, run.config, findings, is_shown),
@@ -160,37 +122,15 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     )
 
 
-def run_warnings(run: FamilyRun) -> list[str]:
-    """Return the warnings of the report on one measuring run, one sentence each."""
-    texts = []
-    unclear = unclear_reason(find_headline(run.scores))
-    if unclear:
-        texts.append(f"The verdict is unclear: {unclear}.")
-    texts += [*unread_warnings(run), *warnings([run.scores])]
-    return [*texts, *template_warnings(run), *cut_text(run.table(RESPONSES)), *_response_warnings(run)]
-
-
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
     runs = [before.scores, after.scores, changes.scores]
     old, new, _, reduction = headline_scores(runs)
-    headline = _moved_value(new)
-    caption = _caption(new, " in the second run")
-    if reduction is not None and reduction.interval is not None:
-        moved = moved_reduction(reduction)
-        headline = percent(-moved.value, 0, True)
-        caption = (
-            f"of what differed in style with the person, 95 % interval {percent_span(moved, -1)}. The size before: "
-            f"{_size_of(old)}; after: {_size_of(new)} ({SCALE})."
-        )
-    people_changes = _people_changes(before, after, changes)
-    people = [example.claim for example in people_changes.examples]
-    first = [people[0], SHRINKAGE_NOTE] if people else []
-    explanations = [even_change_text(runs), cost_text(changes.scores), accepted_text(runs)]
-    cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
-    looked_at = comparison_stop_text(before.folder, after.folder)
-    response_warnings = [warning for run in (before, after) for warning in _response_warnings(run)]
-    sections = [people_changes, decide_section()]
+    headline, caption = comparison_headline(old, new, reduction)
+    people = people_changes(before, after, changes)
+    claims = [example.claim for example in people.examples]
+    first = [claims[0], SHRINKAGE_NOTE] if claims else []
+    sections = [people, decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([*runs[:2], _grouped(changes.scores)], label=_label)
@@ -200,9 +140,9 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         headline_value=headline,
         headline_caption=f"{caption} {_decoding(before.config)}",
         verdict=" ".join([*first, comparison_verdict(runs)]),
-        explanations=[text for text in explanations if text],
+        explanations=comparison_explanations(runs),
         steps=comparison_steps(before.folder, after.folder),
-        warnings=[*looked_at, *warnings(runs), *cut, *dict.fromkeys(response_warnings)],
+        warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
             INTERVALS,
             *_test_notes({"before": old, "after": new, "reduction": reduction}),
@@ -220,16 +160,6 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
 def _folded_last(sections: Sequence[Section]) -> list[Section]:
     """Return the sections in their order, but folded ones at the end."""
     return sorted(sections, key=lambda section: section.folded)
-
-
-def _people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
-    """Return the section that names people before and after, each with an answer of both models to one prompt."""
-    outcomes = changed_outcomes(read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS))
-    in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
-    table = read_effects(changes, EFFECT_CHANGES)
-    styles = changed_styles(table, in_another_language) if len(table) else []
-    example_of = changed_answers_of(before, after)
-    return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
 
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
@@ -252,30 +182,6 @@ def _label(score: BiasScore) -> str:
     return CHECKS.get(next(iter(score.group.items())), group_label(score))
 
 
-def _moved_value(score: BiasScore) -> str:
-    """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
-    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score.value)} of 100"
-
-
-def _caption(score: BiasScore, when: str = "") -> str:
-    """Return what the number at the top is, with its size in words and its interval."""
-    if math.isnan(score.value):
-        return f"The size of the difference in style{when} is {undefined(score)}."
-    _, ends = root(score.value, score.interval, 2.0)
-    bounds = f" (95 % interval {span(ends, 1, False, 100)})" if ends else ""
-    return (
-        f"{_size_of(score)}: style differs between people as if so many answers had been moved to another "
-        f"style{when}{bounds}; {SCALE}."
-    )
-
-
-def _size_of(score: BiasScore) -> str:
-    """Return the size of a bias in words; a bias whose interval contains 0 may be none."""
-    moved, ends = root(score.value, score.interval, 2.0)
-    may_be_none = ends is not None and ends[0] == 0
-    return f"{size_word(moved)}, perhaps none" if may_be_none else size_word(moved)
-
-
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
     """Return the p-values of the permutation tests of scores by name, as notes."""
     tests = []
@@ -295,11 +201,6 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
         notes.append(f"System prompt: {', then '.join(names)}.")
     notes += dict.fromkeys(sanitize(model.note, 600) for model in models if model.note)
     return notes
-
-
-def _response_warnings(run: FamilyRun) -> list[str]:
-    is_file = not measured_model(run.config).can_be_asked
-    return response_warnings(run.table(PROMPTS), run.table(RESPONSES), is_file)
 
 
 def _decoding(config: MeasureConfig) -> str:

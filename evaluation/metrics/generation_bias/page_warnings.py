@@ -18,7 +18,9 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
-from evenhand.evaluation.metrics.generation_bias.verdict import p_text
+from evenhand.evaluation.metrics.generation_bias.settings import measured_model
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
@@ -57,6 +59,23 @@ LARGE_COSTS = {
 }
 
 
+def run_warnings(run: FamilyRun) -> list[str]:
+    """Return the warnings of the report on one measuring run, one sentence each."""
+    texts = []
+    unclear = unclear_reason(find_headline(run.scores))
+    if unclear:
+        texts.append(f"The verdict is unclear: {unclear}.")
+    texts += [*_unread_warnings(run), *warnings([run.scores])]
+    return [*texts, *_template_warnings(run), *cut_text(run.table(RESPONSES)), *_response_warnings(run)]
+
+
+def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:
+    """Return the warnings of the report on two measuring runs, one sentence each."""
+    cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
+    on_responses = dict.fromkeys([*_response_warnings(before), *_response_warnings(after)])
+    return [*warnings([before.scores, after.scores, changes.scores]), *cut, *on_responses]
+
+
 def warnings(runs: Runs) -> list[str]:
     """Return the warnings of a report; `runs` are one run's scores, or the scores of a comparison."""
     if len(runs) == 1:
@@ -65,13 +84,13 @@ def warnings(runs: Runs) -> list[str]:
     return [*_warnings_of_run(before), *_warnings_of_run(after, " in the second run"), *_rises(runs)]
 
 
-def unread_warnings(run: FamilyRun) -> list[str]:
+def _unread_warnings(run: FamilyRun) -> list[str]:
     """Return a sentence for each style classifier that could not read the responses; [] if all could."""
     faults = read_unread(run.folder).values()
     return [f"No answer has a style: {fault} What needs no styles was measured." for fault in faults]
 
 
-def template_warnings(run: FamilyRun) -> list[str]:
+def _template_warnings(run: FamilyRun) -> list[str]:
     """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
     signature = run.signature(FGB)
     has_none = signature.get("format", {}).get("template") == NO_TEMPLATE
@@ -100,11 +119,14 @@ def cut_text(*responses: pd.DataFrame) -> list[str]:
     ]
 
 
-def response_warnings(prompts: pd.DataFrame, responses: pd.DataFrame, is_file: bool) -> list[str]:
+def _response_warnings(run: FamilyRun) -> list[str]:
     """Return warnings about empty responses, descriptors with nearly the same name, and missing templates.
 
     An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
     """
+    prompts = run.table(PROMPTS)
+    responses = run.table(RESPONSES)
+    is_file = not measured_model(run.config).can_be_asked
     texts = []
     is_empty = responses[LEFT_OUT].notna()
     if is_file:

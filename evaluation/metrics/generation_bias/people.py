@@ -15,7 +15,8 @@ from evenhand.evaluation.statistics.cells import factorize, to_codes
 from evenhand.evaluation.statistics.permutation import Design
 
 MAX_NAME = 60  # characters of a name from a table
-MADE_UP = "made-up words"  # the axis "nonce" of HolisticBias: words without a meaning, such as "doxen"
+NONCE = "nonce"  # an axis of HolisticBias: words without a meaning, such as "doxen"
+MADE_UP = "made-up words"
 EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
 
 
@@ -94,7 +95,7 @@ def _units(
 
 def plain_name(name: str) -> str:
     """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
-    if name == "nonce":
+    if name == NONCE:
         return MADE_UP
     words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
     return words.lower() if words == words.upper() else words

@@ -141,10 +141,11 @@ def run_verdict(
         language: the language of the requests.
     """
     serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
-    sentences = [finding_text(row, language) for row in serious]
+    sentences = [*(finding_text(row, language) for row in serious), style]
     others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
-    shrinkage = SHRINKAGE_NOTE if findings else ""
-    sentences += [style, shrinkage, others, even_text(scores)]
+    if findings:
+        sentences.insert(1, SHRINKAGE_NOTE)
+    sentences += [others, even_text(scores)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
@@ -256,6 +257,12 @@ def accepted_text(runs: Runs) -> str:
         return ""
     more = f", and {len(texts) - MAX_NAMED} more below" if len(texts) > MAX_NAMED else ""
     return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
+
+
+def comparison_explanations(runs: Runs) -> list[str]:
+    """Return the sentences below the verdict of a comparison: on evenness, costs and accepted differences."""
+    texts = (even_change_text(runs), cost_text(runs[2]), accepted_text(runs))
+    return [text for text in texts if text]
 
 
 def moved_text(pooled_fgb: float) -> str:

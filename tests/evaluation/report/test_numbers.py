@@ -8,13 +8,13 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format, find_format, glossary
 from evenhand.evaluation.report.html import Scale, row_scale
 from evenhand.evaluation.report.numbers import (
-    decimals_beside_zero,
     decimals_for,
     decimals_for_interval,
     interval,
     number,
     p_value,
     sanitize,
+    shown_interval,
 )
 from evenhand.evaluation.report.page import Mark, Row
 
@@ -37,9 +37,12 @@ def test_an_interval_has_enough_digits_to_differ():
     assert [decimals_for_interval(it, 2) for it in ((-math.inf, 1.0), (0.0, 1e-12), None)] == [2, 6, 2]
 
 
-def test_a_bound_that_is_not_zero_does_not_read_as_zero():
-    intervals = ((0.04, 12.0), (-9.0, -0.004), (0.0, 12.0), (0.06, 1.0))
-    assert [decimals_beside_zero(bounds, 1) for bounds in intervals] == [2, 3, 1, 1]
+def test_no_bound_of_a_shown_effect_reads_as_zero():
+    assert shown_interval((0.04, 12.0), 1) == shown_interval((0.0, 12.0), 1) == "[> 0, 12.0]"
+    assert shown_interval((-9.0, 0.0), 0) == shown_interval((-9.0, 0.2), 0) == "[−9, < 0]"
+    assert shown_interval((0.06, 1.0), 1) == "[0.1, 1.0]"
+    assert shown_interval((-3.0, 12.0), 0) == "[−3, 12]"  # interval and test disagree
+    assert shown_interval((0.004, 0.012), 1, sign=True) == "[> 0, +0.01]"
 
 
 def test_intervals_and_hidden_characters_as_text():

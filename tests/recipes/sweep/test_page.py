@@ -113,9 +113,10 @@ def test_numbers_of_a_setting(wide):
     assert first.cells[-1].text == "3 of 3"
     assert first.marks[0].value == pytest.approx(80) and settings.ideal == 100
     assert texts(settings)["2 control_tags · quantile 0.45"][-1] == "2 of 3"
-    # three reductions; relevance, within the template, drift, perplexity of responses and of dialogue, length; seeds
-    costs_of_exchange = ["95.0", "50.0", "4.0", "+2.0", "+2.0", "+1.0"]
-    assert texts(settings)["14 exchange"] == ["98.0", "98.0", "98.0", *costs_of_exchange, "1 of 1"]
+    assert texts(settings)["14 exchange"] == ["98.0", "98.0", "98.0", "1 of 1"]  # three reductions; seeds
+    # relevance, response to the person, drift, perplexity of responses and of dialogue, length
+    main_costs = table_named(report, "What it cost")
+    assert texts(main_costs)["14 exchange"] == ["95.0", "50.0", "4.0", "+2.0", "+2.0", "+1.0"]
     # distinct responses, distinct-2, parroting (0 ± 0.0001 points, and its decimals show that), worst cluster
     assert texts(costs)["14 exchange"] == ["−1.0", "−1.0", "0.0000", "−0.40"]
     assert texts(checks)["14 exchange"] == ["98.0", "2.0"]  # second classifier, minutes

@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, p_value, sanitize
+from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import sum_by
@@ -591,8 +591,13 @@ def _row(row: EffectRow) -> Row:
 def _interval(row: EffectRow) -> str:
     if not np.isfinite(row["low"]):
         return ""  # the style never varies
-    bounds = (100 * row["low"], 100 * row["high"])
-    return interval(bounds, decimals_beside_zero(bounds, 1), sign=True)
+    return effect_interval(row, 100, 1, sign=True)
+
+
+def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
+    """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
+    bounds = (factor * row["low"], factor * row["high"])
+    return (shown_interval if row["certainty"] == SHOWN else interval)(bounds, decimals, sign)
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:

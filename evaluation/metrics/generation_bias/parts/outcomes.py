@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     DIFFERENCE_BOUND,
     SHOWN,
     difference_bound,
+    effect_interval,
     effect_table,
     read_effects,
 )
@@ -43,7 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
-from evenhand.evaluation.report.numbers import decimals_beside_zero, interval, number, sanitize, value_or
+from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import LEVEL, ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import (
@@ -724,9 +725,8 @@ def _effect_row(row: EffectRow) -> Row:
     answers = f"mean {number(factor * row['mean'], spread.decimals)} (n = {row['n']:,.0f})"
     if np.isfinite(row["hits"]):
         answers = f"{row['hits']:,.0f} of {row['n']:,.0f}"
-    bounds = (factor * row["low"], factor * row["high"])
-    decimals = decimals_beside_zero(bounds, spread.decimals)
-    difference = Cell(number(factor * row["shrunk"], decimals, True), interval(bounds, decimals, True))
+    bounds = effect_interval(row, factor, spread.decimals, sign=True)
+    difference = Cell(number(factor * row["shrunk"], spread.decimals, sign=True), bounds)
     average = Cell(number(factor * row["average"], spread.decimals))
     label = sanitize(f"{row['unit']}: {_outcome_label(row)}", 80)
     return Row(label, (Cell(answers), average, difference, Cell(unit)))
