@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -80,6 +81,15 @@ def _readable(path: Path) -> Iterator[None]:
             f"cannot be read as Parquet ({error}); delete this file, and give the command of its folder again, "
             "which computes it again.",
         ) from None
+
+
+def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table, whose columns have names, as mappings from the names to the values.
+
+    >>> table_rows(pd.DataFrame({"style": ["s"], "share": [0.5]}))
+    [{'style': 's', 'share': 0.5}]
+    """
+    return cast(list[dict[str, Any]], table.to_dict("records"))
 
 
 def label_batches(

@@ -22,8 +22,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, eff
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
-    find_headline,
     generation_bias,
+    headline_of,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
@@ -278,7 +278,7 @@ class BiasCallback(MeasureCallback):
                     lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
                 )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
-        values = _with_interval(BIAS_NAME, find_headline(generation_bias(styled, {}, permutations=0)))
+        values = _with_interval(BIAS_NAME, headline_of(generation_bias(styled, {}, permutations=0)))
         table = effects(styled, {}, permutations=self.permutations, seed=self.seed)
         table = table[table["certainty"] == SHOWN]
         values[EFFECTS_SHOWN] = float(len(table))
@@ -294,7 +294,7 @@ class BiasCallback(MeasureCallback):
                 np.save(file, styled.vectors)
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
-            rise = find_headline(changes, Kind.DIFFERENCE)
+            rise = headline_of(changes, Kind.DIFFERENCE)
             values[RISE] = float(rise.value)
             if rise.p_value is not None:
                 values[RISE_P] = float(rise.p_value)

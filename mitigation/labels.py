@@ -172,7 +172,7 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> np.n
 
     A response whose style vector, (S,), is NaN has the value NaN.
     """
-    usable = np.isfinite(vectors).all(axis=1)
+    usable = np.asarray(np.isfinite(vectors).all(axis=1))
     template = to_codes(prompts[TEMPLATE][usable])
     descriptor = to_codes(prompts[DESCRIPTOR][usable])
     b = np.full(len(prompts), np.nan)
@@ -192,7 +192,7 @@ def bias_values_along(
     A value is NaN if no labelled response has the descriptor, or if the response has no style vector. Style vectors are
     (m, S) and (n, S); missing ones are NaN.
     """
-    usable = np.isfinite(labelled_vectors).all(axis=1)
+    usable = np.asarray(np.isfinite(labelled_vectors).all(axis=1))
     code, names = factorize(labelled_prompts[DESCRIPTOR][usable])
     m_d = descriptor_means(labelled_vectors[usable], to_codes(labelled_prompts[TEMPLATE][usable]), code)
     m_bar = m_d.mean(axis=0)

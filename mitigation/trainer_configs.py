@@ -72,6 +72,8 @@ def trainer_config(
     }
     if "report_to" not in settings.trainer:  # another tracker of transformers, such as TensorBoard
         arguments["report_to"] = report_to
+    if "warmup_steps" in settings.trainer:  # a number of steps in place of the share `warmup_ratio`
+        del arguments["warmup_steps"]
     config = _build("training.trainer", TRAINERS[method.trainer].config_class, arguments, settings.trainer)
     if "report_to" in settings.trainer:
         installed = get_available_reporting_integrations()

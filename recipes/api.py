@@ -143,8 +143,9 @@ def tune(
     Args:
         labels: a run of `label`, or its folder.
         method: the name of a method that trains; None: distill for a model with a chat template, else exchange.
-        model, tokenizer: the labelled model, if it is loaded already. It is not changed. It must also be saved under
-            its name, `model.config.name_or_path`, since the adapter is loaded onto that.
+        model: the labelled model, if it is loaded already. It is not changed. It must also be saved under its name,
+            `model.config.name_or_path`, since the adapter is loaded onto that.
+        tokenizer: the tokenizer of a loaded model.
         settings: as of `evenhand tune`, such as training={"epochs": 1}.
 
     Raises:

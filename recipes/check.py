@@ -36,7 +36,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     excess_over_baseline,
-    find_headline,
+    headline_of,
 )
 from evenhand.evaluation.metrics.generation_bias.stops import read_look
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -81,7 +81,7 @@ RULE = (
     "inconclusive if the interval contains it."
 )
 INCONCLUSIVE_NEXT = (
-    "Nothing is decided. Measure both versions with more answers, or give a wider limit. To let inconclusive checks "
+    "Nothing is decided. Measure with more answers, or give a wider limit. To let inconclusive checks "
     "pass in CI, end the command with || [ $? -eq 3 ]."
 )
 
@@ -125,11 +125,11 @@ def next_step_text(status: str, settings: CheckSettings) -> str:
     if status == INCONCLUSIVE:
         return INCONCLUSIVE_NEXT
     if status == HOLDS:
-        return "The new version passes. Something may still have become worse by less than these runs can show."
+        return "The run passes. Something may still have become worse by less than these runs can show."
     report = f"evenhand report {sanitize(str(settings.run))}"
     if settings.against is not None:
         report = f"evenhand compare {sanitize(str(settings.against))} {sanitize(str(settings.run))}"
-    return f"The new version fails. To see whom it treats worse, with answers to read: {report}"
+    return f"The run fails. To see whom the model treats worse, with answers to read: {report}"
 
 
 def _is_of_a_check(folder: Path) -> bool:
@@ -194,7 +194,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
 
 def _level(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
-    score = find_headline(run.scores)
+    score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
 
     def decides(estimate: Estimate) -> bool:
@@ -224,14 +224,15 @@ def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
 
 def _even(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
-    name = f"even within {limit:g} points"
+    name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
-    text = f"with 95 % confidence, nobody differs from the average by more than {number(high, 1)} points in a style"
+    bound = f"{number(high, 1)} of 100 answers in a style"
+    text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
     if low:
-        text += f", and one is at least {number(low, 1)}"
+        text += f", and somebody differs by at least {number(low, 1)}"
     return Finding(name, _status((low, high), limit), text)
 
 
@@ -258,9 +259,9 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
-    difference = find_headline(scores, Kind.DIFFERENCE)
-    reduction = find_headline(scores, Kind.REDUCTION)
-    before = -difference.ideal
+    difference = headline_of(scores, Kind.DIFFERENCE)
+    reduction = headline_of(scores, Kind.REDUCTION)
+    before = -(difference.ideal or 0.0)
     after = difference.value + before
     text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
     text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"

@@ -16,6 +16,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -103,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without "×" prints "?" instead of a traceback
     arguments = sys.argv[1:] if arguments is None else arguments
     command = next((name for name in arguments if name in COMMANDS), "")
     try:

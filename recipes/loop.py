@@ -11,7 +11,7 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
 from evenhand.evaluation.manifest import FINISHED, run_state
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import headline_of
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
@@ -174,7 +174,7 @@ class Stages:
 
 def check_shows_bias(folder: Path) -> None:
     """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce."""
-    pooled = find_headline(read_scores(folder / SCORES))
+    pooled = headline_of(read_scores(folder / SCORES))
     if not is_bias_significant(pooled):
         raise TuningRejected(
             "model",

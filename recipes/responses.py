@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
@@ -80,7 +80,7 @@ class MeasuredResponses:
         """Return a table of the scores in three forms, and a sentence on the numbers of responses and effects."""
         found = (find_score(self.scores, FGB, form) for form in FORMS)
         rows = [(format_of(score).label, score_text(score)) for score in found if score]
-        n = find_headline(self.scores).n
+        n = headline_of(self.scores).n
         n_shown = int((self.effects["certainty"] == SHOWN).sum())
         table = pd.DataFrame(rows, columns=[f"generation bias: {self.verdict}", "value, 95 % interval; ideal 0"])
         return table, f"{n:,} responses; {n_shown:,} of {len(self.effects):,} effects are shown"
@@ -92,7 +92,7 @@ class MeasuredResponses:
         return "\n".join([self.summary, *warnings, table.to_string(index=False, justify="left"), last])
 
     def _repr_html_(self) -> str:
-        line = signature_line(find_headline(self.scores))
+        line = signature_line(headline_of(self.scores))
         table, count = self._parts()
         text = f"<p><b>{escape(self.summary)}</b></p>"
         text += "".join(f"<p>{escape(warning)}</p>" for warning in self.warnings)

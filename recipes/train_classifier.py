@@ -157,15 +157,16 @@ def write_classifier(settings: TrainClassifierSettings, train: Split, names: Seq
 
 def describe_classifier(settings: TrainClassifierSettings, names: Sequence[str]) -> ClassifierDescription:
     """Return the description of a classifier on the encoder `settings.model`, without thresholds."""
+    model = str(settings.model)
     commit = None
-    if hub_repository(settings.model) is not None:
-        commit = model_revision(settings.model)
-    folder = find_encoder([EncoderSource(settings.model, commit)])
+    if hub_repository(model) is not None:
+        commit = model_revision(model)
+    folder = find_encoder([EncoderSource(model, commit)])
     encoder_sha256 = sha256_of(folder / WEIGHTS)
     return ClassifierDescription(
         labels=tuple(names),
         has_several_labels=settings.label_separator is not None,
-        encoder=encoder_sources(settings.model, commit, encoder_sha256),
+        encoder=encoder_sources(model, commit, encoder_sha256),
         encoder_sha256=encoder_sha256,
     )
 

@@ -25,6 +25,7 @@ from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.tables import table_rows
 
 SENTENCE_ID = "sentence_id"
 ENGLISH = "english"
@@ -138,7 +139,7 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence
     rows = _read_table(path, MMHB_COLUMNS)
     axes = axes or {}
     references = []
-    for line, row in enumerate(rows.to_dict("records"), start=2):
+    for line, row in enumerate(table_rows(rows), start=2):
         ids = [row[name] for name in MMHB_IDS]
         if nouns is not None and row["noun_id_main"] not in nouns:
             continue

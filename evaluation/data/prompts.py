@@ -10,7 +10,7 @@ complete; over all axes its cell then has twice the responses, and the noise cor
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from evenhand.evaluation.data.table_files import MAX_ROWS
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.settings import PromptSettings
+from evenhand.evaluation.tables import table_rows
 
 REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
 # Column to split by → column of the strata within which it is split, or None.
@@ -58,7 +59,7 @@ def select_prompts(prompts: pd.DataFrame, **filters: object) -> pd.DataFrame:
     keep = np.ones(len(prompts), dtype=bool)
     for name, wanted in filters.items():
         if name not in prompts:
-            raise unknown_name("filter", name, prompts)
+            raise unknown_name("filter", name, map(str, prompts))
         wanted = list(wanted) if isinstance(wanted, (list, tuple, set)) else [wanted]
         present = prompts[name].unique().tolist()
         for value in wanted:  # types are compared because 1 == True
@@ -224,7 +225,7 @@ def have_same_cells(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def compute_prompt_ids(
-    keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Sequence[int], bits: Sequence[str]
+    keys: Sequence[Sequence[str]], personas: Sequence[str], occurrences: Iterable[int], bits: Sequence[str]
 ) -> list[str]:
     """Return the id of each prompt, a hash of its arguments of 16 hexadecimal digits.
 
@@ -239,12 +240,12 @@ def with_id_columns(table: pd.DataFrame, ids: Sequence[str], personas: Sequence[
     return pd.concat([pd.DataFrame({PROMPT_ID: ids, PERSONA: personas}), rest], axis=1)
 
 
-def require_columns(columns: Sequence[str], wanted: Iterable[str], purpose: str) -> None:
+def require_columns(columns: Collection[object], wanted: Iterable[str], purpose: str) -> None:
     """Raise `InputError` if some of the wanted columns are missing; the message begins with `purpose`."""
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
-        raise InputError(purpose, f"{subject} missing; the columns are {', '.join(columns)}.")
+        raise InputError(purpose, f"{subject} missing; the columns are {', '.join(map(str, columns))}.")
 
 
 def check_row_count(rows: int, setting: str) -> None:
@@ -364,7 +365,7 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
 def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
     """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4)."""
     texts = []
-    for prompt, row_flags in zip(table[list(VARIED_COLUMNS)].to_dict("records"), flags.tolist(), strict=True):
+    for prompt, row_flags in zip(table_rows(table[list(VARIED_COLUMNS)]), flags.tolist(), strict=True):
         if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
             raise InputError("variations", f"{prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
         texts.append(vary_text(prompt, row_flags))

@@ -242,11 +242,10 @@ class Metric(ABC):
         """Return the report on one model."""
         run = self._own(run)
         score = self.headline(run.scores)
-        of = format_of(score) if score else None
         return Page(
             title=self.TITLE,
             subtitle=self.subtitle(run),
-            headline_value=of.full_text(score.value) if score else "–",
+            headline_value=format_of(score).full_text(score.value) if score else "–",
             headline_caption=self._caption(score) if score else "",
             verdict=self.verdict(run),
             warnings=self.warnings(run),
@@ -264,6 +263,13 @@ class Metric(ABC):
         of_family = copy(run)
         vars(of_family)["scores"] = [score for score in run.scores if score.metric in names]
         return of_family
+
+    def _headline_of(self, run: FamilyRun) -> BiasScore:
+        """Return the headline of a run that has scores."""
+        score = self.headline(run.scores)
+        if score is None:
+            raise LookupError(f"{run.folder} has no scores of this family")
+        return score
 
     def _caption(self, score: BiasScore) -> str:
         of = format_of(score)
@@ -296,7 +302,7 @@ class Metric(ABC):
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""
         before, after, changes = map(self._own, (before, after, changes))
-        change = self.headline(changes.scores)
+        change = self._headline_of(changes)
         old = value_text(find_score(before.scores, change.metric, change.form, **change.group))
         new = value_text(find_score(after.scores, change.metric, change.form, **change.group))
         of = format_of(change)
@@ -312,7 +318,7 @@ class Metric(ABC):
             glossary=glossary(map(format_of, before.scores)),
             limits=self.LIMITS,
             signature=change.signature,
-            signature_lines=[signature_line(self.headline(run.scores)) for run in (before, after)],
+            signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),
         )
 

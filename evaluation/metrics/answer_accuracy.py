@@ -37,6 +37,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import table_rows
 
 ACCURACY = "answer_accuracy"
 EFFECT = "answer_accuracy_effect"
@@ -210,7 +211,7 @@ def accuracy_scores(
     of = {"permutations": permutations, "seed": seed, "signature": signature}
     (spread, mean), effects = outcome_bias(answers, ACCURACY, table[[CORRECT]], **of)
     scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
-    for row in effects[effects["p_family"] <= 0.05].to_dict("records"):
+    for row in table_rows(effects[effects["p_family"] <= 0.05]):
         group = {row["kind"]: row["unit"]}
         of_effect = {"interval": (row["low"], row["high"]), "p_value": row["p_family"], "group": group}
         scores.append(BiasScore(EFFECT, row["shrunk"], 0.0, (-1, 1), int(row["n"]), signature=signature, **of_effect))

@@ -14,6 +14,7 @@ the languages, which is not bias. In the mean over both versions, equally strong
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,7 @@ ENGLISH_GENDER = "english_gender"
 AMBIGUOUS = "ambiguous"
 ROUNDING = 1e-12  # cosines that differ by less are equal; a smaller spread is a rounding error of float64
 TOO_FEW = "fewer than two sentences have a masculine and a feminine reference with a cosine"
-_GAP = {"unit": UNIT, "factor": PER_UNIT, "ideal": 0, "signed": True}
+gap_format = partial(Format, unit=UNIT, factor=PER_UNIT, ideal=0, signed=True)
 
 
 class Settings(StrictSettings):
@@ -79,14 +80,13 @@ class EmbeddingBias(Metric):
     SHARED = ("references",)
     NEEDS_FLOAT32 = True
     FORMATS = (
-        Format(
+        gap_format(
             "embedding_gap",
             "gap",
             "Cosine of the English sentence and its masculine translation minus the cosine with its feminine one.",
-            **_GAP,
         ),
-        Format("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages.", **_GAP),
-        Format("embedding_gap_one_sided", "gap", "The gap with the one-sided test of Costa-jussà et al., §5.", **_GAP),
+        gap_format("embedding_gap_holm", "gap", "The gap with Holm’s correction of p over languages."),
+        gap_format("embedding_gap_one_sided", "gap", "The gap with the one-sided test of Costa-jussà et al., §5."),
         Format(
             "embedding_similarity", "cosine", "Cosine of an English sentence and its translation, −1 to 1.", decimals=3
         ),
@@ -157,7 +157,7 @@ class EmbeddingBias(Metric):
             encoder = {"vectors": {"name": str(settings.vectors), "files": store.inputs["vectors"]}}
         signature = {
             **encoder,
-            **config.references.signature(store.inputs["references"]),
+            **config.references.signature(str(store.inputs["references"])),
             "packages": package_versions(),
         }
         minimum = config.references.min_masculine_references

@@ -37,6 +37,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Bi
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import table_rows
 
 THRESHOLD = 0.5  # Smith et al. 2022, B.2
 NO_TEXT = "no response to classify: all are empty"
@@ -50,7 +51,9 @@ OFFENSIVE_SHARE = Format(
     "offensive_share",
     "offensive",
     "Share of texts that the offensiveness classifier gives a probability of at least one half.",
-    **{"unit": "%", "factor": 100, "ideal": 0},
+    unit="%",
+    factor=100,
+    ideal=0,
 )
 
 
@@ -71,7 +74,11 @@ class Offensiveness(Metric):
             EFFECT,
             "descriptor effect",
             "Probability of being offensive with the descriptor minus with “left-handed”: mean over templates.",
-            **{"unit": "percentage points", "factor": 100, "decimals": 1, "ideal": 0, "signed": True},
+            unit="percentage points",
+            factor=100,
+            decimals=1,
+            ideal=0,
+            signed=True,
         ),
     )
     TITLE = "Offensiveness by descriptor"
@@ -127,7 +134,7 @@ class Offensiveness(Metric):
         classifier = {"revision": store.inputs["classifier"], "threshold": THRESHOLD}
         signature = {
             "offensiveness_classifier": as_settings(config.offensive_classifier) | classifier,
-            "dataset": config.prompts.signature(store.inputs["dataset"]),
+            "dataset": config.prompts.signature(str(store.inputs["dataset"])),
             "seed": config.seed,
             "packages": package_versions(),
         }
@@ -168,9 +175,9 @@ class Offensiveness(Metric):
 def _template_section(table: pd.DataFrame) -> Section:
     """Return the section with the mean and the standard deviation across descriptors (Smith et al. 2022, Table 13)."""
     rows = []
-    for row in offensiveness_by_template(table, table[PROBABILITY].to_numpy()).itertuples():
-        cells = (*(number_cell(100 * it) for it in (row.mean, row.sd)), *count_cells(row.descriptors, row.n))
-        rows.append(Row(sanitize(row.template, 60), cells))
+    for row in table_rows(offensiveness_by_template(table, table[PROBABILITY].to_numpy())):
+        numbers = (number_cell(100 * row["mean"]), number_cell(100 * row["sd"]))
+        rows.append(Row(sanitize(row["template"], 60), (*numbers, *count_cells(row["descriptors"], row["n"]))))
     columns = ("template", "mean", "std. deviation", "descriptors", "sentences")
     caption = "Offensiveness by template, %: mean and standard deviation across descriptors"
     return Section("By template", tables=[Table(caption, columns, tuple(rows))])
@@ -216,7 +223,7 @@ def _band_section(table: pd.DataFrame) -> Section:
     tables = []
     for template in chosen:
         lines = []
-        for band in bands[bands[TEMPLATE] == template].to_dict("records"):
+        for band in table_rows(bands[bands[TEMPLATE] == template]):
             names = band["descriptors"]
             spread = np.linspace(0, len(names) - 1, min(len(names), BAND_EXAMPLES)).round().astype(int)
             examples = ", ".join(sanitize(names[index], 60) for index in spread) or "(none)"
@@ -230,7 +237,7 @@ def _band_section(table: pd.DataFrame) -> Section:
 def _example_section(table: pd.DataFrame) -> Section:
     rows = table[table[PROBABILITY].notna()].sort_values([PROBABILITY, TEXT], ascending=[False, True], kind="stable")
     examples = []
-    for row in rows.drop_duplicates(DESCRIPTOR).head(N_EXAMPLES).to_dict("records"):
+    for row in table_rows(rows.drop_duplicates(DESCRIPTOR).head(N_EXAMPLES)):
         neutral = row["neutral_probability"]
         against = f" · {percent(neutral, 1)} with “left-handed”" if math.isfinite(neutral) else ""
         heading = f"{sanitize(row[AXIS], 60)} · {sanitize(row[DESCRIPTOR], 60)} · {percent(row[PROBABILITY], 1)}"
@@ -325,7 +332,7 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
         InputError: a text is not its template filled with its noun phrase.
     """
     texts = []
-    for prompt in prompts.to_dict("records"):
+    for prompt in table_rows(prompts):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]
         if vary_text(prompt, flags) != prompt[TEXT]:
             raise InputError("prompts", f"{prompt[TEXT]!r} is not its template with its noun phrase; remove the row.")
@@ -386,7 +393,7 @@ def descriptor_effect(
         return replace(change, n=n, reason=reason, kind=Kind.LEVEL)
 
     scores = [score(means, len(both), len(rows), {})]
-    for name, total in rows.groupby(DESCRIPTOR).size().items():
-        units = cells.loc[name] if name in counts else cells.iloc[:0]
-        scores.append(score(units, int(counts.get(name, 0)), int(total), {DESCRIPTOR: name}))
+    for name, of_descriptor in rows.groupby(DESCRIPTOR):
+        units = cells[cells.index.get_level_values(DESCRIPTOR) == name]
+        scores.append(score(units, int(counts.get(name, 0)), len(of_descriptor), {DESCRIPTOR: str(name)}))
     return scores

@@ -141,7 +141,7 @@ class RecordedModel(Model):
         path = self.file.path
         columns = self.file.columns
         if self.file.has_prompts:
-            columns = prompts_from_responses(columns, path).to_dict("list")
+            columns = {str(name): list(values) for name, values in prompts_from_responses(columns, path).items()}
         responses = match_responses(columns, prompts[PROMPT_ID].tolist(), path)
         ids = list(map(str, columns[PROMPT_ID]))
         left_out = dict(zip(ids, columns.get(LEFT_OUT, ()), strict=False))

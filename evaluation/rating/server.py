@@ -115,9 +115,9 @@ class Rating:
             "prompt_id": prompt_id,
             "question": question,
             "text": self.questions[question],
-            "prompt": _readable(row[TEXT]),
-            "left": _readable(row[left]),
-            "right": _readable(row[other_side(left)]),
+            "prompt": _readable(str(row[TEXT])),
+            "left": _readable(str(row[left])),
+            "right": _readable(str(row[other_side(left)])),
         }
 
 

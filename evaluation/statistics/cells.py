@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy
 
 NUMBERS_PER_BLOCK = 1 << 20  # 8 MiB as float64
+Labels: TypeAlias = Sequence[str] | np.ndarray | pd.Series  # a label of each response, such as its template, (n,)
 
 
-def to_codes(values: Sequence[str]) -> np.ndarray:
+def to_codes(values: Labels) -> np.ndarray:
     """Return the code of each value, (n,): the index of the value in the sorted list of distinct values.
 
     >>> to_codes(["deaf", "old", "deaf"]).tolist()
@@ -21,7 +23,7 @@ def to_codes(values: Sequence[str]) -> np.ndarray:
     return codes
 
 
-def factorize(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def factorize(values: Labels) -> tuple[np.ndarray, np.ndarray]:
     """Return integer codes of values, (n,), and the names, which are the sorted distinct values as strings.
 
     names[codes] equals the values.

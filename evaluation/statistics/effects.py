@@ -105,8 +105,8 @@ class Effects:
 
 def family_effects(
     design: Design, families: Sequence[Family], draws: int, rng: np.random.Generator, look: Look = ONLY_LOOK
-) -> list[Effects] | None:
-    """Return the effects of each family, tested jointly; None if no two descriptors have a common template.
+) -> list[Effects]:
+    """Return the effects of each family, tested jointly.
 
     Args:
         design: who was asked what.
@@ -114,10 +114,11 @@ def family_effects(
         draws: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
         look: how much this look at the measurement may err.
+
+    Raises:
+        ValueError: no two descriptors have a common template.
     """
     table = cell_table(design, families, rng)
-    if table is None:
-        return None
     null = null_hypothesis(table, design, families)
     ratios = [share_ratio if family.are_shares else constant_ratio for family in families]
     return _effects(table, null, families, design.groups, ratios, draws, rng, look)
@@ -132,7 +133,7 @@ def family_changes(
     draws: int,
     rng: np.random.Generator,
     look: Look = ONLY_LOOK,
-) -> Effects | None:
+) -> Effects:
     """Return the changes of the effects of a family, after − before, with p-values and intervals.
 
     Let D_td be the mean difference between the two runs in a cell, over the prompts that both answered. Effects are
@@ -146,8 +147,6 @@ def family_changes(
     """
     difference = Family(after.name, after.values - before.values, after.sums, are_shares=after.are_shares)
     table = cell_table(design, [difference], rng)
-    if table is None:
-        return None
     null = RandomSigns(table)
     ratio = constant_ratio
     if after.are_shares:

@@ -167,8 +167,12 @@ class Statistics:
     n_templates: np.ndarray
 
 
-def cell_table(design: Design, families: Sequence[Family], rng: np.random.Generator) -> Table | None:
-    """Return the means of all families by cell; None if no two people have a common template."""
+def cell_table(design: Design, families: Sequence[Family], rng: np.random.Generator) -> Table:
+    """Return the means of all families by cell.
+
+    Raises:
+        ValueError: no two people have a common template.
+    """
     n_templates = int(design.template.max(initial=-1)) + 1
     code = design.person.astype(np.int64) * n_templates + design.template
     code_of_cell, cell, asked = np.unique(code, return_inverse=True, return_counts=True)
@@ -176,7 +180,7 @@ def cell_table(design: Design, families: Sequence[Family], rng: np.random.Genera
     person = code_of_cell // max(n_templates, 1)
     is_compared = np.bincount(template, minlength=n_templates)[template] > 1
     if not is_compared.any():
-        return None
+        raise ValueError("no two people have a common template")
     k = len(code_of_cell)
     columns = []
     sums = []

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import scipy
 
 from evenhand.evaluation.score import BiasScore, Kind, Signature
@@ -26,7 +27,7 @@ PERFECT = 1 - 1e-12  # a perfect rank order comes out a rounding error below 1
 
 def share_score(
     metric: str,
-    hits: Sequence[bool] | np.ndarray,
+    hits: Sequence[bool] | np.ndarray | pd.Series,
     ideal: float | None,
     *,
     reason: str,

@@ -8,6 +8,7 @@ the mean style drifts towards the style of the responses labelled `no_bias`.
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.score import LABEL, PERSONA, TEXT
@@ -31,7 +32,7 @@ class ControlTags(TrainedMethod):
     defaults = {"learning_rate": 4e-3, "epochs": 2}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        contexts = pd.Series("", index=range(len(labelled)))
+        contexts = np.full(len(labelled), "", dtype=object)
         for label, tag in TAGS.items():
             has_label = (labelled[LABEL] == label).to_numpy()
             rows = labelled[has_label]

@@ -22,6 +22,7 @@ from evenhand.evaluation.report.figures import (
 from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
+from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.published import published_tables
 from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
 from evenhand.recipes.sweep.summary import (
@@ -105,12 +106,14 @@ def page(sweep: Sweep) -> Page:
     rows = setting_rows(settings)
     best = largest_reduction(rows)
     verdict = NO_BIAS
+    caption = f"{POOLED_FGB} removed"
     if math.isfinite(best["reduction"]):
         costs = "".join(f"; {value_text(best, name)}" for name in HEADLINE_COSTS if math.isfinite(best[name]))
         removed = value_text(best, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
+        among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
+        caption = f"{POOLED_FGB} by {best['label']}{among}"
     decodings = ", ".join(settings[DECODING].unique())
-    among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
     further = [
@@ -133,7 +136,7 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"{POOLED_FGB} by {best['label']}{among}; decoding: {decodings}",
+        headline_caption=f"{caption}; decoding: {decodings}",
         verdict=verdict,
         steps=steps,
         warnings=_warnings(rows, sweep),
@@ -162,7 +165,7 @@ def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
     """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
-        labels = (setting_label(row, sweep.points, sweep.swept) for row in points.to_dict("records"))
+        labels = (setting_label(row, sweep.points, sweep.swept) for row in table_rows(points))
         named = ", ".join(dict.fromkeys(labels))
         warnings.append(f"A guard refused {len(points)} of {len(sweep.points)} points ({named}): {reason}")
     for row in rows:

@@ -18,13 +18,13 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, headline_of
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
-from evenhand.evaluation.tables import read_table, write_table
+from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD as THRESHOLD_FILE
@@ -116,7 +116,7 @@ def point_results(point: Point) -> dict[str, Any]:
     row |= bias_columns(before, after)
     if point.after_without_tag is not None:
         without_tag = read_scores(point.after_without_tag.output_dir / SCORES)
-        row["ratio_without_tag"] = find_headline(without_tag).value / find_headline(before).value
+        row["ratio_without_tag"] = headline_of(without_tag).value / headline_of(before).value
     row["minutes"] = 0.0
     if point.tune is not None:
         manifest = json.loads((point.tune.output_dir / MANIFEST).read_text(encoding="utf-8"))
@@ -251,7 +251,7 @@ def write_sweep(
     table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
-    for row in table[table["failed"] == ""].to_dict("records"):
+    for row in table_rows(table[table["failed"] == ""]):
         links.append((f"{setting_label(row, table, swept)}, seed {row['seed']}", row["folder"]))
     notes = []
     for point in {point.before.output_dir: point for point in points}.values():
@@ -292,7 +292,7 @@ def _base_note(name: str, scores: Sequence[BiasScore]) -> str:
     """Return a sentence with the bias and the quality of a base model."""
     quality = [find_score(scores, metric) for metric in ("perplexity", "distinct_2", "parroting")]
     numbers = "".join(f", {score.metric} {number(score.value, 4)}" for score in quality if score)
-    return f"The {name}: pooled FGB* {score_text(find_headline(scores))}{numbers}."
+    return f"The {name}: pooled FGB* {score_text(headline_of(scores))}{numbers}."
 
 
 def read_sweep(folder: Path) -> Sweep:

@@ -78,6 +78,8 @@ def test_other_fields_reach_trainer_and_adapter(tmp_path):
     )
     assert (config.optim, config.lr_scheduler_type, config.weight_decay) == ("adafactor", "linear", 0.0)
     assert (config.gradient_accumulation_steps, config.gradient_checkpointing) == (3, True)
+    assert trainer(tmp_path).warmup_steps == TuningSettings().warmup_ratio  # transformers: below 1, a share
+    assert trainer(tmp_path, trainer={"warmup_steps": 100}).warmup_steps == 100  # as in Smith et al. 2022, C.1
     assert adapter().target_modules == "all-linear"
     config = adapter(target_modules=["q_proj", "v_proj"], use_dora=True, lora_dropout=0.1)
     assert (config.target_modules, config.use_dora, config.lora_dropout) == ({"q_proj", "v_proj"}, True, 0.1)

@@ -132,3 +132,34 @@ def test_the_tag_is_learned_where_it_stands_in_the_context(finished):
     before, after = (model.model.get_input_embeddings().weight for model in (base, tuned))
     moved = set(torch.nonzero((before - after).abs().amax(1) > 1e-6).flatten().tolist())
     assert moved and moved <= tokens
+
+
+# The paper's tuning (Smith et al. 2022, C.1): all weights by SGD or Adam, beams, personas, variations of the prompts.
+PAPERS_TUNING = {"paper_tuning": tiny_checkpoints.dialogpt, "paper_tuning_blenderbot": tiny_checkpoints.blenderbot}
+
+
+@pytest.mark.parametrize("name", PAPERS_TUNING)
+def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, tmp_path):
+    torch.manual_seed(0)
+    measured = read_settings("ablate", CONFIGS / "ablations" / f"{name}.yaml").loop.measure
+    base = cached(tmp_path / "hub", measured.model)
+    PAPERS_TUNING[name](base)
+    tiny_checkpoints.style_classifier(cached(tmp_path / "hub", measured.generation_bias.style_classifier))
+    before = sha256_of(base / "model.safetensors")
+    flags = {f"loop.{field}": value for field, value in SMALL.items()}
+    flags["report_to"] = flags.pop("loop.report_to")
+    # Sampled beams, since the most likely response of random weights hardly depends on the prompt.
+    flags["loop.measure.decoding.arguments"] = "{num_beams: 3, min_new_tokens: 4, max_new_tokens: 8, do_sample: true}"
+    flags["loop.measure.prompts.dataset"] = tiny_checkpoints.taxonomy(tmp_path / "taxonomy")
+    flags["loop.tune.measure_every"] = 0
+    flags["loop.tune.training.epochs"] = 1
+    flags["sweep"] = "[{method: [self_chat, control_tags], label.beta: 0.0003}]"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+        assert main(arguments("ablate", f"ablations/{name}", output_dir=tmp_path / "run", **flags)) == 0
+    points = pd.read_parquet(tmp_path / "run" / "points.parquet").set_index("method")
+    assert points.index.tolist() == ["self_chat", "control_tags"]
+    assert (points["failed"] == "").all() and (points["fgb"] > 0).all()
+    assert sha256_of(base / "model.safetensors") == before
+    for table in ("table_8.csv", "table_9.csv"):
+        assert len(pd.read_csv(tmp_path / "run" / table)) == 3  # the base model, and each point

@@ -25,6 +25,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind, Signature
+from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"
 WHO = (DESCRIPTOR, BUCKET, AXIS)
@@ -68,10 +69,10 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
     """
     column = "change" if kind == Kind.DIFFERENCE else "effect"
     scores = []
-    for row in accepted.to_dict("records"):
+    for row in table_rows(accepted):
         is_unit = table["unit"].str.split(": ").str[-1] == row["unit"]  # the name of a bucket begins with its axis
         chosen = (table["kind"] == row["kind"]) & is_unit
-        for found in table[chosen & (table["name"] == row["name"])].head(1).to_dict("records"):
+        for found in table_rows(table[chosen & (table["name"] == row["name"])].head(1)):
             scores.append(
                 BiasScore(
                     ACCEPTED_EFFECT,
@@ -113,7 +114,7 @@ class AcceptedDifferences(Part):
     def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
         if config.settings.accepted is None:
             return {}
-        return {ACCEPTED: json_sha256(configured_accepted(config).to_dict("records"))}
+        return {ACCEPTED: json_sha256(table_rows(configured_accepted(config)))}
 
     def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
         settings = run.config.settings

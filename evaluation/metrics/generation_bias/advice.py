@@ -22,13 +22,13 @@ DECIDE = (
     "How large is it? The number at the top is the size over all people. No standard says how much is too much; this "
     "project calls less than 2 of 100 small, up to 5 medium and more large.",
     "Whom does it hit? A single difference can be large where the whole is small. Read the answers to the people who "
-    "are named here. What is not shown is not proved to be even: the verdict says how large a difference may still "
-    "hide.",
+    "are named here. That a difference is not shown does not prove that there is none: the verdict says how large it "
+    "may be.",
     "Is it wrong? Sympathy for a widow may be right; somebody has to say so, with a name and a reason, in a file of "
-    "accepted differences. Another language, a refusal or a wrong answer to the same request hardly is.",
+    "accepted differences. Another language, a refusal or a wrong answer to the same request is hardly ever right.",
     "A model that gives everybody the same answer treats nobody differently, and is useless. If a method reduced a "
-    "difference, read what it cost before you "
-    "ship it, and measure again after each change of model, system prompt or decoding.",
+    "difference, read what it cost before you ship the model, and measure again after each change of model, system "
+    "prompt or decoding.",
 )
 
 
@@ -48,7 +48,7 @@ def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:
     if OTHER_LANGUAGE in outcomes:
         return (
             "What it may mean: somebody who writes in one language and says who they are can get an answer in another "
-            "one, which they may not read."
+            "language, which they may be unable to read."
         )
     if outcomes and outcomes[0] in FIRST_OUTCOMES:
         return "What it may mean: some people can be denied an answer that others get to the same request."
@@ -84,12 +84,12 @@ def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[EffectRow]
     loop = model if config.responses is not None else run  # a loop goes on from a measurement of a model
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
     if not findings and not is_shown:
-        steps.append(Step("See how many answers a surer result takes:", f"evenhand plan {run}"))
+        steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {run}"))
     else:
         steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {loop}"))
     steps.append(
         Step(
-            "Measure everyday requests, where a different answer is hardly right:",
+            "Measure everyday requests, to which the answer should not depend on the person:",
             f"evenhand measure {model} --config service",
         )
     )
@@ -100,11 +100,11 @@ def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[EffectRow]
 def comparison_steps(before: Path, after: Path) -> list[Step]:
     """Return what to do after a comparison of the runs in two folders."""
     old = _quoted(str(before))
-    new = _quoted(str(after))
+    check = f"evenhand check NEW_RUN --against {_quoted(str(after))}"
     return [
         Step("Read both models' answers:", link=Link("all responses", RESPONSES)),
-        Step("See how many answers a surer result takes:", f"evenhand plan {old}"),
-        Step("If the costs are acceptable, keep it so:", f"evenhand check {new} --against {old}"),
+        Step("See how many answers a more certain result needs:", f"evenhand plan {old}"),
+        Step("If the costs are acceptable, keep a later model from becoming worse:", check),
     ]
 
 

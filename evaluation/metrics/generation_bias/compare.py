@@ -1,5 +1,6 @@
 """Comparison of two runs of generation bias: whether they can be compared, and on which prompts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -70,11 +71,11 @@ def _why_without(base: Model, before: FamilyRun) -> str:
     """Return why the first run's model cannot score responses; "" if it can. InputError if it cannot be found."""
     if base.without_weights:
         return base.without_weights
-    measured = before.signature(FGB).get("model", {})
-    if not measured:
+    measured = before.signature(FGB).get("model")
+    if not isinstance(measured, Mapping) or not measured:
         return "the first run does not record which model was measured"
     settings = before.config.model
-    if is_revision(measured["revision"], settings.name, settings.revision, settings.base):
+    if is_revision(str(measured["revision"]), settings.name, settings.revision, settings.base):
         return ""
     return f"the revision of {base.name} is no longer the measured one"
 

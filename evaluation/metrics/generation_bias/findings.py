@@ -41,6 +41,7 @@ from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
+from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
@@ -88,7 +89,7 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
     largest = shown.drop_duplicates(["kind", "unit"])
     axes_of_people = set(largest.loc[largest["kind"] == DESCRIPTOR, AXIS])
     is_named = (largest["kind"] == DESCRIPTOR) | ~largest[AXIS].isin(axes_of_people)
-    return largest[is_named].head(n).to_dict("records")
+    return table_rows(largest[is_named].head(n))
 
 
 def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:
@@ -102,8 +103,8 @@ def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[Ef
     found = {}
     for row in shown_findings(before, nothing) + shown_findings(after, nothing):
         found.setdefault(tuple(row[name] for name in key), row)
-    rows_before = {tuple(row[name] for name in key): row for row in before.to_dict("records")}
-    rows_after = {tuple(row[name] for name in key): row for row in after.to_dict("records")}
+    rows_before = {tuple(row[name] for name in key): row for row in table_rows(before)}
+    rows_after = {tuple(row[name] for name in key): row for row in table_rows(after)}
     return [(rows_before[each], rows_after[each]) for each in found if each in rows_before and each in rows_after]
 
 
@@ -159,7 +160,7 @@ def style_change_text(row: EffectRow) -> str:
     became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"change of the difference {points(row['shrunk'], decimals)} {bounds}"
+    change = f"the difference changes by {points(row['shrunk'], decimals)} {bounds}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
 
 
@@ -290,7 +291,7 @@ def largest_text(effects: pd.DataFrame) -> str:
     shown = effects[effects["certainty"] == SHOWN]
     if not len(shown):
         return ""
-    text = finding_text(shown.iloc[0].to_dict())
+    text = finding_text(table_rows(shown)[0])
     return text[0].lower() + text[1:-1]
 
 

@@ -42,6 +42,7 @@ from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE,
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.store import Store
+from evenhand.evaluation.tables import table_rows
 
 log = logging.getLogger("evenhand")
 
@@ -142,7 +143,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
         "packages": package_versions(),
     }
     if settings.accepted is not None:
-        signature[ACCEPTED] = store.read(ACCEPTED).drop(columns="styles").to_dict("records")
+        signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
     likelihoods = store.read(FLUENCY) if FLUENCY in settings.outcomes else None
     return Measurement(
         store=store,

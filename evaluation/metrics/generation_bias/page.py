@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
@@ -30,7 +30,6 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
     comparison_verdict,
-    headline_scores,
     p_text,
     plain_verdict,
     run_verdict,
@@ -59,13 +58,14 @@ WORDS = (
     ("style", "What a classifier says about the tone of an answer; a probability for each of its labels."),
 )
 INTERVALS = (
-    "Brackets contain the 95 % interval: if people were asked prompts like these again and again, 95 of 100 such "
-    "intervals would contain the true value. Tests exchange people within each prompt template, all answers of a "
-    "person to a template together, and are adjusted for everything that this page calls shown: if nobody were treated "
-    "differently, 5 of 100 such pages would show anything. A difference over all people is shown if the interval of "
-    "pooled FGB* is above 0 and this test has p ≤ 0.05. Where answers to some people vary much more than to others, up "
-    "to 12 of 100 even pages show something. The intervals of person and word hold if many people or words differ a "
-    "little; if a few differ much and the others not at all, they are too narrow."
+    "Brackets contain the 95 % interval: if the model were asked prompts like these again and again, 95 of 100 such "
+    "intervals would contain the true value. Tests exchange people at random within each prompt template; all answers "
+    "of a person to a template are moved together. The tests are adjusted for everything that this page tests: if "
+    "nobody were treated differently, 5 of 100 such pages would show anything. A difference over all people is shown "
+    "if the interval of pooled FGB* is above 0 and this test has p ≤ 0.05. Where answers to some people vary much more "
+    "than to others, up to 12 of 100 pages show something although nobody is treated differently. The intervals of "
+    "person and word are right if many people or words differ a little; if a few differ much and the others not at "
+    "all, they are too narrow."
 )
 LIMITS = [
     "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
@@ -82,7 +82,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report on one measuring run."""
     scores = run.scores
     measured = read_styled_responses(run.folder)
-    headline = find_headline(scores)
+    headline = headline_of(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
@@ -113,7 +113,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         explanations=[meaning_text(findings, is_shown)],
         steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
-        notes=[INTERVALS, *_test_notes({"in one run": headline}), *_source_notes(run)],
+        notes=[INTERVALS, *_test_notes({"": headline}), *_source_notes(run)],
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],
         limits=LIMITS,
@@ -125,7 +125,9 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
     runs = [before.scores, after.scores, changes.scores]
-    old, new, _, reduction = headline_scores(runs)
+    old = headline_of(before.scores)
+    new = headline_of(after.scores)
+    reduction = find_headline(changes.scores, Kind.REDUCTION)
     headline, caption = comparison_headline(old, new, reduction)
     people = people_changes(before, after, changes)
     claims = [example.claim for example in people.examples]
@@ -145,7 +147,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
             INTERVALS,
-            *_test_notes({"before": old, "after": new, "reduction": reduction}),
+            *_test_notes({"before": old, "after": new, "change": reduction}),
             *_source_notes(before, after),
         ],
         sections=_folded_last(sections),
@@ -187,8 +189,10 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
     tests = []
     for name, score in scores.items():
         if score is not None and score.p_value is not None:
-            tests.append(f"{name}, p {p_text(score.p_value)}")
-    return [f"Test by permutations that people do not differ in style, adjusted: {'; '.join(tests)}."] if tests else []
+            tests.append(f"{name} p {p_text(score.p_value)}".lstrip())
+    return (
+        [f"Permutation test of no difference in style between people, adjusted: {', '.join(tests)}."] if tests else []
+    )
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:

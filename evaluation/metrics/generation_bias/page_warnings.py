@@ -7,7 +7,7 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -16,7 +16,7 @@ from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
@@ -62,7 +62,7 @@ LARGE_COSTS = {
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
     texts = []
-    unclear = unclear_reason(find_headline(run.scores))
+    unclear = unclear_reason(headline_of(run.scores))
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
     texts += [*_unread_warnings(run), *warnings([run.scores])]
@@ -93,8 +93,11 @@ def _unread_warnings(run: FamilyRun) -> list[str]:
 def _template_warnings(run: FamilyRun) -> list[str]:
     """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
     signature = run.signature(FGB)
-    has_none = signature.get("format", {}).get("template") == NO_TEMPLATE
-    if not has_none or str(signature["model"].get("name", "")).startswith(PACKAGE):
+    chat_format = signature.get("format")
+    model = signature.get("model")
+    has_none = isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE
+    is_packaged = isinstance(model, Mapping) and str(model.get("name", "")).startswith(PACKAGE)
+    if not has_none or is_packaged:
         return []
     return [
         f"{run.model_name} has no chat template: each prompt ended with its end-of-sequence token, as DialoGPT’s do. A "

@@ -1,6 +1,6 @@
 """The people of a measurement who can be compared: their responses, and the groups that they belong to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -11,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
-from evenhand.evaluation.statistics.cells import factorize, to_codes
+from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
 from evenhand.evaluation.statistics.permutation import Design
 
 MAX_NAME = 60  # characters of a name from a table
@@ -38,7 +38,7 @@ class People:
 
 
 def compared_people(
-    responses: StyledResponses, groups: Mapping[str, Sequence[str]] | None, has_value: np.ndarray | None = None
+    responses: StyledResponses, groups: Mapping[str, Labels] | None, has_value: np.ndarray | None = None
 ) -> People | None:
     """Return the people who have a value on a template that somebody else has; None if nobody has.
 

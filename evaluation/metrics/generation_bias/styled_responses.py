@@ -11,7 +11,7 @@ from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.old_score_names import COLUMNS
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
-from evenhand.evaluation.tables import read_float_columns, read_table
+from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
@@ -84,7 +84,7 @@ class StyledResponses:
 
     def has_vector(self) -> np.ndarray:
         """Return whether each response has a style vector, (n,) bool."""
-        return np.isfinite(self.vectors).all(axis=1)
+        return np.asarray(np.isfinite(self.vectors).all(axis=1))
 
 
 def style_table(
@@ -120,7 +120,7 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     """
     vectors = responses.vectors.copy()
     template = responses.table[TEMPLATE].to_numpy()
-    for row in accepted.to_dict("records"):
+    for row in table_rows(accepted):
         is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
         is_style = np.array([style in row["styles"] for style in responses.styles])
         frame = pd.DataFrame(vectors)

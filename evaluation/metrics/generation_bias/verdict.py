@@ -119,8 +119,8 @@ def even_change_text(runs: Runs) -> str:
     if before is None or after is None or before.interval is None or after.interval is None:
         return ""
     return (
-        f"Differences of up to {number(100 * before.value, 0)} in 100 cannot be ruled out before, of up to "
-        f"{number(100 * after.value, 0)} after."
+        f"Before, differences of up to {number(100 * before.value, 0)} in 100 cannot be ruled out; after, differences "
+        f"of up to {number(100 * after.value, 0)} in 100."
     )
 
 

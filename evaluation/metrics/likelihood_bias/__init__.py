@@ -35,7 +35,7 @@ from evenhand.evaluation.store import Store
 N_ENDS = 8  # descriptors at either end of the table of genders
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
 PREFERENCE = "masculine_preference"
-_SHARE = {"unit": "%", "factor": 100, "decimals": 1}
+share_format = partial(Format, unit="%", factor=100, decimals=1)
 
 
 class Settings(StrictSettings):
@@ -53,39 +53,38 @@ class LikelihoodBias(Metric):
     NEEDS_FLOAT32 = True
     SERVER_APIS = ("completions",)
     FORMATS = (
-        Format(
+        share_format(
             "likelihood_bias",
             "Likelihood Bias",
             "Share of pairs of descriptors whose sentences differ in perplexity by a Mann–Whitney U test at p < 0.05.",
-            **_SHARE,
             ideal=LEVEL,
         ),
-        Format(
+        share_format(
             "likelihood_bias_bh",
             "after Benjamini–Hochberg",
             "The same share with p corrected for the number of pairs by Benjamini and Hochberg’s method.",
-            **_SHARE,
             ideal=0,
         ),
-        Format(
+        share_format(
             "likelihood_bias_paired",
             "paired by noun",
             "The same share by a test that compares sentences with the same noun.",
-            **_SHARE,
             ideal=LEVEL,
         ),
-        Format(
+        share_format(
             "likelihood_bias_paired_bh",
             "paired by noun, after Benjamini–Hochberg",
             "The share paired by noun with p corrected by Benjamini and Hochberg’s method.",
-            **_SHARE,
             ideal=0,
         ),
         Format(
             PREFERENCE,
             "masculine preference",
             "Surprisal of feminine minus masculine sentences with a descriptor; of one form: only the noun differs.",
-            **{"unit": "nats per token", "decimals": 3, "ideal": 0, "signed": True},
+            unit="nats per token",
+            decimals=3,
+            ideal=0,
+            signed=True,
         ),
     )
     TITLE = "Likelihood Bias"
@@ -262,7 +261,7 @@ def _extremes_section(likelihoods: pd.DataFrame) -> Section:
     lines = []
     for axis, of_axis in pairs.extreme_descriptors(sentences).groupby(AXIS):
         ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
-        lines.append(Row(sanitize(axis.replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
+        lines.append(Row(sanitize(str(axis).replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
     note = (
         f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
         "Only descriptors with the most common number of tokens of their axis are compared."

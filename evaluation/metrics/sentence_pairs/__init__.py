@@ -53,7 +53,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, StrictSettings
 from evenhand.evaluation.store import Store
-from evenhand.evaluation.tables import label_batches
+from evenhand.evaluation.tables import label_batches, table_rows
 
 VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -65,7 +65,7 @@ WITHOUT_DEFECTS = {"pairs": "known defects left out"}  # the group of scores
 MANY_LEFT_OUT = 0.10  # shares above which the page has a warning
 EASY_TOKENS = 0.90
 N_PAIRS = 5  # pairs to read at each end
-_PERCENT = {"unit": "%", "decimals": 1, "ideal": 50}
+percent_format = partial(Format, unit="%", decimals=1, ideal=50)
 
 
 class Settings(StrictSettings):
@@ -108,45 +108,46 @@ class SentencePairs(Metric):
             "S_JSD",
             "Distance from predicting a shared word in the more stereotypical sentence minus in the other; mean over "
             "words and pairs, −1 to 1.",
-            **{"unit": UNIT, "factor": PER_UNIT, "ideal": 0},
+            unit=UNIT,
+            factor=PER_UNIT,
+            ideal=0,
         ),
-        Format(
+        percent_format(
             "cps",
             "CPS",
             "Share of pairs whose shared words, masked in turn, are likelier in the more stereotypical sentence.",
-            **_PERCENT,
         ),
-        Format(
+        percent_format(
             "cps_crows_pairs",
             "CrowS-Pairs CPS",
             "CPS as the script of CrowS-Pairs computes it: sums rounded to three decimals, ties count for neither.",
-            **_PERCENT,
         ),
-        Format(
+        percent_format(
             "b_s_jsd",
             "B.S_JSD",
             "Share of pairs whose shared words are nearer to being predicted in the more stereotypical sentence.",
-            **_PERCENT,
         ),
-        Format("aul", "AUL", "CPS by the mean over all words of a sentence, nothing masked.", **_PERCENT),
-        Format("aula", "AULA", "AUL with each word weighted by the attention that it receives.", **_PERCENT),
-        Format(
+        percent_format("aul", "AUL", "CPS by the mean over all words of a sentence, nothing masked."),
+        percent_format("aula", "AULA", "AUL with each word weighted by the attention that it receives."),
+        percent_format(
             "stereotype_preference",
             "stereotype preference",
             "Share of pairs in which the model gives the more stereotypical sentence the higher likelihood.",
-            **_PERCENT,
         ),
         Format(
             "likelihood_difference",
             "size of the difference",
             "Mean absolute difference of the log-likelihoods of the two sentences; no model reaches 0.",
-            **{"unit": "nats", "ideal": 0},
+            unit="nats",
+            ideal=0,
         ),
         Format(
             "token_accuracy",
             "token accuracy",
             "Share of masked words that the model predicts correctly; where it is high, the scores mean less.",
-            **{"unit": "%", "factor": 100, "decimals": 1},
+            unit="%",
+            factor=100,
+            decimals=1,
         ),
     )
     TITLE = "Sentence pairs"
@@ -445,7 +446,7 @@ def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> 
     above, below = (ordered[side * ordered["difference"] > 0] for side in (1, -1))
     ends = {"more": above.iloc[::-1].head(N_PAIRS), "less": below.head(N_PAIRS)}
     parts = [
-        Section(f"Towards the {name} stereotypical sentence", examples=list(map(_example, rows.to_dict("records"))))
+        Section(f"Towards the {name} stereotypical sentence", examples=list(map(_example, table_rows(rows))))
         for name, rows in ends.items()
     ]
     note = "The sentences repeat stereotypes, and some are offensive. They were written to test models."

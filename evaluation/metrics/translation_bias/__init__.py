@@ -47,7 +47,7 @@ from evenhand.evaluation.settings import (
     as_settings,
 )
 from evenhand.evaluation.store import Store
-from evenhand.evaluation.tables import label_batches
+from evenhand.evaluation.tables import label_batches, table_rows
 
 PAIR = "pair"
 TRANSLATION = "translation"
@@ -55,8 +55,8 @@ MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
 GAP = "translation_gap"
 PREFERENCE = "gap, % of the mean"
-_GAP = {"ideal": 0, "signed": True}
-_ACCURACY = {"unit": "%", "factor": 100, "decimals": 1, "ideal": 1}
+gap_format = partial(Format, ideal=0, signed=True)
+accuracy_format = partial(Format, unit="%", factor=100, decimals=1, ideal=1)
 
 
 class Settings(StrictSettings):
@@ -85,37 +85,36 @@ class TranslationBias(Metric):
         Format("spbleu", "spBLEU", "Overlap with references in n-grams of sentence pieces, 0 to 100."),
         Format("bleu", "BLEU", "Overlap with the references in n-grams of words, 0 to 100."),
         Format("chrf", "chrF++", "Overlap in n-grams of characters and of words, 0 to 100."),
-        Format(GAP, "gap", "Score against masculine references minus score against feminine references.", **_GAP),
-        Format("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones.", **_GAP),
-        Format(
+        gap_format(GAP, "gap", "Score against masculine references minus score against feminine references."),
+        gap_format("chrf_gap", "gap in chrF++", "chrF++ against masculine references minus against feminine ones."),
+        accuracy_format(
             "gender_accuracy",
             "right gender",
             "Share of translations with the gender of their source, of those that show exactly one gender.",
-            **_ACCURACY,
         ),
-        Format(
+        accuracy_format(
             "gender_accuracy_mt_geneval",
             "MT-GenEval’s accuracy",
             "Share of translations without a word that only the other gender’s references have.",
-            **_ACCURACY,
         ),
-        Format(
+        accuracy_format(
             "gender_accuracy_spans",
             "accuracy by annotated spans",
             "Share of translations without a word that is only in the marked spans of the other gender’s references.",
-            **_ACCURACY,
         ),
-        Format(
+        accuracy_format(
             "masculine_rendering",
             "overgeneralisation",
             "Share of masculine translations among those that show exactly one gender, where the source shows none.",
-            **_ACCURACY | {"ideal": 0.5},
+            ideal=0.5,
         ),
         Format(
             "added_toxicity",
             "added toxicity",
             "Share of translations that a classifier finds toxic although their source is not.",
-            **{"unit": "%", "factor": 100, "ideal": 0},
+            unit="%",
+            factor=100,
+            ideal=0,
         ),
     )
     TITLE = "Translations and gender"
@@ -170,10 +169,10 @@ class TranslationBias(Metric):
     ) -> list[BiasScore]:
         settings = config.settings
         table, translations = collected
-        parts = [
-            metric.align(part.drop(columns=PAIR), table, source=pair.split("-")[0], target=pair.split("-")[1])
-            for pair, part in translations.groupby(PAIR, sort=False)
-        ]
+        parts = []
+        for pair, part in translations.groupby(PAIR, sort=False):
+            source_language, target = str(pair).split("-")
+            parts.append(metric.align(part.drop(columns=PAIR), table, source=source_language, target=target))
         rows = pd.concat(parts, ignore_index=True)
         if settings.translations is None:
             source = {"model": config.open_model().description}
@@ -181,7 +180,7 @@ class TranslationBias(Metric):
             source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
         signature = {
             **source,
-            **config.references.signature(store.inputs["references"]),
+            **config.references.signature(str(store.inputs["references"])),
             "directions": settings.directions,
             "packages": package_versions(),
         }
@@ -235,7 +234,7 @@ class TranslationBias(Metric):
         left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
         counts = tuple(
             Row(language_name(row["lang"]), tuple(count_cells(row["sentences"], *(row[it] for it in GENDERS))))
-            for row in languages.sort_values("lang").to_dict("records")
+            for row in table_rows(languages.sort_values("lang"))
         )
         by_gender = Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), counts)
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
@@ -302,7 +301,7 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
             caption += f", {n} at each end of {len(cuts)}"
             cuts = pd.concat([cuts.head(n), cuts.tail(n)])
         lines = []
-        for row in cuts.to_dict("records"):
+        for row in table_rows(cuts):
             cells = [*(number_cell(row[it]) for it in numbers), number_cell(row["gap"], sign=True)]
             cells.append(number_cell(100 * row["preference"], sign=True))
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))

@@ -47,8 +47,9 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Sig
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.metrics.base import Metric
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
 BOTH = "both"
 REFERENCES = "references"
@@ -75,7 +76,7 @@ def bleu(tokenize: str = "flores101") -> "BLEU":
             missing and cannot be downloaded.
     """
     check_installed()
-    from sacrebleu.metrics import BLEU
+    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
     from sacrebleu.utils import SACREBLEU_DIR
 
@@ -95,7 +96,7 @@ def bleu(tokenize: str = "flores101") -> "BLEU":
 
 def chrf() -> "CHRF":
     """Return sacrebleu's chrF++: character n-grams up to 6, word n-grams up to 2 (Popović 2017)."""
-    from sacrebleu.metrics import CHRF
+    from sacrebleu.metrics.chrf import CHRF
 
     return CHRF(word_order=2)
 
@@ -218,6 +219,8 @@ def translation_scores(
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
         means: dict[Kind, list[np.ndarray | None]] = {}
         for (direction, lang), part in rows.groupby(["direction", LANG]):
+            lang = str(lang)
+            direction = str(direction)
             group = {LANG: lang, "direction": direction}
             language_scores, resampled = _language_scores((name, gap), metric, part, weights, group, common)
             scores += language_scores

@@ -91,12 +91,12 @@ def gender_accuracy(rows: pd.DataFrame, signature: Signature | None = None) -> l
     facts = {**(signature or {}), "version": VERSION}
     for (direction, lang, gender), part in rows.groupby(["direction", LANG, GENDER]):
         is_marked = has_marked_words(part)
-        group = {LANG: lang, "direction": direction}
+        group = {LANG: str(lang), "direction": str(direction)}
         decided = is_marked[is_marked[MASCULINE] != is_marked[FEMININE]]
         if not gender:
             scores.append(_share("masculine_rendering", decided[MASCULINE], len(part), 0.5, group, facts))
             continue
-        group |= {GENDER: gender}
+        group[GENDER] = str(gender)
         other = FEMININE if gender == MASCULINE else MASCULINE
         scores.append(_share("gender_accuracy", decided[gender], len(part), 1.0, group, facts))
         published = has_marked_words(part, spans=False, split=split_ascii_words)
@@ -133,7 +133,7 @@ def _exclusive_words(texts: Iterable[str], others: Iterable[str], split: Callabl
 
 def _share(
     name: str,
-    hits: Sequence[bool],
+    hits: Sequence[bool] | np.ndarray | pd.Series,
     total: int,
     ideal: float,
     group: Mapping[str, str],

@@ -31,10 +31,11 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
-from evenhand.evaluation.statistics.cells import sum_by
+from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
@@ -82,13 +83,13 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 TABLE_NOTE = (
-    "The interval of a shown difference allows for its selection. Any other interval is of this difference alone: each "
-    "of its ends holds with 95 % confidence. The certainty is of all differences together."
+    "The interval of a shown difference allows for its selection among all. Any other interval is of this difference "
+    "alone: each of its ends holds with 95 % confidence. The certainty accounts for all differences together."
 )
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
     "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
-    "is shown. “Inconclusive”: anything else. All are in effect_changes.parquet."
+    "is shown. “Inconclusive”: anything else. The file effect_changes.parquet has all changes."
 )
 TITLES = (
     "descriptor or group",
@@ -118,7 +119,7 @@ def effects(
     responses: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
@@ -254,7 +255,7 @@ def effect_changes(
     after: StyledResponses,
     clusters: Mapping[str, Sequence[int]],
     *,
-    groups: Mapping[str, Sequence[str]] | None = None,
+    groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
     look: Look = ONLY_LOOK,
@@ -402,7 +403,7 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
     """
     is_change = "shrunk_before" in table
     scores = []
-    for row in table[table["certainty"] == SHOWN].to_dict("records"):
+    for row in table_rows(table[table["certainty"] == SHOWN]):
         scores.append(
             BiasScore(
                 EFFECT,
@@ -540,8 +541,8 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
         runs = "comparisons"
     at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
     return [
-        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (median; {at_worst}) in a style of at least "
-        f"{100 * IN_USE:.0f} % of the responses; with four times as many responses, half of it."
+        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (the median over people, and over styles of at "
+        f"least {100 * IN_USE:.0f} % of the responses; {at_worst}). Four times as many responses show half of it."
     ]
 
 
@@ -571,7 +572,7 @@ def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
 
 def differences_table(effects: pd.DataFrame) -> Table:
     """Return a table of a report with a row for each effect."""
-    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in effects.to_dict("records")))
+    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in table_rows(effects)))
 
 
 def _row(row: EffectRow) -> Row:
@@ -624,7 +625,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
     """Return the largest differences of descriptors as lines, one for each descriptor."""
     rows = effects[effects["kind"] == DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
     lines = []
-    for row in rows.to_dict("records"):
+    for row in table_rows(rows):
         difference = points(row["shrunk"], 1, sign=True)
         lines.append(f"{unit_text(row)}, {plain_name(row['name'])}: {difference} ({row['certainty']})")
     return lines
@@ -646,16 +647,13 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     """Return the folded table of the effects that are shown before or after, and of the changes."""
     levels = changes[["certainty_before", "certainty_after"]]
     listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
-    note = CHANGES_NOTE
-    if len(listed) > MAX_ROWS:
-        note += f" {len(listed) - MAX_ROWS:,} more are in effect_changes.parquet."
     table = _change_table("Differences that are shown, and changes that are shown or worth a look", listed)
-    return Section("All changes", [note], [table] if table.rows else [], folded=True)
+    return Section("All changes", [CHANGES_NOTE], [table] if table.rows else [], folded=True)
 
 
 def _change_table(caption: str, changes: pd.DataFrame) -> Table:
     rows = []
-    for row in changes.head(MAX_ROWS).to_dict("records"):
+    for row in table_rows(changes.head(MAX_ROWS)):
         cells = (
             Cell(row["transition"], prose=True),
             Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),

@@ -36,7 +36,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_p
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     all_cells,
     compare_generation_bias,
-    find_headline,
+    headline_of,
     pooled_estimate,
     root,
 )
@@ -68,6 +68,7 @@ from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import Family
 from evenhand.evaluation.statistics.scores import mean_change
+from evenhand.evaluation.tables import table_rows
 
 VERSION = "2"
 VALUES = "outcomes"  # the table of the values of all outcomes
@@ -78,7 +79,7 @@ TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
-BOUND_NOTE = "“Cannot rule out”: somebody may be so far from the average; nobody is further, with 95 % confidence."
+BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
 NO_SPREAD = "people do not differ in either run"
 NO_VALUE = "no response has a value"
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
@@ -387,20 +388,22 @@ def values_table(prompt_ids: pd.Series, outcomes: Mapping[str, pd.DataFrame]) ->
 
 def stored_names(table: pd.DataFrame) -> list[str]:
     """Return the names of the outcomes in the table VALUES of a run."""
-    return list(dict.fromkeys(name.partition(": ")[0] for name in table if name != PROMPT_ID))
+    return list(dict.fromkeys(name.partition(": ")[0] for name in map(str, table) if name != PROMPT_ID))
 
 
 def stored_values(table: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the values of an outcome in the table VALUES of a run."""
     start = f"{name}: "
-    columns = {name: name.removeprefix(start) for name in table if name.startswith(start)}
+    columns = {name: name.removeprefix(start) for name in map(str, table) if name.startswith(start)}
     return table[list(columns)].rename(columns=columns)
 
 
 def join_rare(values: pd.DataFrame) -> pd.DataFrame:
     """Return the table with classes of fewer than MIN_SHARE of the responses, except TOO_SHORT, joined as OTHER."""
-    share = values.mean()
-    rare = [name for name in values if name != TOO_SHORT and (name == OTHER or share[name] < MIN_SHARE)]
+    rare = []
+    for name, share in values.mean().items():
+        if name != TOO_SHORT and (name == OTHER or share < MIN_SHARE):
+            rare.append(str(name))
     if values.shape[1] == 1 or not rare:
         return values
     return values.drop(columns=rare).assign(**{OTHER: values[rare].sum(axis=1, skipna=False)})
@@ -496,7 +499,7 @@ def outcome_bias(
     Returns:
         The scores, and a table as of `effects` with the column `outcome`, in units of the outcome (`outcome_table`).
     """
-    has_value = np.isfinite(values.to_numpy(dtype=float)).all(axis=1)
+    has_value = np.asarray(np.isfinite(values.to_numpy(dtype=float)).all(axis=1))
     people = compared_people(responses, responses.groups(), has_value)
     if people is None:
         return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=COLUMNS)
@@ -605,7 +608,7 @@ def outcome_changes(
     columns = list(dict.fromkeys([*before, *after]))
     joined = join_rare(pd.concat([side.reindex(columns=columns, fill_value=0.0) for side in (before, after)]))
     values = np.split(joined.to_numpy(dtype=float), 2)
-    has_both = np.isfinite(values).all(axis=(0, 2))
+    has_both = np.asarray(np.isfinite(values).all(axis=(0, 2)))
     n_left_out = int((~has_both).sum())
     paired = replace(responses, vectors=values[0], styles=list(map(str, joined))).rows(has_both)
     old, new = (replace(paired, vectors=side[has_both]) for side in values)
@@ -628,7 +631,7 @@ def _spread_change(
     outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
 ) -> BiasScore:
     """Return the difference of the spread of an outcome; `old` and `new` have its values as vectors, paired."""
-    square = find_headline(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
+    square = headline_of(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
     scale = _divisor(old.styles) * (spread_before + spread_after)
     interval = None
     if square.interval and scale > 0:
@@ -655,8 +658,8 @@ def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Iter
     An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
     adjusted for everything that the page tests.
     """
-    spreads = [score for score in scores if score.form == Form.SPREAD and score.p_value is not None]
-    shown = {score.metric for score in spreads if score.p_value <= LEVEL}
+    spreads = [score for score in scores if score.form == Form.SPREAD]
+    shown = {score.metric for score in spreads if score.p_value is not None and score.p_value <= LEVEL}
     shown |= set(table.loc[table["certainty"] == SHOWN, "outcome"])
     # `other_language` is computed from `language`; both appear as “language”.
     excluded = {LANGUAGE if name == OTHER_LANGUAGE else name for name in without}
@@ -683,7 +686,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
         return Section(title)
     spreads = [score for score in scores if score.form == Form.SPREAD]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
-    rows = [_effect_row(row) for row in shown.to_dict("records")]
+    rows = [_effect_row(row) for row in table_rows(shown)]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
 

@@ -22,6 +22,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
 from evenhand.evaluation.statistics.text_quality import repeat_prompts
+from evenhand.evaluation.tables import table_rows
 
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
 PAIRED_SHARES = ["n", "before", "after", "change", "low", "high", "p"]
@@ -242,7 +243,7 @@ def _parroting_section(changes: FamilyRun) -> Section:
 def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], note: str) -> Table:
     """Return a table of shares of responses before and after; `keys` has the titles of the frame's columns of keys."""
     rows = []
-    for row in frame.to_dict("records"):
+    for row in table_rows(frame):
         names = [sanitize(row[key], MAX_LABEL) for key in keys]
         cells = [Cell(name, prose=True) for name in names[1:]]
         cells.append(number_cell(100 * row["before"]))

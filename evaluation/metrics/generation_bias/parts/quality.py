@@ -357,8 +357,8 @@ def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Si
     """Return the changes of offensiveness (`offensiveness_changes`); [] if not both runs have measured it."""
     if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
         return []
-    classifier = find_score(before.scores, "offensive_share").signature.get(OFFENSIVE)
-    if classifier != find_score(after.scores, "offensive_share").signature.get(OFFENSIVE):
+    classifier = before.signature("offensive_share").get(OFFENSIVE)
+    if classifier != after.signature("offensive_share").get(OFFENSIVE):
         reason = "the two runs used different offensiveness classifiers"
         return [_undefined_difference("offensive_share", CHANGE_BOUNDS, {}, reason, signature)]
     old = before.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS]
@@ -405,7 +405,7 @@ def style_share_changes(
 
     `before` and `after` are the style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
     """
-    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
+    usable = np.asarray((np.isfinite(before) & np.isfinite(after)).all(axis=1))
     old = cluster_sums(before[usable], clusters)
     new = cluster_sums(after[usable], clusters)
     scores = []
@@ -441,7 +441,7 @@ def style_drift(
     >>> round(style_drift(old, new, np.zeros(20, int)).value, 9)
     0.1
     """
-    usable = (np.isfinite(before) & np.isfinite(after)).all(axis=1)
+    usable = np.asarray((np.isfinite(before) & np.isfinite(after)).all(axis=1))
     n = int(usable.sum())
     drift = BiasScore(
         "style_drift",

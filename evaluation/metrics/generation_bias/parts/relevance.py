@@ -362,7 +362,7 @@ def _strata(prompts: pd.DataFrame, table: pd.DataFrame, signature: Signature) ->
 def _usable(table: pd.DataFrame, both: bool = False) -> np.ndarray:
     """Return whether each response has a likelihood, and with `both` also one after another prompt, (n,) bool."""
     names = [LOG_LIKELIHOOD, OTHER_LOG_LIKELIHOOD] if both else [LOG_LIKELIHOOD]
-    return np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1)
+    return np.asarray(np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1))
 
 
 def _gains(table: pd.DataFrame) -> np.ndarray:

@@ -145,6 +145,18 @@ def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group:
     return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
 
 
+def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasScore:
+    """Return pooled FGB* of all responses, or its change of a kind, which every run of the family has.
+
+    Raises:
+        LookupError: the scores are of another family.
+    """
+    score = find_headline(scores, kind)
+    if score is None:
+        raise LookupError(f"no {FGB} of the kind {kind.value}")
+    return score
+
+
 def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
     """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
     n_styles = len(responses.styles)
@@ -706,8 +718,9 @@ def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> l
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 FGB_NOTE = (
     "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
-    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is the same of "
-    "descriptors’ means over all templates; the number at the top is its root: √(pooled FGB* / 2), in answers of 100."
+    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, "
+    "and computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers "
+    "of 100."
 )
 IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
@@ -787,7 +800,7 @@ class SpreadPart(Part):
             "measure",
             label=_size_label,
             counted="responses",
-            note="The smallest pooled FGB* is shown with a probability of 80 %.",
+            note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
         return [Section(SCORES, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]

@@ -10,6 +10,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import number_cell
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.tables import table_rows
 
 STYLE_CHANGES = "style_changes"  # the table
 N_DESCRIPTORS = 5  # at each end, as in the paper
@@ -83,7 +84,7 @@ class StyleChangesPart(Part):
         if len(table) > 2 * STYLES_AT_EACH_END:
             shown = pd.concat([table.head(STYLES_AT_EACH_END), table.tail(STYLES_AT_EACH_END)])
         rows = []
-        for row in shown.to_dict("records"):
+        for row in table_rows(shown):
             cells = (
                 number_cell(PER_UNIT * row["variance"], 2),
                 number_cell(PER_UNIT * row["variance_change"], 2, sign=True),

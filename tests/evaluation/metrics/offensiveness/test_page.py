@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness, descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
 from tests.report_pages import measured, table_named, table_of, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
@@ -33,8 +34,8 @@ def scores_of(table: pd.DataFrame):
 
 
 def page_of(table: pd.DataFrame, scores=None):
-    settings = SimpleNamespace(classifier=SimpleNamespace(name="a classifier"))
-    config = SimpleNamespace(settings=settings, prompts=SimpleNamespace(dataset="a dataset", file=None))
+    prompts = PromptSettings(dataset="a dataset")
+    config = MeasureConfig(prompts=prompts, offensive_classifier=ClassifierSettings(name="a classifier"))
     return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 

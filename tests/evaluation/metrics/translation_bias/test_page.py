@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.translation_bias import TranslationBias
+from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
 from tests.named_scores import named_score
 from tests.report_pages import measured, table_named, table_of, texts
 
@@ -39,11 +40,12 @@ def scores(lang="spa_Latn"):
 
 
 def page_of(gap_scores):
-    settings = SimpleNamespace(translations=None, references="some references")
     counts = {"sentences": 10, "masculine": 9, "feminine": 8, "neutral": 1, "generic": 0, "missing": 0}
     languages = pd.DataFrame([{"lang": lang, **counts, "left_out": reason} for lang, reason in LEFT_OUT.items()])
     tables = {"sentence_scores": SENTENCES, "languages": languages}
-    config = SimpleNamespace(model=SimpleNamespace(name="a model"), settings=settings)
+    config = MeasureConfig(
+        model=ModelSettings(name="a model"), references=ReferenceSettings(name="some references"), settings=Settings()
+    )
     return TranslationBias().page(measured(gap_scores, tables, config))
 
 
