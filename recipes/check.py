@@ -251,7 +251,8 @@ def _largest_difference(run: FamilyRun, limit: float) -> Finding:
     name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
-        return Finding(name, INCONCLUSIVE, score.reason if score else "the run has no permutations; measure with some")
+        reason = score.reason if score else None
+        return Finding(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
     low, high = (100 * bound for bound in score.interval)
     bound = f"{number(high, 1)} of 100 answers in a style"
     text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
@@ -319,7 +320,9 @@ def _rise_under(
         return _status((low, high), limit), f", {rise} {interval((100 * low, 100 * high), 1, sign=True)}"
     excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
     reason = reduction.reason or "this interval accounts for the looks at the run"
-    bounds = excess.interval and tuple(PER_UNIT * bound for bound in excess.interval)
+    bounds = None
+    if excess.interval is not None:
+        bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
     text = f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
     text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
     return _status(excess.interval, 0.0), text

@@ -9,6 +9,7 @@ warnings of each kind to 2.5 % of comparisons of a model with itself.
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.chats import FILTER_REASONS
@@ -111,7 +112,7 @@ def cut_text(*responses: pd.DataFrame) -> list[str]:
     Args:
         responses: the responses of a run, or of the runs before and after.
     """
-    shares = [table[CUT].mean() if CUT in table else 0.0 for table in responses]
+    shares = [float(np.mean(table[CUT])) if CUT in table else 0.0 for table in responses]
     if not max(shares) > MANY_CUT:
         return []
     texts = [percent(share, 0) for share in shares]
