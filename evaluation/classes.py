@@ -26,16 +26,38 @@ def module_names(package: str) -> list[str]:
 
 
 def load_class(package: str, name: str, base: type[Base], field: str) -> type[Base]:
-    """Return the subclass of `base` that the module `name` of a package defines.
+    """Return the class that the module `name` of a package defines as its subclass of `base`.
+
+    If the module defines several, such as a common base and a class derived from it, it is the one from which no other
+    is derived.
 
     Raises:
-        InputError: the package has no such module, or two folders have one. `field` is the setting with the name.
+        InputError: the package has no such module, two folders have one, or the module does not define exactly one such
+            class. `field` is the setting with the name.
     """
+    folders = list(import_module(package).__path__)
     if name not in module_names(package):
-        raise unknown_name(field, name, module_names(package))
-    files = [Path(folder) / f"{name}.py" for folder in import_module(package).__path__]
+        error = unknown_name(field, name, module_names(package))
+        missing = [folder for folder in folders if not Path(folder).is_dir()]
+        if missing:
+            raise InputError(field, f"{error.problem} {PATH_VARIABLE}: {', '.join(missing)} does not exist.")
+        raise error
+    files = [Path(folder) / f"{name}.py" for folder in folders]
     if sum(file.is_file() for file in files) > 1:
         raise InputError(field, f"{name!r} is the name of two modules; rename yours in {PATH_VARIABLE}.")
     module = import_module(f"{package}.{name}")
-    classes = [member for _, member in inspect.getmembers(module, inspect.isclass)]
-    return next(found for found in classes if found.__module__ == module.__name__ and issubclass(found, base))
+    candidates = []
+    for _, found in inspect.getmembers(module, inspect.isclass):
+        if found.__module__ == module.__name__ and issubclass(found, base):
+            candidates.append(found)
+    parents = {parent for found in candidates for parent in found.__mro__[1:]}
+    chosen = [found for found in candidates if found not in parents]
+    if len(chosen) != 1:
+        listed = ", ".join(found.__name__ for found in chosen) or "none"
+        file = Path(str(module.__file__))
+        raise InputError(
+            field,
+            f"{file} must define one class derived from {base.__name__}, and defines {listed}; "
+            f"a module that only helps others belongs outside of the folder `{file.parent.name}`.",
+        )
+    return chosen[0]

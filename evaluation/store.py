@@ -1,5 +1,6 @@
-"""Run folders: a stage computes tables in a folder, once; a killed stage goes on, and a finished one costs nothing.
+"""Run folders: a stage computes the tables of a folder once.
 
+If a stage was killed, the same command continues where it stopped; if it is finished, the same command does nothing.
 Every table, and every saved batch of rows, has the fingerprint of the run that computed it. A run reads only its own.
 """
 
@@ -152,7 +153,9 @@ class Store:
         for path in result_files(self.folder).values():
             path.unlink()
         folder = self.folder / PARTS / self.family
-        for path in folder.iterdir() if folder.exists() else ():
+        if not folder.exists():
+            return
+        for path in folder.iterdir():
             if path.is_dir() and path.name not in but_rows:
                 shutil.rmtree(path)
 
@@ -170,8 +173,12 @@ class Store:
             with self.step(name):
                 self.write(name, compute())
 
-        if not self.has(name):
-            compute_and_write() if on_all_ranks else processes.on_rank_zero(compute_and_write)
+        if self.has(name):
+            return
+        if on_all_ranks:
+            compute_and_write()
+        else:
+            processes.on_rank_zero(compute_and_write)
 
     def table(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> pd.DataFrame:
         """Return the table `name`.parquet; compute and write the table first if it is not on disk (`ensure`)."""
@@ -208,7 +215,7 @@ class Store:
         items = items.set_axis(numbers)
         missing = processes.on_rank_zero(lambda: _missing_rows(folder, numbers, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
-        if len(mine) or items.empty:
+        if len(mine) or items.empty:  # a table without rows is computed, too, since `compute` knows its columns
             done = len(items) - len(missing) if processes.world_size() == 1 else 0
             with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
                 _save_batches(folder, compute(items.loc[mine]), advance, self._write_part)
@@ -264,7 +271,7 @@ def stage(
     start = time.monotonic()
     record = _record_of_start(command, config, inputs)
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _is_finished(folder, record, locks, advice, suffices)):
+        if processes.on_rank_zero(lambda: _finished_or_begun(folder, record, locks, advice, suffices) == FINISHED):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
@@ -308,24 +315,24 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
     }
 
 
-def _is_finished(
+def _finished_or_begun(
     folder: Path, record: RunRecord, locks: ExitStack, advice: Advice, suffices: Callable[[RunRecord], bool]
-) -> bool:
-    """Return whether the stage is finished; if it is not, lock the folder until `locks` closes, and write the record.
+) -> str:
+    """Return FINISHED if the stage is finished; else begin it, and return RUNNING.
 
-    If files of a finished run are damaged, or the run does not suffice, its files are deleted, so that the stage
-    computes them again.
+    To begin is to lock the folder until `locks` closes, to delete files that are to be computed again, and to write the
+    record.
     """
-    is_finished, outdated = _state_and_outdated_files(folder, record, advice, suffices)
-    if is_finished and not outdated:  # a finished run needs no lock, because it is only read
-        return True
+    state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    if state == FINISHED and not outdated:  # a finished run needs no lock, because it is only read
+        return FINISHED
     locks.enter_context(run_lock(folder))
     # Again: perhaps another process has finished it.
-    is_finished, outdated = _state_and_outdated_files(folder, record, advice, suffices)
-    if is_finished and not outdated:
-        return True
+    state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    if state == FINISHED and not outdated:
+        return FINISHED
     earlier = read_record(folder, "output_dir")
-    if is_finished:
+    if state == FINISHED:
         log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(outdated))
     elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         log.info("%s: going on in %s", record["command"], folder)
@@ -333,16 +340,16 @@ def _is_finished(
     for name in outdated:
         (folder / name).unlink(missing_ok=True)
     write_record(folder, record)
-    return False
+    return RUNNING
 
 
 def _state_and_outdated_files(
     folder: Path, record: RunRecord, advice: Advice, suffices: Callable[[RunRecord], bool]
-) -> tuple[bool, list[str]]:
-    """Return whether a folder has the finished run of a record, and the names of the files to compute again.
+) -> tuple[str, list[str]]:
+    """Return FINISHED if a folder has the finished run of a record, else RUNNING; and the files to compute again.
 
-    These are damaged files, or all files of a run that does not suffice. A run is not finished if something failed for
-    a reason that may pass.
+    These are damaged files, or all files of a run that does not suffice. A run whose record lists failures, which may
+    pass, is RUNNING.
 
     Raises:
         InputError: the folder has a run of another identity, or it has files and is no run.
@@ -350,12 +357,12 @@ def _state_and_outdated_files(
     earlier = read_record(folder, "output_dir")
     if earlier is None:
         check_no_files(folder)
-        return False, []
+        return RUNNING, []
     _check_same_run(folder, earlier, record["identity"], advice)
     if earlier["state"] != FINISHED:
-        return False, []
+        return RUNNING, []
     if not suffices(earlier):
-        return False, list(earlier["files"])
+        return RUNNING, list(earlier["files"])
     damaged = damaged_files(folder, earlier)
     if damaged and earlier["format"] != FORMAT:
         raise InputError(
@@ -363,7 +370,9 @@ def _state_and_outdated_files(
             f"{folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
             f"{folder} and give the command again.",
         )
-    return not earlier.get("failures"), damaged
+    if earlier.get("failures"):
+        return RUNNING, damaged
+    return FINISHED, damaged
 
 
 def check_no_files(folder: Path, but_folders: bool = False) -> None:
@@ -386,7 +395,7 @@ def check_no_files(folder: Path, but_folders: bool = False) -> None:
 
 
 def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, object], advice: Advice) -> None:
-    """Check that a folder has no run of another identity, unless that run has measured nothing yet."""
+    """Raise InputError if a folder has a run of another identity, unless that run has done no long work yet."""
     old = earlier["identity"]
     changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]
     is_unfinished = earlier["state"] != FINISHED
@@ -396,7 +405,7 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
             f"{folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
             "which run they are; delete the folder, or give another.",
         )
-    if not changed or (is_unfinished and not _has_rows(folder)):
+    if not changed or (is_unfinished and not _has_work(folder)):
         return
     lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
     if len(lines) > MAX_DIFFERENCES_SHOWN:
@@ -408,8 +417,8 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
     )
 
 
-def _has_rows(folder: Path) -> bool:
-    """Return whether an unfinished run has work that takes long: scores, batches of responses, checkpoints."""
+def _has_work(folder: Path) -> bool:
+    """Return whether an unfinished run has results that took long: scores, batches of responses, checkpoints."""
     subfolders = [path for path in folder.iterdir() if path.is_dir() and path.name not in TRACKERS]
     files = (path for subfolder in subfolders for path in subfolder.rglob("*") if path.is_file())
     return (folder / SCORES).exists() or any(not TEMPORARY.fullmatch(path.name) for path in files)

@@ -44,7 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text
-from evenhand.evaluation.score import Form, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.permutation import LEVEL
 from evenhand.evaluation.statistics.sample_size import (
@@ -66,7 +66,7 @@ JUNIT, SUMMARY = CHECKED
 HOLDS = "holds"
 BROKEN = "broken"
 INCONCLUSIVE = "inconclusive"
-EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the first that a finding has is the status of the check
+EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the worst status first
 # The smallest p-value is 1 / (permutations × descriptors). Holm's correction multiplies it by descriptors × styles, so
 # an effect can be significant at 0.05 only with at least 20 permutations per style.
 PERMUTATIONS_PER_STYLE = 40
@@ -109,15 +109,25 @@ def check(settings: CheckSettings) -> int:
     claim_pages(settings.output_dir, "check", lambda: _is_of_a_check(settings.output_dir))
     clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
     findings = find(settings)
-    found = {finding.status for finding in findings}
-    status = next(status for status in EXIT_STATUS if status == HOLDS or status in found)
-    title = f"{sanitize(str(settings.run))}{f' against {sanitize(str(settings.against))}' if settings.against else ''}"
+    status = _worst_status(findings)
+    title = sanitize(str(settings.run))
+    if settings.against is not None:
+        title += f" against {sanitize(str(settings.against))}"
     write_text(settings.output_dir / JUNIT, junit_xml(title, findings))
     next_step = next_step_text(status, settings)
     write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, next_step))
     print("\n\n".join([f"{title}: {status}\n{RULE}", *map(str, findings), f"Next: {next_step}"]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
+
+
+def _worst_status(findings: Sequence[Finding]) -> str:
+    """Return the worst status of the findings, which is that of the check; HOLDS if there are none."""
+    found = {finding.status for finding in findings}
+    for status in EXIT_STATUS:
+        if status in found:
+            return status
+    return HOLDS
 
 
 def next_step_text(status: str, settings: CheckSettings) -> str:
@@ -155,44 +165,58 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
     findings = find(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
-    if failed := [str(found) for found in findings if found.status != HOLDS]:
+    failed = [str(found) for found in findings if found.status != HOLDS]
+    if failed:
         raise AssertionError("\n".join(failed))
 
 
 def find(settings: CheckSettings) -> list[Finding]:
-    """Return the findings on pooled FGB*, on the rise over the baseline, and on the effects on descriptors."""
-    has_level = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
-    if settings.against is None and (settings.max_rise is not None or not has_level):
+    """Return the findings on the run alone, for each given limit, and on what became worse than in the baseline."""
+    limits_the_run = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
+    if settings.against is None and (settings.max_rise is not None or not limits_the_run):
         raise InputError(
             "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
         )
     after = _family_run(settings.run, "run")
-    findings = [] if settings.max_pooled_fgb is None else [_level(after, settings.max_pooled_fgb)]
-    findings += [_outcome(after, *limit) for limit in settings.max_spread.items()]
+    findings = []
+    if settings.max_pooled_fgb is not None:
+        findings.append(_pooled(after, settings.max_pooled_fgb))
+    for outcome, limit in settings.max_spread.items():
+        findings.append(_outcome_spread(after, outcome, limit))
     if settings.max_difference is not None:
-        findings.append(_even(after, settings.max_difference))
+        findings.append(_largest_difference(after, settings.max_difference))
     if settings.against is None:
         return findings
+    return [*findings, *_findings_against(settings, after, has_other_limits=limits_the_run)]
+
+
+def _findings_against(settings: CheckSettings, after: FamilyRun, *, has_other_limits: bool) -> list[Finding]:
+    """Return the findings on the rise of pooled FGB*, if it has a limit, on effects and on outcomes.
+
+    Without any limit, the rise has one that these runs can show to hold.
+    """
     if settings.against.resolve() == settings.run.resolve():
         raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
     check_same_precision(before.config, after.config, "run")
     before, common, _ = on_common_prompts(before, after)
-    rows = compared_responses(before), compared_responses(common)
-    check_comparable(before, common, rows, "run")
+    old = compared_responses(before)
+    new = compared_responses(common)
+    check_comparable(before, common, (old, new), "run")
     look = read_look(common.folder)
-    if settings.max_rise is not None or not has_level:
-        findings.append(_rise(before.folder, *rows, settings.max_rise, look))
-    permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(rows[0].styles))
-    findings.append(_grown_effects(*rows, look.draws(permutations), before.config.seed, look))
-    return [*findings, *_risen_outcomes(before, common, rows[0], look)]
+    findings = []
+    if settings.max_rise is not None or not has_other_limits:
+        findings.append(_rise(before.folder, old, new, settings.max_rise, look))
+    permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.styles))
+    findings.append(_grown_effects(old, new, look.draws(permutations), before.config.seed, look))
+    return [*findings, *_risen_outcomes(before, common, old, look)]
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
     return FamilyRun(folder, measure_config(read_settings(folder, field, FAMILY)[0], FAMILY))
 
 
-def _level(run: FamilyRun, limit: float) -> Finding:
+def _pooled(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
     score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
@@ -210,7 +234,7 @@ def _level(run: FamilyRun, limit: float) -> Finding:
     return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, text, details)
 
 
-def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
+def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> Finding:
     """Return the finding on the spread of an outcome between people, in the outcome's unit."""
     score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
@@ -222,7 +246,7 @@ def _outcome(run: FamilyRun, outcome: str, limit: float) -> Finding:
     return Finding(f"{metric.label} ≤ {limit:g} {metric.unit}".rstrip(), status, value_text(score))
 
 
-def _even(run: FamilyRun, limit: float) -> Finding:
+def _largest_difference(run: FamilyRun, limit: float) -> Finding:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
     name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
@@ -240,10 +264,11 @@ def _even(run: FamilyRun, limit: float) -> Finding:
 def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float | None:
     """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
 
-    The interval of after − (1 + rise) × before then ends below 0 with this probability; `before` is as measured. The
-    limit depends on the noise of both runs, not on the rise between them.
+    The interval of after − (1 + rise) × before then ends below 0 with this probability. The limit depends on the noise
+    of both runs and on the bias before, and not on the rise between them.
     """
-    before = -excess_over_baseline(old, new, 1.0).value + excess_over_baseline(old, new, 0.0).value
+    after = excess_over_baseline(old, new, 0.0).value
+    before = after - excess_over_baseline(old, new, 1.0).value
     for rise in RISES:
         noise = excess_over_baseline(old, new, 1 + rise)
         if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom):
@@ -252,33 +277,17 @@ def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float 
 
 
 def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None, look: Look) -> Finding:
-    """Return the finding on the rise of pooled FGB*, after / before − 1, under the limit or `smallest_showable_rise`.
-
-    If the reduction has no interval, because the baseline's bias may be 0, the test is of after − (1 + limit) × before.
-    So it is if the run after was looked at before its end, because this interval accounts for the looks.
-    """
+    """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
     chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference = headline_of(scores, Kind.DIFFERENCE)
-    reduction = headline_of(scores, Kind.REDUCTION)
-    before = -(difference.ideal or 0.0)
+    before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
+    status, measured = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION), look)
     text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
     text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
-    if reduction.interval and look == ONLY_LOOK:
-        low, high = sorted(-bound for bound in reduction.interval)
-        status = _status((low, high), limit)
-        text += f", {number(-100 * reduction.value, 1, sign=True)} % {interval((100 * low, 100 * high), 1, sign=True)}"
-    else:
-        excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
-        reason = reduction.reason or "this interval accounts for the looks at the run"
-        status = _status(excess.interval, 0.0)
-        bounds = None
-        if excess.interval is not None:
-            bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
-        text += f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
-        text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
+    text += measured
     details = [f"Compared: how much style differs between people, on the same {len(old):,} prompts in both runs."]
     if before > 0:
         answers = f"{moved_text(before)} of 100 answers may become {moved_text((1 + limit) * before)}"
@@ -294,6 +303,29 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
         stricter = partial(shows_difference, after=before, factor=1 + RISES[0])
         details.append(f"For a limit of {RISES[0]:.0%}: {_plan_text(baseline, stricter)}")
     return Finding(f"rise of pooled FGB* ≤ {100 * limit:g}%", status, text, details)
+
+
+def _rise_under(
+    limit: float, old: StyledResponses, new: StyledResponses, reduction: BiasScore, look: Look
+) -> tuple[str, str]:
+    """Return the status of the limit of a rise, and the end of a sentence with the measured rise and its interval.
+
+    The interval is that of the reduction, with the other sign. If the reduction has none, because the baseline's bias
+    may be 0, or if the run after was looked at before its end, it is of after − (1 + limit) × before: this interval
+    divides by nothing, and accounts for the looks.
+    """
+    if reduction.interval and look == ONLY_LOOK:
+        low, high = sorted(-bound for bound in reduction.interval)
+        rise = f"{number(-100 * reduction.value, 1, sign=True)} %"
+        return _status((low, high), limit), f", {rise} {interval((100 * low, 100 * high), 1, sign=True)}"
+    excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
+    reason = reduction.reason or "this interval accounts for the looks at the run"
+    bounds = None
+    if excess.interval is not None:
+        bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
+    text = f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
+    text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
+    return _status(excess.interval, 0.0), text
 
 
 def _chosen_text(chosen: float | None) -> str:
@@ -383,19 +415,20 @@ def _status(bounds: tuple[float, float] | None, limit: float) -> str:
 
 
 def _plan_text(run: Path, decides: Callable[[Estimate], bool]) -> str:
-    """Return the smallest design whose predicted estimate decides about a limit."""
+    """Return a sentence on the smallest design that decides about a limit, by the first of LEVERS that can."""
     try:
         pilot = read_pilot(run)
     except InputError as error:
         return str(error)
     for lever in LEVERS:
         design = smallest_design(pilot, lever, decides)
-        if design is not None:
-            return (
-                f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is "
-                f"as measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}"
-                f"{' to each descriptor and template' if lever == 'responses' else ''}."
-            )
+        if not design:
+            continue
+        of_each = " to each descriptor and template" if lever == "responses" else ""
+        return (
+            f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is as "
+            f"measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}{of_each}."
+        )
     return "no number of responses is enough, since the measured bias is too close to the limit."
 
 

@@ -1,6 +1,7 @@
 """The kinds of classifiers that settings can name, and the loading of one. The module does not import torch.
 
-To add a kind, write a module with a `Classifier` and a `ClassifierKind`, and add the kind to KINDS.
+To add a kind, write a module with a `Classifier` and a `ClassifierKind`, and add the kind to KINDS before SequenceKind,
+which takes every name that no other kind takes.
 """
 
 from pathlib import Path

@@ -12,13 +12,14 @@ NamedClassifier = CheckpointSettings | HeadSettings
 
 
 class Classifier(ABC):
-    """A classifier that is ready to classify texts.
+    """A classifier that is ready to classify texts, of any kind: a network, a judge, a list of words.
 
     Attributes:
         labels: the labels; those of a style classifier are the styles.
         name: the name in the settings.
         revision: what identifies the classifier, such as a commit or a hash of its files.
-        is_multi_label: whether a text may have several labels.
+        is_multi_label: whether a text may have several labels. Then its probabilities are independent, and are divided
+            by their sum to make a style vector.
         texts_per_part: texts that are classified together, and are lost if the run is killed.
         limit: what the classifier reads of a text, in words.
     """
@@ -36,15 +37,24 @@ class Classifier(ABC):
 
     @abstractmethod
     def classify(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the probability of each label for each of n texts, (n, S), and whether each text is cut, (n,)."""
+        """Return the probability of each label for each of n texts, (n, S), and whether each text is cut, (n,).
+
+        Probabilities are in [0, 1]; unless `is_multi_label`, each row sums to 1. A row of NaN says that the text has no
+        style. The texts are different, and none is blank. A text is cut if the classifier reads only its beginning.
+        """
 
 
 class ClassifierKind(ABC):
-    """A kind of classifiers: how settings name one, and what is known of it before it is loaded."""
+    """A kind of classifiers: how settings name one, and what is known of it before it is loaded.
+
+    For each classifier, the first of `classifier_kinds.KINDS` whose `has` is true is used. Before a run begins, its
+    `revision` and then its `labels` are asked, so both raise InputError for a file that cannot be read. In generation
+    bias, an InputError about the field "model" is shown as one about the setting with the classifier.
+    """
 
     @abstractmethod
     def has(self, settings: NamedClassifier) -> bool:
-        """Return whether the settings name a classifier of this kind."""
+        """Return whether the settings name a classifier of this kind; nothing is loaded."""
 
     @abstractmethod
     def labels(self, settings: NamedClassifier) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def _folder(settings: NamedClassifier) -> Path:
 
 
 class SequenceKind(ClassifierKind):
-    """Hugging Face sequence classifiers."""
+    """Hugging Face sequence classifiers: every name that no other kind takes, so this kind is the last one."""
 
     def has(self, settings: NamedClassifier) -> bool:
         return True

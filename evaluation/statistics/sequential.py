@@ -21,7 +21,8 @@ the correlation between looks (`boundaries`). Pooled FGB* is a U-statistic over 
 more observations are a reversed martingale: Cov(θ̂_j, θ̂_k) = Var(θ̂_k) for j < k. With the information
 I_k = 1 / Var(θ̂_k) the correlation is √(I_j / I_k), as for a mean. The variance at a fraction t of the answers is
 noise / t² + slope θ / t. So information grows as t² where people do not differ, and at most as slowly as t, like that
-of means (an effect, a share). The quantiles are of t², the smaller correlation, and hold for both.
+of means (an effect, a share). The quantiles are computed with the information t². This gives the smallest correlation
+between looks, and so the largest quantiles, which therefore hold in both cases.
 
 *Permutation tests.* A p-value at a look is divided by the share of the error that is spent there (`Looks.share`). The
 shares sum to 1, so by Bonferroni's inequality P(some p_k / share_k ≤ α) ≤ α, whatever the looks have in common. For the
@@ -52,8 +53,8 @@ DRAWS_AT_LEVEL = 10  # permutations with a p-value of LEVEL or less, at least
 NODES = 400  # of the numerical integration between two looks
 FARTHEST = 9.0  # standard deviations; the probability beyond is 10⁻¹⁹
 PATHS = 5_000  # simulated measurements for the interval after stopping
+BISECTIONS = 14  # steps in the search for each bound of the interval after stopping
 LEAST_SKEWNESS = 1e-6  # below, a distribution is normal
-BISECTIONS = 14  # of each of its bounds
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ ONLY_LOOK = Look()
 
 @dataclass(frozen=True)
 class Looks:
-    """The planned looks at a measurement.
+    """The planned looks at a measurement, K in number.
 
     Attributes:
-        rounds: number of rounds that are finished at each look, increasing; the last look has all.
+        rounds: number of rounds that are finished at each look, (K,), increasing; the last look has all.
     """
 
     rounds: tuple[int, ...]
@@ -157,10 +158,12 @@ def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator
     code = person.astype(np.int64) * n_templates + template
     _, cell, count = np.unique(code, return_inverse=True, return_counts=True)
     by_cell = np.argsort(cell, kind="stable")
-    earlier = np.empty(len(cell), dtype=np.int64)
-    earlier[by_cell] = np.arange(len(cell)) - (np.cumsum(count) - count)[cell[by_cell]]
-    repetition = earlier * int(np.median(count)) // count[cell]
-    return repetition * n_templates + rng.permutation(n_templates)[template]
+    start_of_cell = np.cumsum(count) - count
+    n_earlier = np.empty(len(cell), dtype=np.int64)  # prompts of the same person and template before each prompt
+    n_earlier[by_cell] = np.arange(len(cell)) - start_of_cell[cell[by_cell]]
+    repetition = n_earlier * int(np.median(count)) // count[cell]
+    place_of_template = rng.permutation(n_templates)
+    return repetition * n_templates + place_of_template[template]
 
 
 def spent_error(fraction: np.ndarray, gamma: float = GAMMA) -> np.ndarray:
@@ -204,7 +207,7 @@ def boundaries(information: np.ndarray, spent: np.ndarray) -> np.ndarray:
     for look in range(len(scale)):
         before = scale[look - 1] if look else 0.0
         step = math.sqrt(scale[look] ** 2 - before**2)
-        boundary = _crossed_with(allowed[look], place, mass, step)
+        boundary = _boundary_crossed_with(allowed[look], place, mass, step)
         result.append(boundary / scale[look])
         lowest = -FARTHEST * scale[look]
         half = (min(boundary, -lowest) - lowest) / 2
@@ -216,8 +219,14 @@ def boundaries(information: np.ndarray, spent: np.ndarray) -> np.ndarray:
     return np.array(result)
 
 
-def _crossed_with(probability: float, place: np.ndarray, mass: np.ndarray, step: float) -> float:
-    """Return the boundary that B crosses with a probability, after a normal step from places with the given mass."""
+def _boundary_crossed_with(probability: float, place: np.ndarray, mass: np.ndarray, step: float) -> float:
+    """Return the boundary that B crosses with a probability.
+
+    Args:
+        probability: the probability that B is above the boundary after the step.
+        place, mass: places of B before the step, and the probability of each.
+        step: the standard deviation of the step, which is normal.
+    """
 
     def excess(boundary: float) -> float:
         return float(mass @ scipy.special.ndtr((place - boundary) / step)) - probability
@@ -275,25 +284,25 @@ def interval_after_stopping(
     rule = _StoppingRule.between(limits, distribution, looks)
     noise = np.random.default_rng(0).normal(size=(paths, len(looks.rounds)))
     noise *= distribution.heavier_tails
+    level = LEVEL / 2
 
+    # As in `spread_interval`, values above θ have the skewed distribution, and values below it the normal one.
     def is_too_low(theta: float) -> bool:
         errors = _skewed(distribution.errors(noise, theta), distribution.skewness(theta))
-        return bool((rule.value_at_stop(theta + errors * distribution.scale(theta)) >= estimate.value).mean() < side)
+        stopped = rule.value_at_stop(theta + errors * distribution.scale(theta))
+        return bool((stopped >= estimate.value).mean() < level)
 
     def is_too_high(theta: float) -> bool:
         errors = distribution.errors(noise, theta)
-        return bool((rule.value_at_stop(theta + errors * distribution.scale(theta)) <= estimate.value).mean() < side)
+        stopped = rule.value_at_stop(theta + errors * distribution.scale(theta))
+        return bool((stopped <= estimate.value).mean() < level)
 
-    side = LEVEL / 2
     low, high = at_look
-    return (
-        _bisect(is_too_low, low, estimate.value),
-        _bisect(is_too_high, high, estimate.value),
-    )
+    return _bisect(is_too_low, low, estimate.value), _bisect(is_too_high, high, estimate.value)
 
 
 def _bisect(is_excluded: Callable[[float], bool], excluded: float, included: float) -> float:
-    """Return the border between excluded and included values."""
+    """Return the border between excluded and included values, from one value of each."""
     for _ in range(BISECTIONS):
         middle = (excluded + included) / 2
         if is_excluded(middle):
@@ -348,7 +357,12 @@ class _Distribution:
 
 @dataclass(frozen=True)
 class _StoppingRule:
-    """Between which estimates a measurement stops: bounds of R ranges at K looks, (R, K) each."""
+    """When a measurement stops: at the first look at which its estimate is within the bounds of one of R ranges.
+
+    Attributes:
+        low, high: the bounds of each range at each of K looks, (R, K); they are such that the interval of the estimate
+            is wholly within the range. The range up to the first limit has no lower bound, the last one no upper bound.
+    """
 
     low: np.ndarray
     high: np.ndarray

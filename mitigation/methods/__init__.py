@@ -103,9 +103,11 @@ class TrainedMethod(Method):
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":
-        """Return training rows: the columns of the trainer, and `context`, the context without a control tag.
+        """Return training rows with the columns that the trainer reads, and `context`.
 
-        Rows with the same `context` are held out for validation together.
+        Of "sft", these are `prompt`, a rendered context with its control tag, and `completion`, the response to learn;
+        `untagged_rows` of `labelled_responses` makes such rows of responses as they are. `context` is the context
+        without a control tag: rows with the same one are held out for validation together.
 
         Args:
             labelled: a row for each labelled response: the columns of the prompts, `response`, `cut` (whether
