@@ -56,9 +56,9 @@ def loop(settings: LoopSettings) -> None:
         model = measure_config(base, FAMILY).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
-    folder = settings.output_dir
-    methods = dict.fromkeys(settings.methods)
-    points = [point for method in methods for point in plan_points(settings, method, lambda name, *_: folder / name)]
+    points = []
+    for method in dict.fromkeys(settings.methods):
+        points += plan_points(settings, method, lambda name, command, stage: settings.output_dir / name)
     refused = run_points(points, settings)
     title = "Generation bias before and after tuning"
     processes.on_rank_zero(lambda: write_report(title, settings, points, refused))
@@ -82,11 +82,11 @@ def run_points(
     processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
     if len(points) > 1:
         log.info("%s: %s", command, remaining_text(points))
-    outcomes = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    results = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
     ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
-    for point, error in outcomes:
+    for point, error in results:
         ended.append(point.comparison)
         if len(ended) < len(points):
             log.info("%s: %s", command, remaining_text(points, ended))
@@ -139,7 +139,12 @@ def run_point(point: Point, stages: "Stages") -> InputError | None:
 
 
 class Stages:
-    """Runs each stage once, although several points have it, and logs its number among all stages."""
+    """Runs each stage once, although several points have it, and logs its number among all stages.
+
+    Attributes:
+        n: the number of stages.
+        errors: the error that ended each stage that has run, by its folder; None if it was finished.
+    """
 
     def __init__(self, folders: Collection[Path]) -> None:
         self.n = len(folders)
@@ -192,23 +197,27 @@ def check_points(folder: Path, points: Sequence[Point]) -> None:
     """
     for path in dict.fromkeys(stage.output_dir for point in points for stage in point.stages):
         check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
-    checked: list[Any] = []
+    measurements: list[MeasureSettings] = []  # which are checked already
+    tunings: list[Any] = []  # what the checks of tunings depended on, of those that are checked already
     for point in points:
         base = point.before.model.name
         for measurement in (point.before, point.train, point.after, point.after_without_tag):
-            if measurement is not None and measurement not in checked:
-                checked.append(measurement)
+            if measurement is not None and measurement not in measurements:
+                measurements.append(measurement)
                 _check_measurement(measurement, base, for_comparisons=measurement is point.before)
         if point.tune is not None and run_state(point.tune.output_dir) != FINISHED:
             strength = point.after.model.adapter_strength
-            key = (point.before.model, point.tune.method, point.tune.training, strength is None)
-            if key not in checked:
-                checked.append(key)
+            read_by_check = (point.before.model, point.tune.method, point.tune.training, strength is None)
+            if read_by_check not in tunings:
+                tunings.append(read_by_check)
                 _check_tuning(point, strength)
 
 
 def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons: bool) -> None:
-    """Check a measurement; the files of a model that is not tuned yet cannot be read."""
+    """Check the settings and inputs of a measurement, unless it is finished.
+
+    The files of a tuned model, whose name is not `base`, cannot be read yet, and are not checked.
+    """
     if run_state(settings.output_dir) == FINISHED:
         return
     config = measure_config(settings, FAMILY)
@@ -221,6 +230,7 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
 
 
 def _check_tuning(point: Point, strength: float | None) -> None:
+    """Check the settings of a point's tuning, and whether an adapter with them can have a strength, if one is given."""
     base = point.before.model
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)

@@ -107,14 +107,15 @@ def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> lis
     points = [planner.point(base)]
     other = loop.second_decoding
     if other is not None and planner.can_be_measured_with(other):
-        points.append(planner.point(base.replaced(decoding=other, capabilities=[]), "second_decoding/"))
+        second = base.replaced(decoding=other, capabilities=[])
+        points.append(planner.point(second, is_second_decoding=True))
     return points
 
 
 def base_measurement(measurement: Measurement) -> Measurement:
-    """Return a loop's measurement without the strength of an adapter, which is a method's.
+    """Return a loop's measurement for the base model: without `adapter_strength`, which is of the tuned adapters.
 
-    A strength is the base model's if that is an adapter itself.
+    If the base model is an adapter itself, the strength is of that adapter, and stays.
     """
     model = measurement.model
     if model.adapter_strength is not None and adapter_folder(model.name, model.revision, model.base) is None:
@@ -124,27 +125,37 @@ def base_measurement(measurement: Measurement) -> Measurement:
 
 @dataclass(frozen=True)
 class _Planner:
-    """Makes the settings of the stages of one method. Each function returns them with the stage's folder."""
+    """Makes the settings of the stages of one method; runs nothing.
+
+    A function with the name of a stage, such as `train`, returns the settings of that stage, with its folder. `name`,
+    an argument of some, is the name of the stage in the loop, such as `distill/after`.
+    """
 
     loop: LoopSettings
     name: str
     method: Method
     stage_folder: StageFolder
 
-    def point(self, measurement: Measurement, subfolder: str = "") -> Point:
-        """Return the point whose models are measured as `measurement` says; its folders are in `subfolder`."""
-        base_run = None if subfolder else self.loop.base_run
+    def point(self, measurement: Measurement, *, is_second_decoding: bool = False) -> Point:
+        """Return the point whose models are measured as `measurement` says.
+
+        With the second decoding, there is no finished run of the base model, and nothing is measured without the tag.
+        """
+        subfolder = "second_decoding/" if is_second_decoding else ""
+        base_run = None if is_second_decoding else self.loop.base_run
         if base_run is None:
             before = self.measurement(f"{subfolder}{BEFORE}", measurement)
         else:
             before = read_settings(base_run, "base_run")[0].replaced(output_dir=base_run)
-        train = label = tune = None
+        train = None
+        label = None
+        tune = None
         if self.method.trained is not None:
             train = self.train()
             label = self.label(train)
             tune = self.tune(label)
         after = self.after(f"{self.name}/{subfolder}after", measurement, tune)
-        untagged = None if subfolder else self.after_without_tag(after)
+        untagged = None if is_second_decoding else self.after_without_tag(after)
         return Point(
             method=self.name,
             seed=self.loop.seed,
@@ -175,9 +186,15 @@ class _Planner:
         return self.measurement("train", measurement, {"split": "train"})
 
     def label(self, train: MeasureSettings) -> LabelSettings:
+        """Return the labelling of the responses of `train`."""
         return self.stage("label", "label", LabelSettings, self.loop.label, {"run": train.output_dir})
 
     def tune(self, label: LabelSettings) -> TuneSettings:
+        """Return the tuning on the labelled responses.
+
+        Raises:
+            InputError: the strength of the adapter is given, and the method changes weights that have none.
+        """
         if self.loop.measure.model.adapter_strength is not None and self.method.trained.tags:
             raise InputError(
                 "measure.model.adapter_strength",
@@ -196,10 +213,12 @@ class _Planner:
     def after(self, name: str, measurement: Measurement, tune: TuneSettings | None) -> MeasureSettings:
         """Return the measurement of the method's model.
 
-        A comparison scores the responses of both models by the base, so scores by the tuned model are in no report.
+        Relevance is left out: a comparison computes it for the responses of both models, by the base model. If the
+        method trains nothing, only generation bias is measured: the other families read the weights, which are the
+        base's, and not the responses.
         """
         family = measurement.generation_bias.replaced(relevance=False)
-        if tune is None:  # other families score no responses, and the weights are the base's
+        if tune is None:
             measurement = measurement.with_metrics(FAMILY)
         measurement = measurement.replaced(model=self.tuned_model(measurement.model, tune), generation_bias=family)
         values = {"method": self.name, **settings_of_methods(self.loop, [self.name])}
@@ -230,6 +249,7 @@ class _Planner:
         tune: TuneSettings | None,
         untagged: MeasureSettings | None,
     ) -> CompareSettings:
+        """Return the comparison of the two measurements."""
         comparison = CompareSettings(
             before=before.output_dir,
             after=after.output_dir,
@@ -244,13 +264,14 @@ class _Planner:
     def measurement(
         self, name: str, measurement: Measurement, values: Mapping[str, object] | None = None
     ) -> MeasureSettings:
+        """Return the settings of `measure` for a measurement, with the loop's seed and `values`."""
         values = {"seed": self.loop.seed, **(values or {})}
         return self.stage(name, "measure", MeasureSettings, measurement, values)
 
     def stage(
         self, name: str, command: str, kind: type[Settings], group: object, values: Mapping[str, object]
     ) -> Settings:
-        """Return the settings of a stage: those of a group of the loop's settings, and `values`."""
+        """Return the settings of a stage, of the class `kind`: a group of the loop's settings, with `values`."""
         settings = kind.model_validate({**vars(group), **values})
         return self.placed(name, command, self.tracked(settings))
 

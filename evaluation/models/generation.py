@@ -1,4 +1,4 @@
-"""Responses of a dialogue model to contexts. Batch size and order change the responses by rounding only.
+"""Responses of a dialogue model to contexts, which depend on the size and the order of batches by rounding only.
 
 Each prompt has a separate stream of random numbers from the prompt's seed, so that the prompts may be computed in any
 order and in any parts. A token is drawn by the Gumbel-max trick with random numbers of the prompt and the position, so
@@ -47,7 +47,7 @@ from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0}  # values that change no score
-# What changes the scores before a token is sampled, in the order of `generate`.
+# The arguments of `generate` that change the scores before a token is sampled, in its order, and what does it.
 WARPERS = {
     "temperature": TemperatureLogitsWarper,
     "top_k": TopKLogitsWarper,
@@ -56,10 +56,10 @@ WARPERS = {
     "typical_p": TypicalLogitsWarper,
 }
 SLACK = 1.2  # memory that the allocator cannot reuse at once, because the caches grow with each token; measured
-# Bytes for each logit that an argument of `generate` takes at its peak, mostly for sorted scores; other arguments take
-# at most 4. Measured with a vocabulary of 49,152 tokens.
+# The largest number of bytes for each logit that an argument of `generate` takes, mostly for sorted scores; an argument
+# that is not listed takes at most 4. Measured with a vocabulary of 49,152 tokens.
 COPIES = {"top_p": 17, "typical_p": 38, "repetition_penalty": 8}
-FIRST_ROWS = 8  # of the first batch; each following one has twice as many, up to the largest
+FIRST_ROWS = 8  # of the first batch; each following batch may have twice as many as the one before
 BLOCK = 256  # tokens that are drawn together; about the square root of a large vocabulary
 
 
@@ -81,7 +81,7 @@ class Response(NamedTuple):
     """A generated response.
 
     Attributes:
-        text: the response; None if the model never ended its reasoning.
+        text: the response, which may be ""; None if the model never ended its reasoning.
         is_cut: whether max_new_tokens ended it.
         had_reasoning: whether the model reasoned before it.
     """
@@ -89,6 +89,10 @@ class Response(NamedTuple):
     text: str | None
     is_cut: bool
     had_reasoning: bool
+
+
+# The responses to some rows: the numbers of the rows, and of each row what a `Response` has, in its order.
+Answers = tuple[list[int], list[str | None], list[bool], list[bool]]
 
 
 def generate_responses(
@@ -100,13 +104,11 @@ def generate_responses(
     openings: Sequence[str] | None = None,
     first: int = 0,
     batch_size: int = 256,
-) -> Iterator[tuple[list[int], list[str | None], list[bool], list[bool]]]:
-    """Yield (row indices, responses, cuts, had reasoning) by batches, one response for each row of `contexts`.
+) -> Iterator[Answers]:
+    """Yield the `Answers` to contexts, one for each context, in batches: the longest contexts first.
 
-    Rows with equal contexts (and equal seeds, if decoding samples) are computed once. The order of the rows is fixed:
-    the longest contexts first. A response is the text up to the first end-of-sequence token, without special tokens,
-    outer white space and reasoning. A response may be "", and is None if the model never ended its reasoning. A cut is
-    true if max_new_tokens ended the response. InputError, before any work, if a context is empty or too long.
+    Rows with equal contexts (and equal seeds, if decoding samples) are computed once. A response is the text up to the
+    first end-of-sequence token, without special tokens, outer white space and reasoning.
 
     Args:
         contexts, seeds: a rendered context and a seed for each row, (n,).
@@ -114,6 +116,10 @@ def generate_responses(
         openings: texts with which the responses begin, (n,); max_new_tokens counts what the model adds. None: responses
             begin with the model's first token.
         first: position, in its response, of the first token that the model adds, which chooses its random numbers.
+        batch_size: the largest number of rows of a batch.
+
+    Raises:
+        InputError: a context is empty or too long; nothing is generated then.
     """
     model = dialogue_model.model
     samples = bool(decoding.get("do_sample"))
@@ -129,11 +135,12 @@ def generate_responses(
     used = {name for name, value in decoding.items() if value is not None}
     mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_attention_only(model)
     memory = memory_budget(model.device)
-    ramp = (FIRST_ROWS * 2**n_batches for n_batches in count())  # so that the first responses are there in seconds
+    # So that the first responses are there in seconds; each call of `max_jobs`, one for each batch, takes the next.
+    growing_sizes = (FIRST_ROWS * 2**n_batches for n_batches in count())
     logging.getLogger("transformers.modeling_utils").addFilter(_is_relevant)
 
     def max_jobs(job: Job) -> int:
-        return max(1, min(max_rows, next(ramp), memory // response_bytes(model, len(job.ids), decoding)))
+        return max(1, min(max_rows, next(growing_sizes), memory // response_bytes(model, len(job.ids), decoding)))
 
     def generate(batch: Sequence[Job]) -> list[Response]:
         return _generate_batch(dialogue_model, batch, first, decoding)
@@ -142,13 +149,18 @@ def generate_responses(
         return 0 if mixes_lengths else len(job.ids)
 
     for batch, responses in run_batches(ordered, max_jobs, generate, group_key=group_key):
-        answered = [(row, response) for job, response in zip(batch, responses, strict=True) for row in rows[job]]
-        yield (
-            [row for row, _ in answered],
-            [response.text for _, response in answered],
-            [response.is_cut for _, response in answered],
-            [response.had_reasoning for _, response in answered],
-        )
+        yield _answers(responses, [rows[job] for job in batch])
+
+
+def _answers(responses: Sequence[Response], rows: Sequence[list[int]]) -> Answers:
+    """Return the responses of a batch, each for all of its rows, as lists."""
+    answered = [(row, response) for response, its_rows in zip(responses, rows, strict=True) for row in its_rows]
+    return (
+        [row for row, _ in answered],
+        [response.text for _, response in answered],
+        [response.is_cut for _, response in answered],
+        [response.had_reasoning for _, response in answered],
+    )
 
 
 def _jobs(
@@ -195,11 +207,12 @@ def _generate_batch(
     model = dialogue_model.model
     tokenizer = dialogue_model.tokenizer
     is_beam_search = (decoding.get("num_beams") or 1) > 1
-    # A sliding window counts padding as positions, so it would lose the common prefix too early.
-    shares = SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search
     contexts = [list(job.ids) for job in batch]
-    shared = shared_tokens(model, contexts, sliding_windows=False) if shares else 0
-    inputs = _model_inputs(dialogue_model, contexts, shared)
+    n_shared = 0
+    if SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search:
+        # Padding stands after the common prefix. A sliding window would count it, and lose the prefix too early.
+        n_shared = shared_tokens(model, contexts, sliding_windows=False)
+    inputs = _model_inputs(dialogue_model, contexts, n_shared)
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     arguments = {name: value for name, value in decoding.items() if name != "no_repeat_ngram_size"}
     processors = LogitsProcessorList([RefuseNaN()])
@@ -219,31 +232,31 @@ def _generate_batch(
     return _responses(dialogue_model, batch, output[:, start:].tolist(), decoding)
 
 
-def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], shared: int) -> dict[str, Any]:
-    """Return the inputs of `generate`; the first `shared` tokens, which all rows have in common, are read once.
+def _model_inputs(dialogue_model: DialogueModel, contexts: list[list[int]], n_shared: int) -> dict[str, Any]:
+    """Return the inputs of `generate`; the first `n_shared` tokens, which all rows have in common, are read once.
 
     Padding stands between the common prefix and the rest of a context.
     """
     model = dialogue_model.model
     side = "right" if dialogue_model.kind == "encoder_decoder" else "left"
-    rest = {"input_ids": [ids[shared:] for ids in contexts]}
+    rest = {"input_ids": [ids[n_shared:] for ids in contexts]}
     padded = dialogue_model.tokenizer.pad(rest, padding_side=side, return_tensors="pt")
     inputs: dict[str, Any] = {
         "input_ids": padded["input_ids"].to(model.device),
         "attention_mask": padded["attention_mask"].to(model.device),
     }
-    if shared:
-        prefix = torch.tensor([contexts[0][:shared]], device=model.device).expand(len(contexts), -1)
+    if n_shared:
+        prefix = torch.tensor([contexts[0][:n_shared]], device=model.device).expand(len(contexts), -1)
         inputs["input_ids"] = torch.cat([prefix, inputs["input_ids"]], dim=1)
         inputs["attention_mask"] = torch.cat([torch.ones_like(prefix), inputs["attention_mask"]], dim=1)
-        inputs[cache_argument(model)] = prefix_cache(model, contexts[0][:shared], len(contexts))
+        inputs[cache_argument(model)] = prefix_cache(model, contexts[0][:n_shared], len(contexts))
     return inputs
 
 
 def _sampling(decoding: Mapping[str, Any], noise: "RowNoise") -> list[LogitsProcessor]:
-    """Return logits processors with which greedy decoding samples as the arguments of `generate` say.
+    """Return the logits processors that make greedy decoding choose sampled tokens, as the arguments say.
 
-    `generate` itself samples from one random stream for the whole batch, after all processors that it is given.
+    `generate` itself would sample from one random stream for the whole batch.
     """
     processors: list[LogitsProcessor] = []
     for name, warper in WARPERS.items():
@@ -293,7 +306,8 @@ class RowNoise:
 
     def next(self, count: int) -> torch.Tensor:
         """Return `count` numbers for the next token of each row, (rows, count); all calls need the same `count`."""
-        # In float32, one in millions would be 0, whose token would be drawn whatever its probability.
+        # The first call draws the numbers of the tokens before `first`, too, and takes the last ones. It draws float64:
+        # in float32, one in millions would be 0, whose token would be drawn whatever its probability.
         drawn = [row.standard_exponential((self.first + 1, count))[-1] for row in self.rows]
         self.first = 0
         return torch.from_numpy(np.stack(drawn)).float()
@@ -322,8 +336,8 @@ class ResponseNGramBlock(LogitsProcessor):
 class SampleRows(LogitsProcessor):
     """Samples one token per row, and returns scores of 1 for the sampled tokens and 0 for all others.
 
-    Greedy decoding with these scores chooses the sampled tokens. All calls return the same tensor, because filling a
-    new one takes as long as sampling.
+    Greedy decoding with these scores chooses the sampled tokens. All calls return the same tensor, in which each call
+    moves the ones of the call before: to fill a new tensor takes as long as sampling.
     """
 
     def __init__(self, random: RowNoise) -> None:
@@ -348,6 +362,9 @@ def sample_tokens(scores: torch.Tensor, random: RowNoise) -> torch.Tensor:
     """
     probabilities = scores.softmax(1)
     blocks = pad(probabilities, (0, -probabilities.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
-    noise = random.next(blocks.shape[1] + BLOCK).to(scores.device)
-    block = (blocks.sum(2) / noise[:, :-BLOCK]).argmax(1)
-    return block * BLOCK + (blocks[torch.arange(len(block)), block] / noise[:, -BLOCK:]).argmax(1)
+    n_blocks = blocks.shape[1]
+    noise = random.next(n_blocks + BLOCK).to(scores.device)
+    drawn_block = (blocks.sum(2) / noise[:, :n_blocks]).argmax(1)
+    in_block = blocks[torch.arange(len(drawn_block)), drawn_block]
+    place = (in_block / noise[:, n_blocks:]).argmax(1)
+    return drawn_block * BLOCK + place

@@ -53,7 +53,11 @@ MODEL_FACTS = "model_facts"  # the file of the signature's entries on model and 
 def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[str, Any]:
     """Write the tables of prompts, responses and style vectors, and the tables of the parts that need the model.
 
-    The return value is the signature's entries on model, dataset and decoding.
+    Returns:
+        The signature's entries on model, dataset and decoding.
+
+    Raises:
+        InputError: a setting does not fit the model or the prompts, or all responses are empty.
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
     model = measured_model(config)
@@ -82,20 +86,34 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         for part in parts:
             part.collect(collection)
     model.close()
-    left_out = answered[LEFT_OUT].dropna()
-    if len(left_out):
-        store.facts["left_out"] = left_out.value_counts(sort=False).to_dict()
-    if ANSWERED_BY in answered:
-        names = sorted(set(answered[ANSWERED_BY]))
-        if names != [model.name]:
-            signature["model"]["answered_by"] = names
-            log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
+    _note_left_out(store, answered)
+    names = _names_in_answers(config, model, answered)
+    if names:
+        signature["model"]["answered_by"] = names
     classify(store, config, numbers)
     if question is not None:
         note_saved(store, config)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
+
+
+def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
+    """Note in the record of the run how many answers are left out, by the reason."""
+    left_out = answered[LEFT_OUT].dropna()
+    if len(left_out):
+        store.facts["left_out"] = left_out.value_counts(sort=False).to_dict()
+
+
+def _names_in_answers(config: MeasureConfig, model: Model, answered: pd.DataFrame) -> list[str]:
+    """Return, with a warning, the models that a server's answers name; [] if they name the one that was asked."""
+    if ANSWERED_BY not in answered:
+        return []
+    names = sorted(set(answered[ANSWERED_BY]))
+    if names == [model.name]:
+        return []
+    log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
+    return names
 
 
 def _responses(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray | None = None) -> pd.DataFrame:

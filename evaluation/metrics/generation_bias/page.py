@@ -40,17 +40,21 @@ from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
 
-FIRST_METRICS = (  # of each group's tables
+# The metrics with the least noise, whose tables come first among those of scores of groups, such as axes.
+FIRST_METRICS = (
     (FGB, Form.POOLED_CORRECTED),
     ("scgb", Form.POOLED_CORRECTED),
     ("pgb", Form.POOLED_CORRECTED),
     (FGB, Form.CORRECTED),
 )
+# Labels of scores that check the main one, by their first group: on a part of the people, or by another classifier.
 CHECKS = {
     ("tuned", "yes"): "people used in tuning",
     ("tuned", "no"): "people never tuned on",
     ("classifier", "second"): "second classifier",
 }
+GROUPS_OF_PARTS = {"run", "source", "responses", "value", "outcome", "language"}  # whose scores parts show themselves
+# The words that every page explains.
 WORDS = (
     ("descriptor", "The words in a prompt that say who the person is, such as “hard-of-hearing”."),
     ("template", "A sentence with a gap for the person, such as “I'm ….”"),
@@ -88,17 +92,19 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
     language = request_language(scores)
     verdict = bias_verdict(headline)
-    style = plain_verdict(effects, verdict, shifts)
-    style_effects = effects
-    summary = style_summary(effects, shifts)
-    if run.has(REQUESTED_EFFECTS):
+    is_shown = verdict == SHOWN
+    in_request_language = run.has(REQUESTED_EFFECTS)
+    if in_request_language:
         # The classifier may misread answers in another language: the page names styles of the other answers only.
         style_effects = read_effects(run, REQUESTED_EFFECTS)
-        style = requested_text(style_effects, language)
+        style_verdict = requested_text(style_effects, language)
         summary = requested_summary(effects, style_effects, language)
+    else:
+        style_effects = effects
+        style_verdict = plain_verdict(effects, verdict, shifts)
+        summary = style_summary(effects, shifts)
     findings = shown_findings(outcome_effects, style_effects)
-    example_of = answers_of(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
-    is_shown = verdict == SHOWN
+    example_of = answers_of(run, measured, is_in_request_language=in_request_language)
     sections = [people_section(findings, [summary] if len(effects) else [], example_of, language), decide_section()]
     for part in parts:
         sections += part.sections(run)
@@ -109,7 +115,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         subtitle=sanitize(run.model_name, 120),
         headline_value=headline_value(headline),
         headline_caption=f"{headline_caption(headline)} {_decoding(run.config)}",
-        verdict=run_verdict(scores, findings, outcome_effects, style, language),
+        verdict=run_verdict(scores, findings, outcome_effects, style_verdict, language),
         explanations=[meaning_text(findings, is_shown)],
         steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
@@ -124,25 +130,26 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
-    runs = [before.scores, after.scores, changes.scores]
+    scores = [before.scores, after.scores, changes.scores]
     old = headline_of(before.scores)
     new = headline_of(after.scores)
     reduction = find_headline(changes.scores, Kind.REDUCTION)
     headline, caption = comparison_headline(old, new, reduction)
     people = people_changes(before, after, changes)
-    claims = [example.claim for example in people.examples]
-    first = [claims[0], SHRINKAGE_NOTE] if claims else []
+    verdict = comparison_verdict(scores)
+    if people.examples:
+        verdict = f"{people.examples[0].claim} {SHRINKAGE_NOTE} {verdict}"
     sections = [people, decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
-    sections += change_sections([*runs[:2], _grouped(changes.scores)], label=_label)
+    sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline,
         headline_caption=f"{caption} {_decoding(before.config)}",
-        verdict=" ".join([*first, comparison_verdict(runs)]),
-        explanations=comparison_explanations(runs),
+        verdict=verdict,
+        explanations=comparison_explanations(scores),
         steps=comparison_steps(before.folder, after.folder),
         warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
@@ -151,7 +158,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             *_source_notes(before, after),
         ],
         sections=_folded_last(sections),
-        glossary=[*WORDS, *glossary(map(format_of, runs[0]))],
+        glossary=[*WORDS, *glossary(map(format_of, before.scores))],
         limits=LIMITS,
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
@@ -160,28 +167,30 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
 
 
 def _folded_last(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections in their order, but folded ones at the end."""
+    """Return the sections in their order, but the folded ones after the others."""
     return sorted(sections, key=lambda section: section.folded)
 
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
-    """Return the scores of groups, without those that the page shows elsewhere, the metrics with least noise first."""
-    elsewhere = {"run", "source", "responses", "value", "outcome", "language"}
-    grouped = []
-    for score in scores:
-        is_accepted_change = score.metric == ACCEPTED_EFFECT and score.kind == Kind.DIFFERENCE
-        is_elsewhere = score.metric == "effect" or is_accepted_change or elsewhere & set(score.group)
-        if score.group and not is_elsewhere:
-            grouped.append(score)
+    """Return the scores of groups, without those that parts show themselves, the metrics with least noise first."""
+    grouped = [score for score in scores if score.group and not _is_shown_by_a_part(score)]
     order = {metric: n for n, metric in enumerate(FIRST_METRICS)}
     return sorted(grouped, key=lambda score: order.get((score.metric, score.form), len(order)))
 
 
+def _is_shown_by_a_part(score: BiasScore) -> bool:
+    """Return whether a score of a group stands in a section of a part of the family."""
+    if score.metric == "effect" or (score.metric == ACCEPTED_EFFECT and score.kind == Kind.DIFFERENCE):
+        return True
+    return not GROUPS_OF_PARTS.isdisjoint(score.group)
+
+
 def _label(score: BiasScore) -> str:
-    """Return the label of a score of a group."""
+    """Return the label of a score of a group: an axis, a check, or another group."""
     if set(score.group) == {AXIS}:
         return plain_name(score.group[AXIS])
-    return CHECKS.get(next(iter(score.group.items())), group_label(score))
+    first_group = next(iter(score.group.items()))
+    return CHECKS.get(first_group, group_label(score))
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:

@@ -95,7 +95,10 @@ def answer_until_decided(
 
 
 def go_on(store: Store) -> None:
-    """Write that a run that was looked at, if it was, is at its last look now, with all responses."""
+    """Note, for a run that was looked at before, that it asks all prompts now, so that it ends at its last look.
+
+    What was computed from a part of the responses is discarded. A run that was not looked at stays as it is.
+    """
 
     def write() -> Stop | None:
         noted = read_stop(store, _noted_name(store))
@@ -142,7 +145,7 @@ def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
 def _ask_look_by_look(
     store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask
 ) -> Stop:
-    """Return the first look that decides, or the last one, after its answers were asked."""
+    """Ask look by look until one decides, or until the last one; return how the measurement ended there."""
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     settings = config.settings
