@@ -112,7 +112,7 @@ class Outcome:
             the values are computed from something else than the responses.
         description: a sentence on the spread between people, for glossaries.
         predicate: what an answer that has the property does, as a verb with its object, for findings: "12 of 52 answers
-            to … decline the request". A page has a finding on somebody whom no finding on a style names already.
+            to … decline the request". `findings.shown_findings` says on whom a page has one.
         unit: the unit of reported numbers.
         factor: converts a value to the reported unit.
         column: the name of the values in tables; default: the outcome's.
