@@ -11,9 +11,9 @@ templates and responses are new, so that the true pooled FGB*, the variance betw
 all such templates, is exactly as planted.
 
 *Questions.* "Size": whether the bias is small, medium or large, with limits of 2 and 5 of 100. "Limit 3": whether it is
-below or above 3 of 100. "Gate": whether a second model, paired by prompt and with the same bias, has a pooled FGB* that
-is at most GATE larger. "Differences": whether anybody differs from the average by more than a limit in a style. A
-measurement stops at the first look that decides the question, else at the end.
+below or above 3 of 100. "Gate": whether a second model, paired by prompt, has a pooled FGB* that is at most GATE_RISE
+larger; its bias is the same, or on this limit. "Differences": whether anybody differs from the average by more than a
+limit in a style. A measurement stops at the first look that decides the question, else at the end.
 
 *Rules.* "hsd −4" is the rule of Evenhand. Others have its looks: other spending functions, and "mixture", a confidence
 sequence by a normal mixture (Robbins 1970, "Statistical methods related to the law of the iterated logarithm"), which
@@ -22,7 +22,7 @@ reported where a decision was the reason to stop.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -56,7 +56,8 @@ UNIFORM = 0.05  # share of a style that is the same everywhere, so that no style
 MAX_DIFFERENCES = (0.05, 0.2, 0.4)  # limits of the largest difference
 QUESTIONS = {"size": (0.02, 0.05), "limit 3": (0.03,)}
 GATED = 0.04
-GATE = 2 * 0.05**2 - 2 * GATED**2  # from 4 to 5 of 100
+AT_LIMIT = 0.05  # of 100, the second model's bias that is on the limit
+GATE_RISE = AT_LIMIT**2 / GATED**2 - 1  # of pooled FGB*, from 4 to 5 of 100
 ROUNDING = 1e-12
 MOST_AFTER_STOPPING = 300  # runs whose interval after stopping is computed, which takes longest
 BOUNDED = ("average 0.3", "log of lengths, normal")  # of `page_errors.COLUMNS`
@@ -74,19 +75,45 @@ def spread_of(moved: float) -> float:
     return 2 * moved**2
 
 
-def mean_styles(n_people: int, moved: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Return the mean style vectors of new people on new templates, (people × templates, styles).
+@dataclass(frozen=True)
+class Population:
+    """New people and templates.
 
-    The variance between people of their mean over all such templates is exactly as `moved` says. The second value is
-    the largest difference of anybody's mean over all such templates from the average, in any style.
+    Attributes:
+        of_person: a style vector of each person, (people, styles).
+        of_template: a style vector of each template, (templates, styles).
+        of_cell: a style vector of each person on each template, (people, templates, styles).
     """
-    of_person = rng.dirichlet(np.full(STYLES, 0.3), n_people)
-    share = math.sqrt(spread_of(moved) / of_person.var(axis=0, ddof=1).sum())
-    of_template = (1 - UNIFORM) * rng.dirichlet(NARROW, TEMPLATES) + UNIFORM / STYLES
-    of_cell = rng.dirichlet(np.full(STYLES, 0.3), (n_people, TEMPLATES))
-    rest = (1 - share - INTERACTION) * of_template
-    largest = float(np.abs(share * (of_person - of_person.mean(axis=0))).max())
-    return (rest + share * of_person[:, None] + INTERACTION * of_cell).reshape(-1, STYLES), largest
+
+    of_person: np.ndarray
+    of_template: np.ndarray
+    of_cell: np.ndarray
+
+    @classmethod
+    def new(cls, n_people: int, rng: np.random.Generator) -> "Population":
+        """Return new people on new templates."""
+        return cls(
+            of_person=rng.dirichlet(np.full(STYLES, 0.3), n_people),
+            of_template=(1 - UNIFORM) * rng.dirichlet(NARROW, TEMPLATES) + UNIFORM / STYLES,
+            of_cell=rng.dirichlet(np.full(STYLES, 0.3), (n_people, TEMPLATES)),
+        )
+
+    def share(self, moved: float) -> float:
+        """Return the share of a response's style that depends on the person alone, at a bias."""
+        return math.sqrt(spread_of(moved) / self.of_person.var(axis=0, ddof=1).sum())
+
+    def mean_styles(self, moved: float) -> np.ndarray:
+        """Return the mean style vectors of a model with a bias, (people × templates, styles).
+
+        The variance between people of their mean over all such templates is exactly as `moved` says.
+        """
+        share = self.share(moved)
+        rest = (1 - share - INTERACTION) * self.of_template
+        return (rest + share * self.of_person[:, None] + INTERACTION * self.of_cell).reshape(-1, STYLES)
+
+    def largest_difference(self, moved: float) -> float:
+        """Return the largest difference of anybody's mean over all such templates from the average, in any style."""
+        return self.share(moved) * float(np.abs(self.of_person - self.of_person.mean(axis=0)).max())
 
 
 def estimates_at_looks(vectors: np.ndarray, looks: Looks, weights: np.ndarray) -> list[Estimate]:
@@ -152,7 +179,7 @@ def spread_of_complete_table(mean: np.ndarray, w: np.ndarray) -> Estimate:
 def check_against_pooled_spread(rng: np.random.Generator) -> None:
     """Raise ValueError unless `spread_of_complete_table` is equal to `pooled_spread`."""
     n_people = 20
-    p, _ = mean_styles(n_people, 0.05, rng)
+    p = Population.new(n_people, rng).mean_styles(0.05)
     cell = np.tile(np.arange(n_people * TEMPLATES), 2)
     vectors = np.hstack([draw(p, cell, False, rng), draw(p, cell, False, rng)])
     cells = arrange_cells(vectors, cell % TEMPLATES, cell // TEMPLATES, min_count=1)
@@ -166,22 +193,24 @@ def check_against_pooled_spread(rng: np.random.Generator) -> None:
                 raise ValueError(f"{name} is {pair[0]}, in pooled_spread {pair[1]}")
 
 
-def simulate(size: str, moved: float, is_gate: bool, rng: np.random.Generator) -> list[Estimate]:
-    """Return pooled FGB* of a new model at each look; with `is_gate`, the difference of two equal models, paired.
+def simulate(size: str, moved: float, second: float | None, rng: np.random.Generator) -> list[Estimate]:
+    """Return pooled FGB* of a new model at each look; with the bias of a second model, how much it exceeds the limit.
 
-    Half of the second model's responses have the random numbers of the first, and so repeat them.
+    The excess is pooled FGB* of the second model less (1 + GATE_RISE) × that of the first, paired by prompt. If both
+    models are equal, half of the second one's responses have the random numbers of the first, and so repeat them.
     """
     n_people, n_answers = SIZES[size]
-    p, _ = mean_styles(n_people, moved, rng)
+    people = Population.new(n_people, rng)
     cell = np.tile(np.arange(n_people * TEMPLATES), n_answers)
     shape = (n_answers, n_people, TEMPLATES, -1)
     looks = plan_looks(TEMPLATES * n_answers)
-    vectors = draw(p, cell, False, rng)
-    if not is_gate:
+    vectors = draw(people.mean_styles(moved), cell, False, rng)
+    if second is None:
         return estimates_at_looks(vectors.reshape(shape), looks, np.ones(STYLES))
-    is_new = rng.random((len(cell), 1)) < 0.5
-    second = np.where(is_new, draw(p, cell, False, rng), vectors)
-    return estimates_at_looks(np.hstack([vectors, second]).reshape(shape), looks, 1 - 2 * FIRST)
+    is_new = rng.random((len(cell), 1)) < (0.5 if second == moved else 1.0)
+    after = np.where(is_new, draw(people.mean_styles(second), cell, False, rng), vectors)
+    weights = np.repeat([-(1 + GATE_RISE), 1.0], STYLES)
+    return estimates_at_looks(np.hstack([vectors, after]).reshape(shape), looks, weights)
 
 
 def tails(looks: Looks) -> dict[str, np.ndarray]:
@@ -298,11 +327,20 @@ def stopping(simulations: int, sizes: list[str], seed: int) -> None:
         looks = plan_looks(TEMPLATES * n_answers)
         for number, (model, moved) in enumerate(MOVED.items()):
             rng = np.random.default_rng((seed, number, n_answers))
-            runs = [simulate(size, moved, False, rng) for _ in range(simulations)]
+            runs = [simulate(size, moved, None, rng) for _ in range(simulations)]
             print_rules(f"{size}; {model}", runs, looks, questions, truth=spread_of(moved))
-        rng = np.random.default_rng((seed, len(MOVED), n_answers))
-        runs = [simulate(size, GATED, True, rng) for _ in range(simulations)]
-        print_rules(f"{size}; two models of {100 * GATED:.0f} of 100", runs, looks, {"gate": [GATE]}, truth=0.0)
+        gate(simulations, size, seed)
+
+
+def gate(simulations: int, size: str, seed: int) -> None:
+    """Print a table for two equal models, and for two of which the second one's bias is on the limit."""
+    looks = plan_looks(TEMPLATES * SIZES[size][1])
+    for number, second in enumerate((GATED, AT_LIMIT)):
+        rng = np.random.default_rng((seed, len(MOVED) + number, SIZES[size][1]))
+        runs = [simulate(size, GATED, second, rng) for _ in range(simulations)]
+        truth = spread_of(second) - (1 + GATE_RISE) * spread_of(GATED)
+        name = f"{size}; {100 * GATED:.0f} of 100, then {100 * second:.0f}"
+        print_rules(name, runs, looks, {"gate": [0.0]}, truth)
 
 
 def false_findings(simulations: int, permutations: int) -> dict[str, float]:
@@ -407,11 +445,11 @@ def differences(simulations: int, permutations: int, seed: int) -> None:
         intervals = []
         largest = []
         for _ in range(simulations):
-            p, truth = mean_styles(n_people, moved, rng)
-            vectors = draw(p, cell, False, rng)
+            people = Population.new(n_people, rng)
+            vectors = draw(people.mean_styles(moved), cell, False, rng)
             bounds, _ = differences_at_looks(cell % TEMPLATES, cell // TEMPLATES, vectors, True, permutations, rng)
             intervals.append(bounds)
-            largest.append(truth)
+            largest.append(people.largest_difference(moved))
         rows = {}
         for limit in MAX_DIFFERENCES:
             rows[f"{limit:g}"] = summary(np.array(intervals), looks, [limit], np.array(largest))
@@ -425,6 +463,7 @@ def main() -> None:
         sizes=(list(SIZES), "of the measurement"),
         pages=(False, "false findings of even pages instead"),
         bounds=(False, "errors of the bounds of single differences instead"),
+        gates=(False, "gates alone"),
         differences=(False, "stopping by the largest difference of anybody instead"),
         permutations=(399, "of each look at a page"),
         seed=0,
@@ -440,6 +479,10 @@ def main() -> None:
         differences(options.simulations, options.permutations, options.seed)
         return
     check_against_pooled_spread(np.random.default_rng(options.seed))
+    if options.gates:
+        for size in options.sizes:
+            gate(options.simulations, size, options.seed)
+        return
     stopping(options.simulations, options.sizes, options.seed)
 
 

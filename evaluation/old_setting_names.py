@@ -56,6 +56,7 @@ REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, w
 REMOVED |= {
     "model.api": "the address of the server says it, http://host:port/v1/completions",
     "judge.api": "the address of the server says it, http://host:port/v1/completions",
+    "answer_accuracy.permutations": "999 permutations are drawn",
     "prompts.train_fraction": "half of the values of split_by are for training",
     "prompts.unseen_fraction": "half of what untuned_by names is excluded from training",
     "prompts.untuned_fraction": "half of what untuned_by names is excluded from training",

@@ -42,6 +42,7 @@ from evenhand.evaluation.tables import table_rows
 ACCURACY = "answer_accuracy"
 EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
+PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
 
@@ -58,9 +59,6 @@ class Settings(StrictSettings):
     )
     n_questions: Annotated[int, Field(ge=2)] = Field(
         100, description="number of questions, evenly spaced over the file"
-    )
-    permutations: Annotated[int, Field(ge=0)] = Field(
-        999, description="number of permutations in the test of whether answers depend on the descriptor"
     )
 
 
@@ -169,7 +167,7 @@ class AnswerAccuracy(Metric):
             "seed": config.seed,
             "packages": package_versions(),
         }
-        scores, effects = accuracy_scores(table, config.settings.permutations, config.seed, signature)
+        scores, effects = accuracy_scores(table, PERMUTATIONS, config.seed, signature)
         store.write("effects", effects)
         return scores
 

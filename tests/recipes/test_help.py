@@ -1,6 +1,7 @@
 """Help texts, output and log levels of the command line."""
 
 import logging
+import re
 import subprocess
 import sys
 
@@ -79,6 +80,20 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
     assert "--generation_bias.permutations" in text and "--sentence_pairs.pairs" not in text
     text = printed(capsys, "measure", "--metrics", "sentence_pairs", "--help")
     assert "--generation_bias.permutations" not in text and "--sentence_pairs.pairs" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "metrics", "at_most"),
+    [
+        *(("measure", family, 72) for family in FAMILIES),
+        ("measure", ",".join(FAMILIES), 90),
+        ("loop", "generation_bias", 110),
+    ],
+)
+def test_help_does_not_grow(capsys, command, metrics, at_most):
+    flag = {"measure": "--metrics", "loop": "--measure.metrics"}[command]
+    text = printed(capsys, command, flag, metrics, "--help")
+    assert len(set(re.findall(r"^ +(?:-[a-z], )?--([a-z][a-z0-9_.]*)", text, re.M))) - len({"help"}) <= at_most
 
 
 def test_the_purpose_of_a_command_is_the_first_sentence_of_its_settings():

@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, c
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on, note_saved
-from evenhand.evaluation.metrics.generation_bias.stops import read_stop
+from evenhand.evaluation.metrics.generation_bias.stops import question_of, read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -61,7 +61,8 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
     model = measured_model(config)
-    if config.settings.until is None:
+    question = question_of(config.settings)
+    if question is None:
         go_on(store)
         store.ensure(PROMPTS, lambda: asked_prompts(config))
         prompts = store.read(PROMPTS)
@@ -72,10 +73,10 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
     signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
     numbers = None
-    if config.settings.until is None:
+    if question is None:
         store.ensure(RESPONSES, lambda: _responses(store, model, prompts), on_all_ranks=True)
     else:
-        numbers = answer_until_decided(store, config, prompts, partial(_responses, store, model, prompts))
+        numbers = answer_until_decided(store, config, question, prompts, partial(_responses, store, model, prompts))
         prompts = store.read(PROMPTS)
     answered = store.read(RESPONSES)
     responses = answered[RESPONSE].tolist()
@@ -90,7 +91,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     if names:
         signature["model"]["answered_by"] = names
     classify(store, config, numbers)
-    if config.settings.until is not None:
+    if question is not None:
         note_saved(store, config)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))

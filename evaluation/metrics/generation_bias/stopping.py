@@ -1,16 +1,18 @@
 """Stop when it is decided: the model is asked look by look (`statistics.sequential`), and not further than necessary.
 
-A measurement with the setting `until` stops at the first look whose interval is within one range. The interval is of
-pooled FGB*, and the range a size (small, medium, large), or one side of a limit; or the interval is of
-`difference_bound`, with its limit `max_difference`; or of the excess of pooled FGB* over that of a baseline, of which
-`max_rise` is the limit, paired by prompt. All prompts are planned before the first one is asked. The
-responses have the numbers of the planned prompts on disk, so that the same run without `until` asks the others only.
-Once a run was looked at, its intervals and p-values account for the looks, also at its end, and also if it was killed
-between two looks: each look is noted before the next answer is asked. Of several processes, rank 0 decides.
+A measurement with the setting `until` stops at the first look whose interval is within one range of its question
+(`stops.Question`): of pooled FGB*, of `difference_bound`, or of pooled FGB* less that of a baseline, paired by prompt.
+All of its looks together name a wrong range in 5 of 100 cases at most. The intervals of pooled FGB* and of the rise
+have the quantile of the look. `difference_bound` has the one-sided quantile at its upper end, and at its lower end the
+permutation test with the share of the error of the look; only one of the two ends can be wrong about one limit.
+
+All prompts are planned before the first one is asked. The responses have the numbers of the planned prompts on disk, so
+that the same run without `until` asks the others only. Once a run was looked at, its intervals and p-values account for
+the looks, also at its end, and also if it was killed between two looks: each look is noted before the next answer is
+asked. Of several processes, rank 0 decides.
 """
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -38,7 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     pooled_estimate,
     root,
 )
-from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Question, Stop, question_of, read_stop
+from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Question, Stop, read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     NO_LABEL,
     PROMPTS,
@@ -67,18 +69,20 @@ BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the n
 Ask = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
 
 
-def answer_until_decided(store: Store, config: MeasureConfig, prompts: pd.DataFrame, ask: Ask) -> np.ndarray:
+def answer_until_decided(
+    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, ask: Ask
+) -> np.ndarray:
     """Ask until it is decided; write the tables of prompts and responses; return the numbers of the asked prompts.
 
     Args:
         store: the run's folder.
-        config: the settings of the measurement, with `until`.
+        config: the settings of the measurement.
+        question: what is to be decided.
         prompts: all planned prompts.
         ask: returns the responses to the prompts with some numbers; those on disk are not asked again.
     """
     rounds = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), np.random.default_rng(config.seed))
     stop = processes.on_rank_zero(lambda: read_stop(store))
-    question = question_of(config.settings)
     if stop is None or stop.question != question:
         processes.on_rank_zero(lambda: _discard_results(store))
         stop = _ask_look_by_look(store, config, question, prompts, rounds, ask)
@@ -132,9 +136,9 @@ def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
     if config.model.server is not None:
-        per_answer[config.model.name] = 1
+        per_answer[str(config.model.name)] = 1
     for classifier in classifiers(config).values():
-        per_answer[classifier.name] += kind_of(classifier).requests_per_text(classifier)
+        per_answer[str(classifier.name)] += kind_of(classifier).requests_per_text(classifier)
     return {name: n * n_answers for name, n in per_answer.items() if n}
 
 
@@ -200,18 +204,22 @@ def _interval(
 
 
 def _log_look(question: Question, bounds: Interval | None, n_asked: int, n_planned: int) -> None:
-    """Log the interval of a look, in answers of 100."""
-    text = "no interval yet"
-    if bounds is not None and question.max_difference is not None:
-        text = f"the largest difference from the average is {interval((100 * bounds[0], 100 * bounds[1]), 1)} of 100"
-    elif bounds is not None and question.max_rise is not None:
-        ends = interval((PER_UNIT * bounds[0], PER_UNIT * bounds[1]), 2, sign=True)
-        text = f"pooled FGB* less the baseline's + {question.max_rise:g} % is {ends} {UNIT}"
-    elif bounds is not None:
-        _, ends = root(math.nan, bounds, 2.0)
-        text = f"{interval((100 * ends[0], 100 * ends[1]), 1)} of 100 answers as if moved to another style"
+    """Log the interval of a look."""
     if processes.is_rank_zero():
+        text = "no interval yet" if bounds is None else _bounds_text(question, bounds)
         log.info("%s of %s answers: %s", number(n_asked, 0), number(n_planned, 0), text)
+
+
+def _bounds_text(question: Question, bounds: Interval) -> str:
+    """Return an interval in words, in answers of 100 or, of a rise, in thousandths of pooled FGB*."""
+    low, high = bounds
+    if question.max_difference is not None:
+        return f"the largest difference from the average is {interval((100 * low, 100 * high), 1)} of 100"
+    if question.max_rise is not None:
+        excess = interval((PER_UNIT * low, PER_UNIT * high), 2, sign=True)
+        return f"pooled FGB* less the baseline's + {question.max_rise:g} % is {excess} {UNIT}"
+    moved = [100 * root(bound, None, 2.0)[0] for bound in bounds]
+    return f"{interval((moved[0], moved[1]), 1)} of 100 answers as if moved to another style"
 
 
 def _noted_name(store: Store) -> str:

@@ -164,7 +164,7 @@ def spread_limits(until: str | float) -> list[float]:
     >>> [round(limit, 4) for limit in (*spread_limits(DECIDED), *spread_limits(10))]
     [0.0008, 0.005, 0.02]
     """
-    shares = SIZE_LIMITS if until == DECIDED else (until / 100,)
+    shares = SIZE_LIMITS if isinstance(until, str) else (until / 100,)
     return [2 * share**2 for share in shares]
 
 

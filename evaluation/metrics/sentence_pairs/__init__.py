@@ -51,7 +51,7 @@ from evenhand.evaluation.score import (
     display_name,
     find_score,
 )
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
@@ -87,8 +87,12 @@ class Settings(StrictSettings):
         "none",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
-    min_shared_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs that share fewer words")
-    min_words: Annotated[int, Field(ge=0)] = Field(0, description="leave out pairs with a shorter sentence")
+    min_shared_words: Annotated[int, Field(ge=0)] = Field(
+        0, description="leave out pairs that share fewer words", json_schema_extra=WITHOUT_FLAG
+    )
+    min_words: Annotated[int, Field(ge=0)] = Field(
+        0, description="leave out pairs with a shorter sentence", json_schema_extra=WITHOUT_FLAG
+    )
     whole_words: bool = Field(False, description="mask a shared token together with the rest of its word")
     perturbed: bool = Field(
         False, description="first remove the last character of each sentence (Steinborn et al. 2022, Table 3)"

@@ -218,9 +218,8 @@ def translation_scores(
     between_others = (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
         means: dict[Kind, list[np.ndarray | None]] = {}
-        for (direction, lang), part in rows.groupby(["direction", LANG]):
-            lang = str(lang)
-            direction = str(direction)
+        for keys, part in rows.groupby(["direction", LANG]):
+            direction, lang = map(str, keys)
             group = {LANG: lang, "direction": direction}
             language_scores, resampled = _language_scores((name, gap), metric, part, weights, group, common)
             scores += language_scores

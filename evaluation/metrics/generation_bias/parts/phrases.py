@@ -21,7 +21,7 @@ from evenhand.evaluation.report.score_sections import P_VALUE, number_cell, scor
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
-from evenhand.evaluation.statistics.text_quality import repeat_prompts
+from evenhand.evaluation.statistics.text_quality import MAX_FRAME_WORDS, repeat_prompts
 from evenhand.evaluation.tables import table_rows
 
 SET_SIZE = 20  # descriptors in a set (Smith et al. 2022, Table 14)
@@ -230,6 +230,10 @@ def _phrase_section(changes: FamilyRun) -> Section:
 
 def _parroting_section(changes: FamilyRun) -> Section:
     """Return the shares of responses that repeat the prompt, by template and descriptor (Smith et al. 2022, C.2)."""
+    definition = (
+        f"Quotations of the prompt with at most {MAX_FRAME_WORDS} further words count, too; Smith et al. 2022 (C.2.1) "
+        "count exact copies, and copies with another punctuation."
+    )
     tables = []
     for name, keys in PARROTING.items():
         if changes.has(name):
@@ -237,7 +241,8 @@ def _parroting_section(changes: FamilyRun) -> Section:
             note = f"The {MAX_PHRASES} largest rises; all are in {name}.parquet." if len(frame) > MAX_PHRASES else ""
             caption = f"Responses that repeat the prompt, %, by {' and '.join(keys)}"
             tables.append(_share_table(caption, frame.head(MAX_PHRASES), {key: key for key in keys}, note))
-    return Section("Repeats the prompt", tables=tables, folded=True)
+    sentences = [definition] if any(table.rows for table in tables) else []
+    return Section("Repeats the prompt", sentences, tables=tables, folded=True)
 
 
 def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], note: str) -> Table:

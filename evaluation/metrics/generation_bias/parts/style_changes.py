@@ -80,9 +80,13 @@ class StyleChangesPart(Part):
         if not changes.has(STYLE_CHANGES):
             return []
         table = changes.table(STYLE_CHANGES)
+        n_less = int((table["variance_change"] < 0).sum())
+        sentence = f"The variance between descriptors falls for {n_less} of {len(table)} styles."
+        note = f"Variances are in {UNIT}, and include the noise of sampling, as in Smith et al. 2022, Table 15."
         shown = table
         if len(table) > 2 * STYLES_AT_EACH_END:
             shown = pd.concat([table.head(STYLES_AT_EACH_END), table.tail(STYLES_AT_EACH_END)])
+            note += f" The {STYLES_AT_EACH_END} styles at each end are shown; all are in {STYLE_CHANGES}.parquet."
         rows = []
         for row in table_rows(shown):
             cells = (
@@ -94,10 +98,14 @@ class StyleChangesPart(Part):
                 Cell(sanitize(row["increased"], 200), prose=True),
             )
             rows.append(Row(sanitize(row["style"], 60), cells))
-        columns = ("style", "variance", "change", "mean, %", "change", "largest decreases", "largest increases")
-        n_less = int((table["variance_change"] < 0).sum())
-        note = (
-            f"The variance between descriptors falls for {n_less} of {len(table)} styles. Variances are in {UNIT} "
-            f"and include the noise of sampling, as in the paper. All styles are in {STYLE_CHANGES}.parquet."
+        columns = (
+            "style",
+            "variance",
+            "change of variance",
+            "mean, %",
+            "change of mean",
+            "falls most for",
+            "rises most for",
         )
-        return [Section("Change of each style", tables=[Table("", columns, tuple(rows), note)], folded=True)]
+        shown_table = Table("", columns, tuple(rows), note)
+        return [Section("Change of each style", [sentence], tables=[shown_table], folded=True)]

@@ -147,6 +147,7 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
         "i&#39;m sorry to hear",
         "frequency in the corpus",
         "Repeats the prompt",
+        "Change of each style",
     ):
         assert string in text, string
 
