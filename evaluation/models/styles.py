@@ -263,8 +263,8 @@ def classify_rows(
     n_blank = sum(not text.strip() for text in texts)
     n_defined = int(np.isfinite(probabilities).all(axis=1).sum())
     n_undefined = len(texts) - n_defined - n_blank
-    if n_undefined:  # only of a judge
-        log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
+    if n_undefined:  # such as texts for which a judge named no option
+        log.warning("%d of %d texts have no style: %s gave them none", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
 
 
