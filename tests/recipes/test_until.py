@@ -31,7 +31,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check import BROKEN, HOLDS, find
+from evenhand.recipes.check import BROKEN, HOLDS, check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
@@ -331,7 +331,7 @@ def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path
     bound = find_score(read_scores(tmp_path / "run" / "scores.json"), "difference_bound")
     assert list(bound.interval) == stop["bounds"]
     assert limit / 100 < bound.interval[0] < bound.interval[1] == bound.value
-    (found,) = find(CheckSettings(run=tmp_path / "run", max_difference=limit))
+    (found,) = check_findings(CheckSettings(run=tmp_path / "run", max_difference=limit))
     assert found.status == BROKEN
     # Pooled FGB* was not the reason to stop, so it has the interval of the look.
     score = pooled(tmp_path / "run")
@@ -370,7 +370,7 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     stop = stop_of(tmp_path / "new")
     assert stop["decided"] == decided
     assert stop["asked"] < stop["planned"]
-    found, *_ = find(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
+    found, *_ = check_findings(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
     assert found.status == status
     # The interval is of pooled FGB* − (1 + rise) × that of the baseline, on the prompts that were asked.
     new = read_styled_responses(tmp_path / "new")
