@@ -187,17 +187,20 @@ def check_findings(settings: CheckSettings) -> list[Finding]:
         findings.append(_largest_difference(after, settings.max_difference))
     if settings.against is None:
         return findings
-    return [*findings, *_findings_against(settings, after, has_other_limits=limits_the_run)]
-
-
-def _findings_against(settings: CheckSettings, after: FamilyRun, *, has_other_limits: bool) -> list[Finding]:
-    """Return the findings on the rise of pooled FGB*, if it has a limit, on effects and on outcomes.
-
-    Without any limit, the rise has one that these runs can show to hold.
-    """
     if settings.against.resolve() == settings.run.resolve():
         raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
     before = _family_run(settings.against, "against")
+    limits_the_rise = settings.max_rise is not None or not limits_the_run
+    return [*findings, *_findings_against(before, after, settings.max_rise, limits_the_rise=limits_the_rise)]
+
+
+def _findings_against(
+    before: FamilyRun, after: FamilyRun, max_rise: float | None, *, limits_the_rise: bool
+) -> list[Finding]:
+    """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
+
+    Without `max_rise`, the limit of the rise is one that these runs can show to hold.
+    """
     check_same_precision(before.config, after.config, "run")
     before, common, _ = on_common_prompts(before, after)
     old = compared_responses(before)
@@ -205,8 +208,8 @@ def _findings_against(settings: CheckSettings, after: FamilyRun, *, has_other_li
     check_comparable(before, common, (old, new), "run")
     look = read_look(common.folder)
     findings = []
-    if settings.max_rise is not None or not has_other_limits:
-        findings.append(_rise(before.folder, old, new, settings.max_rise, look))
+    if limits_the_rise:
+        findings.append(_rise(before.folder, old, new, max_rise, look))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.styles))
     findings.append(_grown_effects(old, new, look.draws(permutations), before.config.seed, look))
     return [*findings, *_risen_outcomes(before, common, old, look)]
