@@ -187,17 +187,19 @@ def find(settings: CheckSettings) -> list[Finding]:
         findings.append(_largest_difference(after, settings.max_difference))
     if settings.against is None:
         return findings
-    return [*findings, *_findings_against(settings, after, has_other_limits=limits_the_run)]
+    return [*findings, *_findings_against(settings.against, settings, after, has_other_limits=limits_the_run)]
 
 
-def _findings_against(settings: CheckSettings, after: FamilyRun, *, has_other_limits: bool) -> list[Finding]:
+def _findings_against(
+    against: Path, settings: CheckSettings, after: FamilyRun, *, has_other_limits: bool
+) -> list[Finding]:
     """Return the findings on the rise of pooled FGB*, if it has a limit, on effects and on outcomes.
 
     Without any limit, the rise has one that these runs can show to hold.
     """
-    if settings.against.resolve() == settings.run.resolve():
-        raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
-    before = _family_run(settings.against, "against")
+    if against.resolve() == settings.run.resolve():
+        raise InputError("against", f"{against} is the run itself; give the run of a baseline.")
+    before = _family_run(against, "against")
     check_same_precision(before.config, after.config, "run")
     before, common, _ = on_common_prompts(before, after)
     old = compared_responses(before)
