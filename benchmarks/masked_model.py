@@ -31,6 +31,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
 from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
+from evenhand.evaluation.models.precision import computes_in_bfloat16
 from evenhand.evaluation.progress import progress, start_logging
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.settings import CheckpointSettings
@@ -41,6 +42,7 @@ from evenhand.recipes.api import Run, measure
 
 MASKED_SHARE = 0.15  # Devlin et al. 2019, §3.1
 HELD_OUT = 1000  # texts
+VALIDATED = 300  # of the held-out texts, whose loss is printed during training
 MAX_LENGTH = 64  # tokens; 1 % of the texts are cut
 IGNORED = -100  # the label of tokens that are not masked
 WEAK = 0.6  # BLiMP's accuracy below which a model is called too weak; chance is 0.5
@@ -90,21 +92,36 @@ class MaskedTrainer(transformers.Trainer):
         """Return the mean cross-entropy of the masked tokens."""
         labels = inputs.pop("labels")
         is_masked = labels != IGNORED
-        hidden = model.bert(**inputs).last_hidden_state
-        logits = model.cls(hidden[is_masked])
-        return torch.nn.functional.cross_entropy(logits.float(), labels[is_masked])
+        with self.accelerator.autocast():  # the trainer's own applies to model.forward only
+            hidden = model.bert(**inputs).last_hidden_state
+            logits = model.cls(hidden[is_masked])
+        loss = torch.nn.functional.cross_entropy(logits.float(), labels[is_masked])
+        return (loss, {"logits": logits}) if return_outputs else loss
 
 
-def train(texts: Sequence[str], output_dir: Path, epochs: float, learning_rate: float, seed: int) -> Path:
-    """Train the model on the texts, and return its folder; a killed training resumes from its last checkpoint."""
+def tokenized(tokenizer: BertTokenizerFast, texts: Sequence[str]) -> Dataset:
+    """Return the token ids and attention mask of each text."""
+    encoded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, return_token_type_ids=False)
+    return Dataset.from_dict(dict(encoded))
+
+
+def train(
+    texts: Sequence[str], held_out: Sequence[str], output_dir: Path, epochs: float, learning_rate: float, seed: int
+) -> Path:
+    """Train the model on the texts, and return its folder; a killed training resumes from its last checkpoint.
+
+    The loss of the first held-out texts is printed at every tenth of the training: it shows whether more would gain.
+    """
     folder = output_dir / "model"
     if folder.exists():
         return folder
     tokenizer = BertTokenizerFast.from_pretrained(find_encoder(MINILM, MINILM_SHA256))
-    encoded = tokenizer(list(texts), truncation=True, max_length=MAX_LENGTH, return_token_type_ids=False)
+    train_dataset = tokenized(tokenizer, texts)
+    token_ids = train_dataset["input_ids"][:]
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(seed)
-    model = new_model(encoded["input_ids"])
-    print(f"{len(texts):,} texts, {sum(map(len, encoded['input_ids'])):,} tokens", flush=True)
+    model = new_model(token_ids)
+    print(f"{len(texts):,} texts, {sum(map(len, token_ids)):,} tokens", flush=True)
     checkpoints = output_dir / "checkpoints"
     arguments = transformers.TrainingArguments(
         output_dir=str(checkpoints),
@@ -116,16 +133,21 @@ def train(texts: Sequence[str], output_dir: Path, epochs: float, learning_rate: 
         warmup_steps=0.05,  # share of all steps
         save_steps=0.05,
         save_total_limit=1,
+        eval_strategy="steps",
+        eval_steps=0.1,
+        prediction_loss_only=True,
         logging_steps=50,
         seed=seed,
-        use_cpu=not torch.cuda.is_available(),
+        use_cpu=device.type == "cpu",
+        bf16=computes_in_bfloat16(device),  # of matrix products; on the CPU measured, training takes half of the time
         report_to="none",
         disable_tqdm=True,  # losses are printed, with the share of the training that is done
     )
     trainer = MaskedTrainer(
         model,
         arguments,
-        train_dataset=Dataset.from_dict(dict(encoded)),
+        train_dataset=train_dataset,
+        eval_dataset=tokenized(tokenizer, held_out[:VALIDATED]),
         processing_class=tokenizer,
         data_collator=transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE),
     )
@@ -185,7 +207,8 @@ def measure_pairs(
             run = measure(
                 folder,
                 metrics=["sentence_pairs"],
-                sentence_pairs={"pairs": str(data / file), "perturbed": is_perturbed, "limit": limit},
+                sentence_pairs={"pairs": str(data / file), "perturbed": is_perturbed},
+                sentences={"limit": limit},
                 output_dir=output_dir / f"{name}{'_perturbed' if is_perturbed else ''}",
             )
             results.append((name, is_perturbed, run.scores))
@@ -234,7 +257,7 @@ def frequency_correlation(likelihoods: pd.DataFrame, texts: Sequence[str]) -> Bi
 def show_phrases(run: Run, texts: Sequence[str]) -> None:
     """Print Likelihood Bias of all descriptors and of each axis, and the correlation with frequencies."""
     for score in run.scores:
-        if score.metric == "likelihood_bias" and set(score.group) <= {AXIS}:
+        if score.metric == "likelihood_bias" and set(score.group) <= {AXIS} and score.n > 0:
             axis = score.group.get(AXIS, "all descriptors")
             print(f"Likelihood Bias, {axis}: {score.value:.1%}, {score.n:,} pairs")
     rho = frequency_correlation(run.table("likelihoods"), texts)
@@ -247,7 +270,7 @@ def main() -> None:
         __doc__,
         data=(SHARED, "the folder of data sets"),
         output_dir=(Path("runs/masked_model"), "the folder of the model and its measurements"),
-        epochs=(0.2, "how often each text is read"),
+        epochs=(0.3, "how often each text is read"),
         learning_rate=5e-4,
         blimp_pairs=(100, "pairs of each of BLiMP's paradigms"),
         pairs=(int, "pairs of each set, by default all"),
@@ -257,7 +280,7 @@ def main() -> None:
     start_logging()
     training_texts, held_out = read_texts(options.data, options.seed)
     write_text(options.output_dir / "texts.txt", "\n".join(training_texts) + "\n")  # for generation_bias.corpus
-    folder = train(training_texts, options.output_dir, options.epochs, options.learning_rate, options.seed)
+    folder = train(training_texts, held_out, options.output_dir, options.epochs, options.learning_rate, options.seed)
     model = load_masked_model(CheckpointSettings(name=str(folder)))
     print(f"masked accuracy on held-out texts: {masked_accuracy(model, held_out, options.seed):.1%}", flush=True)
     accuracy = blimp_accuracy(model, options.data / "blimp", options.blimp_pairs)

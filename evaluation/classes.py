@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from evenhand.evaluation.errors import InputError, unknown_name
 
-PATH_VARIABLE = "EVENHAND_PATH"  # folders with subfolders `metrics` and `methods`, separated as in PATH
+PATH_VARIABLE = "EVENHAND_PATH"  # folders with subfolders `metrics`, `methods` and `classifiers`, separated as in PATH
 
 Base = TypeVar("Base")
 

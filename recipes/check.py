@@ -108,7 +108,7 @@ def check(settings: CheckSettings) -> int:
     """
     claim_pages(settings.output_dir, "check", lambda: _is_of_a_check(settings.output_dir))
     clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
-    findings = find(settings)
+    findings = check_findings(settings)
     status = _worst_status(findings)
     title = sanitize(str(settings.run))
     if settings.against is not None:
@@ -164,13 +164,13 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
             a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
-    findings = find(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
+    findings = check_findings(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
     failed = [str(found) for found in findings if found.status != HOLDS]
     if failed:
         raise AssertionError("\n".join(failed))
 
 
-def find(settings: CheckSettings) -> list[Finding]:
+def check_findings(settings: CheckSettings) -> list[Finding]:
     """Return the findings on the run alone, for each given limit, and on what became worse than in the baseline."""
     limits_the_run = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
     if settings.against is None and (settings.max_rise is not None or not limits_the_run):

@@ -1,23 +1,24 @@
 """The kinds of classifiers that settings can name, and the loading of one. The module does not import torch.
 
-To add a kind, write a module with a `Classifier` and a `ClassifierKind`, and add the kind to KINDS before SequenceKind,
-which takes every name that no other kind takes.
+A kind of your own is a module with a `Classifier` and a `ClassifierKind` in a folder of EVENHAND_PATH
+(docs/extending.md).
 """
 
 from pathlib import Path
 
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
 from evenhand.evaluation.models.judges import JudgeKind
+from evenhand.evaluation.models.own_classifiers import own_kinds
 from evenhand.evaluation.models.sequence_classifiers import FolderKind, SequenceKind
 from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, checked
 
-# A classifier is of the first kind that has it.
+# SequenceKind is the last, since it takes every name that no other kind takes.
 KINDS: tuple[ClassifierKind, ...] = (JudgeKind(), FolderKind(), SequenceKind())
 
 
 def kind_of(settings: NamedClassifier) -> ClassifierKind:
-    """Return the kind of the classifier that settings name."""
-    return next(kind for kind in KINDS if kind.has(settings))
+    """Return the kind of the classifier that settings name: the first that has it, beginning with the user's own."""
+    return next(kind for kind in (*own_kinds(), *KINDS) if kind.has(settings))
 
 
 def classifier_styles(settings: NamedClassifier) -> tuple[str, ...]:

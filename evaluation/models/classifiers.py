@@ -47,9 +47,9 @@ class Classifier(ABC):
 class ClassifierKind(ABC):
     """A kind of classifiers: how settings name one, and what is known of it before it is loaded.
 
-    For each classifier, the first of `classifier_kinds.KINDS` whose `has` is true is used. Before a run begins, its
-    `revision` and then its `labels` are asked, so both raise InputError for a file that cannot be read. In generation
-    bias, an InputError about the field "model" is shown as one about the setting with the classifier.
+    For each classifier, the first kind whose `has` is true is used (`classifier_kinds.kind_of`). Before a run begins,
+    its `revision` and then its `labels` are asked, so both raise InputError for a file that cannot be read. In
+    generation bias, an InputError about the field "model" is shown as one about the setting with the classifier.
     """
 
     @abstractmethod

@@ -51,7 +51,7 @@ EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contrad
 
 
 @dataclass(frozen=True)
-class StyleClassifier(Classifier):
+class NetworkClassifier(Classifier):
     """A sequence classifier in evaluation mode on its device; `labels` are its styles in the order of its outputs.
 
     `head` is "softmax", "sigmoid" (a text may have several labels) or "one logit" (a label, or not).
@@ -109,7 +109,7 @@ class StyleClassifier(Classifier):
         return probabilities, is_truncated
 
 
-def load_sequence_classifier(given: NamedClassifier, revision: str, field: str) -> StyleClassifier:
+def load_sequence_classifier(given: NamedClassifier, revision: str, field: str) -> NetworkClassifier:
     """Load a Hugging Face sequence classifier; errors as of `load_style_classifier`."""
     checkpoint = checkpoint_settings(given)
     resolve_device(checkpoint.device)  # raises before weights are read
@@ -117,7 +117,7 @@ def load_sequence_classifier(given: NamedClassifier, revision: str, field: str) 
     return _style_classifier(given, network, tokenizer, revision, field)
 
 
-def load_folder_classifier(given: NamedClassifier, folder: Path, revision: str, field: str) -> StyleClassifier:
+def load_folder_classifier(given: NamedClassifier, folder: Path, revision: str, field: str) -> NetworkClassifier:
     """Load a classifier that `train_classifier` made of a sentence encoder; errors as of `load_style_classifier`."""
     checkpoint = checkpoint_settings(given)
     resolve_device(checkpoint.device)
@@ -131,14 +131,14 @@ def _style_classifier(
     tokenizer: PreTrainedTokenizerBase,
     revision: str,
     field: str,
-) -> StyleClassifier:
+) -> NetworkClassifier:
     """Return the classifier of a loaded network, on its device."""
     pad_with_eos(tokenizer, field, given.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
     labels = _labels(given, network.config)
     network = move_to_device(network, checkpoint_settings(given))
-    return StyleClassifier(network, tokenizer, labels, given.name, revision, _head(given, network.config))
+    return NetworkClassifier(network, tokenizer, labels, given.name, revision, _head(given, network.config))
 
 
 def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
@@ -263,8 +263,8 @@ def classify_rows(
     n_blank = sum(not text.strip() for text in texts)
     n_defined = int(np.isfinite(probabilities).all(axis=1).sum())
     n_undefined = len(texts) - n_defined - n_blank
-    if n_undefined:  # only of a judge
-        log.warning("%d of %d texts have no style: %s named no option", n_undefined, len(texts), classifier.name)
+    if n_undefined:  # such as texts for which a judge named no option
+        log.warning("%d of %d texts have no style: %s gave them none", n_undefined, len(texts), classifier.name)
     return probabilities, truncated
 
 

@@ -97,6 +97,7 @@ BY_VALUE = {
 # The columns of the first table of costs; the other costs are in a table further down.
 MAIN_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name in PANELS)
 FURTHER_COSTS = tuple(metric for metric in (*QUALITY_METRICS, *COST_METRICS) if metric.name not in PANELS)
+MAX_NAMED = 3  # settings that the first sentences describe one by one
 HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perplexity_change", "perplexity_change")
 
 
@@ -105,12 +106,8 @@ def page(sweep: Sweep) -> Page:
     settings = summarise(sweep.points, sweep.swept)
     rows = setting_rows(settings)
     best = largest_reduction(rows)
-    verdict = NO_BIAS
     caption = f"{POOLED_FGB} removed"
     if math.isfinite(best["reduction"]):
-        costs = "".join(f"; {value_text(best, name)}" for name in HEADLINE_COSTS if math.isfinite(best[name]))
-        removed = value_text(best, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
-        verdict = f"{best['label']} removes {removed} of pooled FGB*{costs}."
         among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
         caption = f"{POOLED_FGB} by {best['label']}{among}"
     decodings = ", ".join(settings[DECODING].unique())
@@ -137,7 +134,7 @@ def page(sweep: Sweep) -> Page:
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
         headline_caption=f"{caption}; decoding: {decodings}",
-        verdict=verdict,
+        verdict=_verdict(rows, best),
         steps=steps,
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
@@ -159,6 +156,25 @@ def page(sweep: Sweep) -> Page:
         links=sweep.links,
         sides=removed_table.columns[1:2],
     )
+
+
+def _verdict(rows: Sequence[Setting], best: Setting) -> str:
+    """Return what a few settings remove and cost, or of more settings, what the best one does."""
+    removing = [row for row in rows if math.isfinite(row["reduction"])]
+    if not removing:
+        return NO_BIAS
+    named = removing if len(removing) <= MAX_NAMED else [best]
+    sentences = []
+    for row in named:
+        costs = "".join(f"; {value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
+        removed = value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
+        sentences.append(f"{row['label']} removes {removed} of pooled FGB*{costs}.")
+    n_overlapping = sum(row["reduction_high"] >= best["reduction_low"] for row in removing if row is not best)
+    if n_overlapping:
+        others = "the other" if len(removing) == 2 else f"{n_overlapping} of the {len(removing) - 1} others"
+        overlap = f"The interval of {best['label']} overlaps with that of {others}"
+        sentences.append(f"{overlap}: which of them removes more is not shown.")
+    return " ".join(sentences)
 
 
 def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:

@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import evenhand
-from evenhand.evaluation.models.styles import StyleClassifier
+from evenhand.evaluation.models.styles import NetworkClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny
 
@@ -39,7 +39,7 @@ def _classifier(monkeypatch):
 
 
 def bias_callback_of(**settings):
-    classifier = StyleClassifier(None, None, ("curt", "kind"), "stub", "")
+    classifier = NetworkClassifier(None, None, ("curt", "kind"), "stub", "")
     return evenhand.BiasCallback(
         **{"prompts": PROMPTS, "style_classifier": classifier, "every": 10, "decoding": SHORT, **settings}
     )

@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LAN
 from evenhand.evaluation.metrics.generation_bias.parts.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.check import Finding, find, junit_xml, smallest_showable_rise, summary_markdown
+from evenhand.recipes.check import Finding, check_findings, junit_xml, smallest_showable_rise, summary_markdown
 from evenhand.recipes.cli import main, parse
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
@@ -98,7 +98,7 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
         ids = [f"p{i}" for i in range(2 * n)]
         write_table(tmp_path / name / "outcomes.parquet", pd.DataFrame({"prompt_id": ids, **values}))
     settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_pooled_fgb=900)
-    findings = {finding.name: finding for finding in find(settings)}
+    findings = {finding.name: finding for finding in check_findings(settings)}
     assert findings["effects on descriptors"].status == "holds"
     found = findings["answers in another language, refused or withheld"]
     assert (found.status, sum("adjusted p" in detail for detail in found.details)) == (status, rises)

@@ -14,7 +14,7 @@ from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed
 from evenhand.recipes.automatic import folder_name, with_folder, with_precision
-from evenhand.recipes.check import find
+from evenhand.recipes.check import check_findings
 from evenhand.recipes.cli import main, parse
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
@@ -199,7 +199,7 @@ def test_runs_of_different_precisions_are_not_compared(runs, tmp_path):
     with pytest.raises(InputError, match=r"after: .*in bfloat16.*in float32.*--dtype float32"):
         compare(CompareSettings(**both, output_dir=tmp_path / "compare", report_to="none"))
     with pytest.raises(InputError, match=r"run: .*--dtype float32"):
-        find(CheckSettings(run=runs / "bfloat16", against=runs / "float32"))
+        check_findings(CheckSettings(run=runs / "bfloat16", against=runs / "float32"))
 
 
 def test_a_loop_goes_on_from_a_finished_measurement(runs, workplace):

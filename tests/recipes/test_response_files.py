@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading, recorded
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
-from evenhand.recipes.check import find
+from evenhand.recipes.check import check_findings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import measure, read_inputs
@@ -257,10 +257,10 @@ def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, 
     assert find_score(scores, "refusal", "spread", "difference").value == 0
     assert "Language and other outcomes, before and after" in (tmp_path / "c" / "report.html").read_text()
     limits = {"length": 2.0, "refusal": 1.0}
-    finding, inconclusive = find(CheckSettings(run=run, max_spread=limits))
+    finding, inconclusive = check_findings(CheckSettings(run=run, max_spread=limits))
     assert (finding.status, inconclusive.status) == ("inconclusive", "inconclusive")  # nothing varies within cells
     with pytest.raises(InputError, match=r"^max_spread: .* 'fluency'"):
-        find(CheckSettings(run=run, max_spread={"fluency": 1.0}))
+        check_findings(CheckSettings(run=run, max_spread={"fluency": 1.0}))
     with pytest.raises(InputError, match=r"^generation_bias\.outcomes: fluency: "):
         fluency = generation_bias(permutations=0, outcomes=["fluency"])
         measure_responses(tmp_path / "fluency", prompt_rows, texts, generation_bias=fluency)

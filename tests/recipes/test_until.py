@@ -31,7 +31,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check import BROKEN, HOLDS, find
+from evenhand.recipes.check import BROKEN, HOLDS, check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
@@ -218,7 +218,8 @@ TABLES = ("prompts", "responses", "styles")
 
 
 def built_in(folder, until=None, **changed):
-    few = {"permutations": 0, "outcomes": [], "neutral_dialogue": None, "second_style_classifier": None}
+    few = {"permutations": 0, "outcomes": [], "relevance": False}
+    few |= {"neutral_dialogue": None, "second_style_classifier": None}
     bias = generation_bias(**{**few, "until": until, **changed})
     decoding = DecodingSettings(arguments={"max_new_tokens": 8})
     return settings(folder, None, model=MODEL, generation_bias=bias, decoding=decoding)
@@ -271,6 +272,7 @@ def stop_of(folder):
     return json.loads((folder / "run.json").read_text())["stopped"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(killed, uninterrupted, asked):
     measure(built_in(killed, LIMIT), show=False)
     stop = stop_of(killed)
@@ -288,6 +290,7 @@ def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(kil
     assert stop_of(killed)["asked"] == TEMPLATES * PEOPLE
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path, asked):
     measure(built_in(killed), show=False)  # without `until`
     assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
@@ -318,6 +321,7 @@ def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path):
     limit = 5.0
     measure(built_in(tmp_path / "run", "decided", permutations=199, max_difference=limit), show=False)
@@ -327,7 +331,7 @@ def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path
     bound = find_score(read_scores(tmp_path / "run" / "scores.json"), "difference_bound")
     assert list(bound.interval) == stop["bounds"]
     assert limit / 100 < bound.interval[0] < bound.interval[1] == bound.value
-    (found,) = find(CheckSettings(run=tmp_path / "run", max_difference=limit))
+    (found,) = check_findings(CheckSettings(run=tmp_path / "run", max_difference=limit))
     assert found.status == BROKEN
     # Pooled FGB* was not the reason to stop, so it has the interval of the look.
     score = pooled(tmp_path / "run")
@@ -356,6 +360,7 @@ def even(tmp_path_factory):
 RISE = 50.0  # %
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("baseline", "rise", "decided", "status"), [("whole", RISE, 0, HOLDS), ("even", 0.0, 1, BROKEN)]
 )
@@ -365,7 +370,7 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     stop = stop_of(tmp_path / "new")
     assert stop["decided"] == decided
     assert stop["asked"] < stop["planned"]
-    found, *_ = find(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
+    found, *_ = check_findings(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
     assert found.status == status
     # The interval is of pooled FGB* − (1 + rise) × that of the baseline, on the prompts that were asked.
     new = read_styled_responses(tmp_path / "new")
@@ -378,6 +383,7 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     assert stop_of(tmp_path / "new") == stop
 
 
+@pytest.mark.slow
 def test_a_baseline_that_was_not_asked_everything_is_refused_before_anything_starts(tmp_path, uninterrupted):
     with pytest.raises(InputError) as error:
         measure(built_in(tmp_path / "run", "decided", max_rise=RISE, against=uninterrupted))
@@ -385,6 +391,7 @@ def test_a_baseline_that_was_not_asked_everything_is_refused_before_anything_sta
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_baseline_with_other_decoding_is_refused_before_anything_starts(tmp_path, whole):
     longer = DecodingSettings(arguments={"max_new_tokens": 9})
     with pytest.raises(InputError) as error:

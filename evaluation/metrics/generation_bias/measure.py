@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, go_on, note_saved
+from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, note_all_is_asked, note_saved
 from evenhand.evaluation.metrics.generation_bias.stops import question_of, read_stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
@@ -63,7 +63,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     model = measured_model(config)
     question = question_of(config.settings)
     if question is None:
-        go_on(store)
+        note_all_is_asked(store)
         store.ensure(PROMPTS, lambda: asked_prompts(config))
         prompts = store.read(PROMPTS)
     else:

@@ -81,20 +81,21 @@ def answer_until_decided(
         prompts: all planned prompts.
         ask: returns the responses to the prompts with some numbers; those on disk are not asked again.
     """
-    rounds = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), np.random.default_rng(config.seed))
+    rng = np.random.default_rng(config.seed)
+    round_of_prompt = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), rng)
     stop = processes.on_rank_zero(lambda: read_stop(store))
     if stop is None or stop.question != question:
         processes.on_rank_zero(lambda: _discard_results(store))
-        stop = _ask_look_by_look(store, config, question, prompts, rounds, ask)
+        stop = _ask_look_by_look(store, config, question, prompts, round_of_prompt, ask)
         processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
     store.facts[STOPPED] = asdict(stop)
-    numbers = np.flatnonzero(rounds < stop.rounds[stop.look])
+    numbers = np.flatnonzero(round_of_prompt < stop.rounds[stop.look])
     store.write(RESPONSES, ask(numbers))
     store.write(PROMPTS, prompts.iloc[numbers].reset_index(drop=True))
     return numbers
 
 
-def go_on(store: Store) -> None:
+def note_all_is_asked(store: Store) -> None:
     """Note, for a run that was looked at before, that it asks all prompts now, so that it ends at its last look.
 
     What was computed from a part of the responses is discarded. A run that was not looked at stays as it is.
@@ -143,16 +144,21 @@ def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
 
 
 def _ask_look_by_look(
-    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, rounds: np.ndarray, ask: Ask
+    store: Store,
+    config: MeasureConfig,
+    question: Question,
+    prompts: pd.DataFrame,
+    round_of_prompt: np.ndarray,
+    ask: Ask,
 ) -> Stop:
     """Ask look by look until one decides, or until the last one; return how the measurement ended there."""
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     settings = config.settings
-    looks = plan_looks(int(rounds.max()) + 1)
+    looks = plan_looks(int(round_of_prompt.max()) + 1)
     classifier = load_style_classifier(settings.style_classifier, FIRST)
     for look, n_rounds in enumerate(looks.rounds):
-        numbers = np.flatnonzero(rounds < n_rounds)
+        numbers = np.flatnonzero(round_of_prompt < n_rounds)
         asked = prompts.iloc[numbers].reset_index(drop=True)
         responses = ask(numbers)
         bounds = None  # where no response has a style, nothing is decided
@@ -223,6 +229,7 @@ def _bounds_text(question: Question, bounds: Interval) -> str:
 
 
 def _noted_name(store: Store) -> str:
+    """Return the name of the facts on the last look, in the folder of the family's batches."""
     return f"{PARTS}/{store.family}/{NOTED}"
 
 

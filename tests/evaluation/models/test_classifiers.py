@@ -1,22 +1,25 @@
-"""A new kind of classifier stands in one module: everything that asks for a classifier finds it by its kind."""
+"""A new kind of classifier is one file: everything that asks for a classifier finds it by its kind."""
 
 import numpy as np
 import pytest
 
-from evenhand.evaluation.models import classifier_kinds
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models import own_classifiers
 from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
-from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 
-WORDS = "words"
+WORDS = '''
+import numpy as np
+
+from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind
 
 
 class WordCounts(Classifier):
     """A text is warm if it has the word “love”, else plain."""
 
     labels = ("warm", "plain")
-    name = WORDS
+    name = "words"
     revision = "1"
 
     def classify(self, texts):
@@ -26,7 +29,7 @@ class WordCounts(Classifier):
 
 class WordsKind(ClassifierKind):
     def has(self, settings):
-        return settings.name == WORDS
+        return settings.name == "words"
 
     def labels(self, settings):
         return WordCounts.labels
@@ -36,20 +39,33 @@ class WordsKind(ClassifierKind):
 
     def load(self, settings, field):
         return WordCounts()
+'''
 
 
 @pytest.fixture
-def with_words(monkeypatch):
-    monkeypatch.setattr(classifier_kinds, "KINDS", (WordsKind(), *classifier_kinds.KINDS))
+def write_kind(tmp_path, monkeypatch):
+    """A function that writes a module of the user; each test gives it another name, since Python keeps modules."""
+    monkeypatch.setattr(own_classifiers, "__path__", [*own_classifiers.__path__, str(tmp_path)])
+    own_classifiers.own_kinds.cache_clear()
+    yield lambda name, code: (tmp_path / f"{name}.py").write_text(code)
+    own_classifiers.own_kinds.cache_clear()
 
 
-def test_a_kind_in_one_module_is_found_by_its_settings(with_words):
-    settings = StyleClassifierSettings(name=WORDS)
+def test_a_kind_of_the_user_is_found_by_its_settings(write_kind):
+    write_kind("words", WORDS)
+    settings = StyleClassifierSettings(name="words")
     assert classifier_styles(settings) == ("warm", "plain")
     assert classifier_revision(settings) == "1"
     vectors = style_vectors(load_style_classifier(settings), ["I love it.", "It rains.", " "])
     np.testing.assert_array_equal(vectors, [[1, 0], [0, 1], [np.nan, np.nan]])
 
 
-def test_the_shipped_kinds_stay(with_words):
+def test_the_shipped_kinds_stay(write_kind):
+    write_kind("other_words", WORDS)
     assert len(classifier_styles(StyleClassifierSettings(name="go_emotions"))) == 28
+
+
+def test_a_module_without_a_kind_is_an_error_with_its_file(write_kind):
+    write_kind("without_a_kind", "VALUE = 1\n")
+    with pytest.raises(InputError, match="without_a_kind.py must define one class derived from ClassifierKind"):
+        classifier_styles(StyleClassifierSettings(name="go_emotions"))

@@ -43,7 +43,7 @@ def test_vectors_are_softmax_whatever_the_order_and_the_batch(tmp_path, monkeypa
     np.testing.assert_allclose(vectors.sum(1), 1, atol=1e-5)
     order = rng.permutation(43)
     monkeypatch.setattr(batches, "tokens_per_pass", lambda model: 20)
-    monkeypatch.setattr(styles.StyleClassifier, "texts_per_part", 5)
+    monkeypatch.setattr(styles.NetworkClassifier, "texts_per_part", 5)
     shuffled = style_vectors(classifier, [texts[i] for i in order])
     np.testing.assert_allclose(shuffled, vectors[order], atol=1e-5)
     for text, vector in zip(texts[:5], vectors, strict=False):

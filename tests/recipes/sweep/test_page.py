@@ -92,11 +92,21 @@ def test_refusals_and_rises_are_in_all_formats(wide):
         assert "SCGB* of HATE rose significantly: 13 " in text and "A tiny model." in text, name
 
 
+def test_a_few_settings_are_described_one_by_one():
+    apart = page(sweep_of(point(reduction=0.6), point("exchange", reduction=0.9))).verdict
+    assert "60.0 %" in apart and "90.0 %" in apart and "overlaps" not in apart
+    together = page(sweep_of(point(reduction=0.89), point("exchange", reduction=0.9))).verdict
+    assert "89.0 %" in together and "90.0 %" in together and "overlaps" in together
+
+
 def test_the_headline_names_the_largest_reduction_or_that_there_is_none():
     rows = [point(quantile=q, reduction=r) for q, r in ((0.5, 0.95), (0.6, 0.97), (0.7, 0.6))]
     report = page(sweep_of(*rows, point("exchange", reduction=0.96)))
     assert report.headline_value == "−97 %"
     assert report.verdict.startswith("control_tags · quantile 0.6 removes 97.0 % [95.0, 99.0]")
+    assert "2 of the 3 others" in report.verdict, (
+        "0.95 ± 0.02 and 0.96 ± 0.02 overlap with 0.97 ± 0.02, and 0.6 does not"
+    )
     report = page(sweep_of(point(**without_reductions()), point("exchange", **without_reductions())))
     assert report.headline_value == "–"
     assert report.verdict == NO_BIAS

@@ -1,8 +1,8 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-OUTCOMES is the table of them: to add an outcome, write its function and add a line. Its values are a table with a row
-for each response and a column for each of k values: one for a number, such as `length`; one for each class, such as
-`language`, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
+OUTCOMES is the table of them: to add an outcome, write its function and add a line. The values of an outcome are a
+table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
+a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
 """
 
 import math
@@ -106,12 +106,13 @@ class Outcome:
     """A property of responses other than style that may depend on the person: a function from responses to values.
 
     Attributes:
-        name: its name in `generation_bias.outcomes`.
+        name: its name in `generation_bias.outcomes`, a noun: "The NAME of answers depends on the person."
         values: a function from rows, with the columns response, descriptor, … of the run, to a value for each: numbers,
             whether something holds, or names of classes. It does not see empty responses, which have no value. None if
             the values are computed from something else than the responses.
         description: a sentence on the spread between people, for glossaries.
-        predicate: what an answer that has the property does, as a verb with its object, for sentences.
+        predicate: what an answer that has the property does, as a verb with its object, for findings: "12 of 52 answers
+            to … decline the request". `findings.shown_findings` says on whom a page has one.
         unit: the unit of reported numbers.
         factor: converts a value to the reported unit.
         column: the name of the values in tables; default: the outcome's.
