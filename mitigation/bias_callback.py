@@ -270,7 +270,7 @@ class BiasCallback(MeasureCallback):
         prompts = self.prompts
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
-            batches = []
+            batches: list[pd.DataFrame] = []
             with progress(len(prompts), "bias during training", "responses") as advance:
                 for batch in trained.respond(prompts):
                     batches.append(batch)
