@@ -137,6 +137,8 @@ class MeasureCallback(TrainerCallback):
         self.measured_at = state.global_step
         trainer = self.attached_trainer()
         model = trainer.model
+        if model is None:  # the trainer itself refuses to train without one
+            return {}
         was_training = model.training
         model.eval()
         with preserve_random_states(), torch.no_grad():

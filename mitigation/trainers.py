@@ -143,6 +143,7 @@ class Distill(SFT):
     The model is trained after the first N_TRAINED prompts of a row; the first one is the prompt of the response.
     """
 
+    args: DistillConfig
     config_class = DistillConfig
     loss_name = "KL from the predictions to learn, in nats per response token"
     needs_base = True
