@@ -137,6 +137,8 @@ class MeasureCallback(TrainerCallback):
         self.measured_at = state.global_step
         trainer = self.attached_trainer()
         model = trainer.model
+        if model is None:  # the trainer itself refuses to train without one
+            return {}
         was_training = model.training
         model.eval()
         with preserve_random_states(), torch.no_grad():
@@ -270,8 +272,12 @@ class BiasCallback(MeasureCallback):
         prompts = self.prompts
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
-            with progress(len(prompts), "bias during training", "responses"):
-                responses = join_batches(trained.respond(prompts))[RESPONSE].tolist()
+            batches: list[pd.DataFrame] = []
+            with progress(len(prompts), "bias during training", "responses") as advance:
+                for batch in trained.respond(prompts):
+                    batches.append(batch)
+                    advance(len(batch))
+            responses = join_batches(batches)[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(

@@ -46,7 +46,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
             f"{model.name} is an encoder-decoder model, and the {trainer_name} supports none; give another method.",
         )
     _check_control_tag(model.name, method.control_tag)
-    if (is_quantized or trainer.only_lora) and not settings.lora:
+    if (is_quantized or trainer.needs_base) and not settings.lora:
         raise InputError(
             "training.lora",
             f"false; quantized weights cannot be trained, and the {trainer_name} may need the model without the "

@@ -28,7 +28,7 @@ from evenhand.mitigation.training_rows import prompt_ids, response_ids
 Batch = dict[str, torch.Tensor]
 Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
-N_LEARNERS = 2  # the prompts of a row of `distill` that the model is trained on; more take longer and teach hardly more
+N_TRAINED = 2  # prompts of a row of `distill` after which the model is trained; more take longer and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 LOGITS_TO_KEEP = "logits_to_keep"  # the argument of models: how many of the last positions have logits
@@ -87,13 +87,13 @@ class SFT(Trainer):
 
     Attributes:
         config_class, loss_name: the class of the trainer's arguments, and the unit of its loss.
-        only_lora: whether training needs the model without its adapter, so that not all weights can be trained.
+        needs_base: whether training needs the model without its adapter, so that not all weights can be trained.
         supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
     config_class: type[TrainingArguments] = TrainingArguments
     loss_name = "nats per response token"
-    only_lora = False
+    needs_base = False
     supports_encoder_decoder = True
 
     @staticmethod
@@ -140,12 +140,13 @@ class Distill(SFT):
     The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
-    The model is trained on the first N_LEARNERS prompts of a row; the first one is the prompt of the response.
+    The model is trained after the first N_TRAINED prompts of a row; the first one is the prompt of the response.
     """
 
+    args: DistillConfig
     config_class = DistillConfig
     loss_name = "KL from the predictions to learn, in nats per response token"
-    only_lora = True
+    needs_base = True
     supports_encoder_decoder = False
 
     def __init__(self, model: torch.nn.Module, **arguments: Any) -> None:
@@ -191,25 +192,35 @@ class Distill(SFT):
         return_outputs: bool = False,
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
-        """Return the mean divergence over the tokens of responses; see the class for targets and learners."""
+        """Return the mean divergence over the tokens of responses."""
         labels = inputs["labels"]  # (rows, prompts, k)
-        is_trained = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
+        is_response = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
         sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
-        learners = {name: value[:, :N_LEARNERS] for name, value in sequences.items()}
-        first_tokens = self.args.first_tokens
-        openings, is_kept = cut_responses(sequences, is_trained.sum(1), first_tokens)
-        with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            target = log_probabilities(model, learners, is_trained)
-            is_opening = is_trained.cumsum(1)[is_trained] <= first_tokens
-            target[:, is_opening] = log_softmax(log_probabilities(model, openings, is_kept).mean(0), -1)
-        learned = log_probabilities(model, learners, is_trained)
-        loss = kl_div(learned, target, reduction="sum", log_target=True) / N_LEARNERS
+        trained = {name: value[:, :N_TRAINED] for name, value in sequences.items()}
+        targets = self._targets(model, sequences, is_response)
+        learned = log_probabilities(model, trained, is_response)
+        divergence = kl_div(learned, targets, reduction="sum", log_target=True) / N_TRAINED
         if num_items_in_batch is None:
-            loss = loss / is_trained.sum()
+            loss = divergence / is_response.sum()
         else:
-            # It counts a response once for each of its prompts, in all processes. DDP averages gradients.
-            loss = loss * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
+            # `num_items_in_batch` counts a response once for each of its prompts, in all processes. DDP averages
+            # gradients.
+            loss = divergence * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
         return (loss, {}) if return_outputs else loss
+
+    def _targets(self, model: torch.nn.Module, sequences: Batch, is_response: torch.Tensor) -> torch.Tensor:
+        """Return the log-probabilities to learn after the first N_TRAINED prompts; see the class.
+
+        `sequences` are (rows, prompts, t), and `is_response` is true at the tokens of responses, (rows, k).
+        """
+        first_tokens = self.args.first_tokens
+        trained = {name: value[:, :N_TRAINED] for name, value in sequences.items()}
+        openings, is_in_opening = cut_responses(sequences, is_response.sum(1), first_tokens)
+        with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
+            targets = log_probabilities(model, trained, is_response)
+            is_first = is_response.cumsum(1)[is_response] <= first_tokens
+            targets[:, is_first] = log_softmax(log_probabilities(model, openings, is_in_opening).mean(0), -1)
+        return targets
 
 
 def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Tensor) -> torch.Tensor:
@@ -264,11 +275,12 @@ def cut_responses(
     """
     _, n_prompts, length = sequences["input_ids"].shape
     kept = lengths.clamp(max=first_tokens)
-    shift = lengths - kept
+    n_cut = lengths - kept
     columns = torch.arange(length, device=lengths.device)
-    source = (columns[shift.min() :] - shift[:, None])[:, None].expand(-1, n_prompts, -1)
-    cut = {name: value.gather(2, source.clamp(min=0)) for name, value in sequences.items()}
-    cut["attention_mask"] = cut["attention_mask"] * (source >= 0)
+    # What remains of a sequence moves right by the tokens that are cut: the sequences still end together.
+    source_column = (columns[n_cut.min() :] - n_cut[:, None])[:, None].expand(-1, n_prompts, -1)
+    cut = {name: value.gather(2, source_column.clamp(min=0)) for name, value in sequences.items()}
+    cut["attention_mask"] = cut["attention_mask"] * (source_column >= 0)
     is_kept = torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
     return cut, is_kept
 

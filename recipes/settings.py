@@ -288,7 +288,7 @@ class Tuning(StrictSettings):
         default=100, description="steps between measurements of pooled FGB*; 0: none"
     )
     measure_descriptors: Annotated[int, Field(ge=2)] = Field(
-        default=40, description="number of descriptors in measurements during training"
+        default=20, description="number of descriptors in measurements during training"
     )
 
 
