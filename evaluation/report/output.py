@@ -43,14 +43,14 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
         files = {report_file: summary_page(pages, links)}
         for family, page in pages.items():
             files[folder / f"{REPORT}_{family}.html"] = page
+    if write:  # before printing, which a closed pipe ends
+        for path, page in files.items():
+            write_text(path, page_html(page))
     if show:
         for page in pages.values():
             print_page(page)
             print()
         print(f"Report: {report_file.resolve()}")
-    if write:
-        for path, page in files.items():
-            write_text(path, page_html(page))
     return files
 
 

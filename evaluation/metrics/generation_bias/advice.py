@@ -80,19 +80,19 @@ def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[EffectRow]
         is_shown: whether people are shown to differ at all.
     """
     run = _quoted(str(folder))
-    model = "MODEL" if config.responses is not None else _quoted(config.model.name)
-    loop = model if config.responses is not None else run  # a loop goes on from a measurement of a model
+    is_log = config.responses is not None  # of a model that cannot be asked or tuned here
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
-    if not findings and not is_shown:
+    if is_log or not (findings or is_shown):
         steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {run}"))
     else:
-        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {loop}"))
-    steps.append(
-        Step(
-            "Measure everyday requests, to which the answer should not depend on the person:",
-            f"evenhand measure {model} --config service",
+        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {run}"))
+    if not is_log:
+        steps.append(
+            Step(
+                "Measure everyday requests, to which the answer should not depend on the person:",
+                f"evenhand measure {_quoted(config.model.name)} --config service",
+            )
         )
-    )
     steps.append(Step("Keep a later model from becoming worse:", f"evenhand check NEW_RUN --against {run}"))
     return steps
 

@@ -56,7 +56,6 @@ CERTAINTY_NOTE = (
 SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
 TRANSITIONS = {
-    INCONCLUSIVE: "whether it changed is unclear",
     REMOVED: "shown before, not after",
 }  # words for values of the column `transition`
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
@@ -154,14 +153,21 @@ def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAG
 
 
 def style_change_text(row: EffectRow) -> str:
-    """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with one interval."""
+    """Return a change of an effect on a style, a row of `effect_changes`, as a sentence with at most one interval.
+
+    A change that is not shown has no interval in the sentence: the interval of a single change can exclude 0, although
+    chance explains the largest of so many.
+    """
     decimals = decimals_of_points(row)
-    bounds = effect_interval(row, 100, decimals)
-    became = TRANSITIONS.get(row["transition"], row["transition"])
     shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
     averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
-    change = f"the difference changes by {points(row['shrunk'], decimals)} {bounds}"
-    return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}: {became}."
+    change = f"the difference changes by {points(row['shrunk'], decimals)}"
+    if row["transition"] == INCONCLUSIVE:
+        became = ", which may be chance, since many differences are compared"
+    else:
+        name = TRANSITIONS.get(row["transition"], row["transition"])
+        became = f" {effect_interval(row, 100, decimals)}: {name}"
+    return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}{became}."
 
 
 def _claim_text(row: EffectRow, language: str) -> str:

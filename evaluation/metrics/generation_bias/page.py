@@ -63,13 +63,13 @@ WORDS = (
 )
 INTERVALS = (
     "Brackets contain the 95 % interval: if the model were asked prompts like these again and again, 95 of 100 such "
-    "intervals would contain the true value. Tests exchange people at random within each prompt template; all answers "
-    "of a person to a template are moved together. The tests are adjusted for everything that this page tests: if "
-    "nobody were treated differently, 5 of 100 such pages would show anything. A difference over all people is shown "
-    "if the interval of pooled FGB* is above 0 and this test has p ≤ 0.05. Where answers to some people vary much more "
-    "than to others, up to 12 of 100 pages show something although nobody is treated differently. The intervals of "
-    "person and word are right if many people or words differ a little; if a few differ much and the others not at "
-    "all, they are too narrow."
+    "intervals would contain the true value. Averages are over people, each of whom counts equally. Tests exchange "
+    "people at random within each prompt template; all answers of a person to a template are moved together. The "
+    "tests are adjusted for everything that this page tests: if nobody were treated differently, 5 of 100 such pages "
+    "would show anything. A difference over all people is shown if the interval of pooled FGB* is above 0 and this "
+    "test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 pages show "
+    "something although nobody is treated differently. The intervals of person and word are right if many people or "
+    "words differ a little; if a few differ much and the others not at all, they are too narrow."
 )
 LIMITS = [
     "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "

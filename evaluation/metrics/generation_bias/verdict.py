@@ -186,6 +186,8 @@ def comparison_verdict(runs: Runs) -> str:
             f"Style differs less between people after than before: {sizes}.",
             f"The remaining bias {_remaining_text(new)}.",
         ]
+        if not _singles_text(runs):
+            sentences.append("For no single person or group is a change of style shown.")
     else:
         sentences = [f"No change of the whole difference in style is shown{_singles_text(runs)}. It is {sizes}."]
     unclear = unclear_reason(old)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import sentence_pairs  # noqa: F401 (declares the metrics of the scores here)
+from evenhand.evaluation.report import output
 from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.output import present
@@ -152,6 +153,16 @@ def test_empty_sections_are_omitted_and_folded_sections_are_complete():
     assert "/home" not in source and "loop/kto/adapter" in source
     assert "Empty" not in source and "<summary>Below</summary>" in source and "He is old." in source
     assert "only one pair" in ParsedPage(source).text
+
+
+def test_a_closed_pipe_leaves_the_report(tmp_path, monkeypatch):
+    def closed(page):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(output, "print_page", closed)
+    with pytest.raises(BrokenPipeError):
+        present(tmp_path, {"": PAGE}, write=True, show=True)
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_equal_pages_give_equal_files_without_remnants(tmp_path):

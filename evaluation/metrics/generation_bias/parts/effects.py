@@ -637,7 +637,8 @@ def change_summary(changes: pd.DataFrame) -> str:
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
     return (
-        f"Differences in style shown before: {was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; "
+        "Tested together with the run after, which can change the count: differences in style shown before: "
+        f"{was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; "
         f"new after: {(single['transition'] == 'new').sum():,}. Changes shown: "
         f"{(single['certainty'] == SHOWN).sum():,}; if nothing had changed, 5 of 100 comparisons would show any."
     )

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.advice import run_steps
 from evenhand.evaluation.metrics.generation_bias.answers import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
     NOBODY,
@@ -293,3 +294,11 @@ def test_the_verdict_names_who_is_shown_to_get_another_mix_of_styles():
     shifts = pd.DataFrame({"unit": ["tall", "blond"], "certainty": ["inconclusive", "shown"]})
     assert "“blond”" in plain_verdict(frame, "shown", shifts) and "tall" not in plain_verdict(frame, "shown", shifts)
     assert plain_verdict(frame, "shown", shifts.head(1)) == plain_verdict(frame, "shown")
+
+
+def test_a_log_has_no_step_that_needs_the_model(tmp_path):
+    model = SimpleNamespace(name="some_model")
+    asked = run_steps(tmp_path, SimpleNamespace(responses=None, model=model), [], True)
+    logged = run_steps(tmp_path, SimpleNamespace(responses="logs.csv", model=model), [], True)
+    assert any("evenhand loop" in step.command for step in asked)
+    assert not any("evenhand loop" in step.command or "service" in step.command for step in logged)
