@@ -73,7 +73,7 @@ def removed_name(dotted: str) -> str | None:
 
 
 def new_name(dotted: str) -> str | None:
-    """Return the new dotted name of a setting with an old dotted name; None if the name is not old.
+    """Return the present name of a renamed setting; None if the setting was not renamed.
 
     >>> new_name("measure.prompts.per_cell"), new_name("measure.translation_bias.toxicity.label")
     ('measure.prompts.answers_per_cell', 'measure.offensive_classifier.label')
@@ -113,7 +113,7 @@ def with_new_names(settings: object, group: str = "") -> object:
 
 
 def _with_moved(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return settings in which those that moved stand in their new groups.
+    """Return the settings with each setting that has moved in its new group.
 
     If families of one run had different values, the last one that was given is for all.
     """

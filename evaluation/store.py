@@ -318,9 +318,9 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
 def _finished_or_begun(
     folder: Path, record: RunRecord, locks: ExitStack, advice: Advice, suffices: Callable[[RunRecord], bool]
 ) -> str:
-    """Return FINISHED if the stage is finished; else begin it, and return RUNNING.
+    """Begin the stage and return RUNNING, unless it is finished: then return FINISHED.
 
-    To begin is to lock the folder until `locks` closes, to delete files that are to be computed again, and to write the
+    Beginning a stage locks its folder until `locks` closes, deletes the files that are computed again, and writes the
     record.
     """
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)

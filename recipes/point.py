@@ -137,7 +137,7 @@ class _Planner:
     stage_folder: StageFolder
 
     def point(self, measurement: Measurement, *, is_second_decoding: bool = False) -> Point:
-        """Return the point whose models are measured as `measurement` says.
+        """Return the point whose models are measured by the settings of `measurement`.
 
         With the second decoding, there is no finished run of the base model, and nothing is measured without the tag.
         """

@@ -22,7 +22,7 @@ def kind_of(settings: NamedClassifier) -> ClassifierKind:
 
 
 def classifier_styles(settings: NamedClassifier) -> tuple[str, ...]:
-    """Return the labels of a classifier, which is not loaded."""
+    """Return the labels of a classifier without loading it."""
     return kind_of(settings).labels(settings)
 
 

@@ -54,7 +54,7 @@ class ClassifierKind(ABC):
 
     @abstractmethod
     def has(self, settings: NamedClassifier) -> bool:
-        """Return whether the settings name a classifier of this kind; nothing is loaded."""
+        """Return whether the settings name a classifier of this kind, without loading anything."""
 
     @abstractmethod
     def labels(self, settings: NamedClassifier) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ BEGINNING = "from evenhand.mitigation.methods import Method\n"
 
 @pytest.fixture
 def write_method(tmp_path, monkeypatch):
-    """A function that writes a module of methods; each test gives it another name, since Python keeps modules."""
+    """A function that writes a module of methods. Each test uses a new name: Python loads a name only once."""
     monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
 
     def write(name, code):

@@ -1,4 +1,4 @@
-"""Answers that illustrate a finding: a person's and another person's, or a person's before and after a change."""
+"""Example answers of a finding: of two people, or of one person before and after a change."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -122,7 +122,7 @@ def derive_style_clusters(
 
 
 def _members(tree: np.ndarray, pgb: np.ndarray, top: int, max_distance: float) -> list[list[int]]:
-    """Return cluster → styles, for the clusters of the `top` styles by PGB*, in the order of their largest PGB*.
+    """Return the styles of each cluster that has one of the `top` styles by PGB*, by descending PGB* of the cluster.
 
     `tree` is the dendrogram of s styles, and `pgb` their PGB*, (s,).
     """

@@ -63,7 +63,7 @@ class AnswersSoFar:
             self.example = (self.texts[prompt_id], response)
 
     def show(self) -> None:
-        """Log what there is if a person watches, and give the tracker its numbers."""
+        """Log the numbers so far and an example if a person watches the log, and give both to the tracker."""
         if is_watched():
             log.info("%s", self.text())
         counts = {"answers": self.n, "in another language": self.n_other_language, "refused": self.n_refused}

@@ -268,7 +268,7 @@ def comparison_explanations(runs: Runs) -> list[str]:
 
 
 def moved_text(pooled_fgb: float) -> str:
-    """Return a bias as the number of answers of 100 that are as if moved, √(pooled FGB* / 2), since FGB is a square.
+    """Return pooled FGB*, a square, as the answers of 100 that differ as if moved to another style: √(pooled FGB* / 2).
 
     >>> moved_text(0.02)
     '10.0'

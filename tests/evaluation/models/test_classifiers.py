@@ -44,7 +44,7 @@ class WordsKind(ClassifierKind):
 
 @pytest.fixture
 def write_kind(tmp_path, monkeypatch):
-    """A function that writes a module of the user; each test gives it another name, since Python keeps modules."""
+    """A function that writes a module of the user. Each test uses a new name: Python loads a name only once."""
     monkeypatch.setattr(own_classifiers, "__path__", [*own_classifiers.__path__, str(tmp_path)])
     own_classifiers.own_kinds.cache_clear()
     yield lambda name, code: (tmp_path / f"{name}.py").write_text(code)

@@ -627,7 +627,7 @@ class QualityPart(Part):
 
 
 def _kept_table(changes: Sequence[BiasScore]) -> Table:
-    """Return the table of what was kept of relevance and other measures, by the responses and by the even reference."""
+    """Return the table of the shares kept, such as relevance: of the responses, and of the even reference."""
     found = []
     for metric in CHANGES:
         for group in ({}, relevance.EVEN):

@@ -704,7 +704,7 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
 
 
 def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> list[BiasScore]:
-    """Return the scores; if the measurement stopped early, scores of all responses get the interval after a stop."""
+    """Return the scores after an early stop: those over all responses get `interval`, which accounts for the looks."""
     intervals = {SHIFT: root(0.0, interval)[1], MOVED: root(0.0, interval, 2.0)[1]}
     result = []
     for score in scores:
