@@ -60,5 +60,9 @@ def label(settings: LabelSettings) -> None:
         run.tracker.log_artifact("labels", "dataset", *tables)
         share = 100 * threshold.share_labelled_bias
         log.info(
-            "label: %d responses, %.1f %% `bias` (α = %d, β = %.3g)", len(b), share, threshold.alpha, threshold.beta
+            "label: %s responses, %.1f %% `bias` (α = %d, β = %.3g)",
+            f"{len(b):,}",
+            share,
+            threshold.alpha,
+            threshold.beta,
         )

@@ -39,6 +39,8 @@ from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_sp
 from evenhand.recipes.label import LABELS, THRESHOLD
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config, settings_of_methods
 
+MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
+
 log = logging.getLogger("evenhand")
 
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
@@ -156,7 +158,7 @@ def _rows(
         table[CUT] = False
     labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
     share_cut = float(labelled[CUT].mean())
-    if share_cut:
+    if share_cut >= MIN_SHARE_CUT:
         log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", 100 * share_cut)
     training = settings.training
     with rejects_tuning():
