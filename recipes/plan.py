@@ -26,7 +26,6 @@ from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_settings
-from evenhand.recipes.remaining import duration
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
 COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]
@@ -89,7 +88,7 @@ def narrower_text(folder: Path) -> str:
     time = ""
     if measured.responses is None:
         seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
-        time = f" and about {duration(seconds)}, by what this run took"
+        time = f" and about {number(seconds / 60, 0)} minutes, by what this run took"
     return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
 
 
