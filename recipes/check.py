@@ -20,6 +20,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     DIFFERENCE_BOUND,
@@ -38,7 +39,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     excess_over_baseline,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.stops import read_look
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
@@ -53,7 +53,7 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.store import claim_pages
 from evenhand.recipes.finished_runs import check_same_precision, read_settings
@@ -199,20 +199,24 @@ def _findings_against(
 ) -> list[Finding]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
-    Without `max_rise`, the limit of the rise is one that these runs can show to hold.
+    Without `max_rise`, the limit of the rise is one that these runs can show to hold. The first finding says whether a
+    run stopped early.
     """
     check_same_precision(before.config, after.config, "run")
-    before, common, _ = on_common_prompts(before, after)
+    before, after, is_common = on_common_prompts(before, after)
     old = compared_responses(before)
-    new = compared_responses(common)
-    check_comparable(before, common, (old, new), "run")
-    look = read_look(common.folder)
+    new = compared_responses(after)
+    check_comparable(before, after, (old, new), "run")
+    allowed_error = allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "run")
     findings = []
     if limits_the_rise:
-        findings.append(_rise(before.folder, old, new, max_rise, look))
+        findings.append(_rise(before.folder, old, new, max_rise, allowed_error))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.styles))
-    findings.append(_grown_effects(old, new, look.draws(permutations), before.config.seed, look))
-    return [*findings, *_risen_outcomes(before, common, old, look)]
+    findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
+    findings += _risen_outcomes(before, after, old, allowed_error)
+    about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
+    findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
+    return findings
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
@@ -264,7 +268,9 @@ def _largest_difference(run: FamilyRun, limit: float) -> Finding:
     return Finding(name, _status((low, high), limit), text)
 
 
-def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float | None:
+def smallest_showable_rise(
+    old: StyledResponses, new: StyledResponses, allowed_error: AllowedError = WHOLE_ERROR
+) -> float | None:
     """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
 
     The interval of after − (1 + rise) × before then ends below 0 with this probability. The limit depends on the noise
@@ -274,20 +280,22 @@ def smallest_showable_rise(old: StyledResponses, new: StyledResponses) -> float 
     before = after - excess_over_baseline(old, new, 1.0).value
     for rise in RISES:
         noise = excess_over_baseline(old, new, 1 + rise)
-        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom):
+        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom, allowed_error.tail):
             return rise
     return None
 
 
-def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None, look: Look) -> Finding:
+def _rise(
+    baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None, allowed_error: AllowedError
+) -> Finding:
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
-    chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
+    chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
     scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference = headline_of(scores, Kind.DIFFERENCE)
     before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
-    status, measured = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION), look)
+    status, measured = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION), allowed_error)
     text = f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
     text += f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
     text += measured
@@ -309,20 +317,20 @@ def _rise(baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: 
 
 
 def _rise_under(
-    limit: float, old: StyledResponses, new: StyledResponses, reduction: BiasScore, look: Look
+    limit: float, old: StyledResponses, new: StyledResponses, reduction: BiasScore, allowed_error: AllowedError
 ) -> tuple[str, str]:
     """Return the status of the limit of a rise, and the end of a sentence with the measured rise and its interval.
 
     The interval is that of the reduction, with the other sign. If the reduction has none, because the baseline's bias
-    may be 0, or if the run after was looked at before its end, it is of after − (1 + limit) × before: this interval
-    divides by nothing, and accounts for the looks.
+    may be 0, or if a run was looked at before its end, it is of after − (1 + limit) × before: this interval divides by
+    nothing, and accounts for the looks.
     """
-    if reduction.interval and look == ONLY_LOOK:
+    if reduction.interval and allowed_error == WHOLE_ERROR:
         low, high = sorted(-bound for bound in reduction.interval)
         rise = f"{number(-100 * reduction.value, 1, sign=True)} %"
         return _status((low, high), limit), f", {rise} {interval((100 * low, 100 * high), 1, sign=True)}"
-    excess = replace(excess_over_baseline(old, new, 1 + limit), tail=look.tail)
-    reason = reduction.reason or "this interval accounts for the looks at the run"
+    excess = replace(excess_over_baseline(old, new, 1 + limit), tail=allowed_error.tail)
+    reason = reduction.reason or "this interval accounts for the looks of --until"
     bounds = None
     if excess.interval is not None:
         bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
@@ -344,10 +352,12 @@ def _chosen_text(chosen: float | None) -> str:
     )
 
 
-def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int, seed: int, look: Look) -> Finding:
+def _grown_effects(
+    old: StyledResponses, new: StyledResponses, permutations: int, seed: int, allowed_error: AllowedError
+) -> Finding:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
-    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, look=look)
+    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
     changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
@@ -376,7 +386,9 @@ def _grown_effects(old: StyledResponses, new: StyledResponses, permutations: int
     return Finding(name, BROKEN if len(grown) else HOLDS, text, details)
 
 
-def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledResponses, look: Look) -> list[Finding]:
+def _risen_outcomes(
+    before: FamilyRun, after: FamilyRun, responses: StyledResponses, allowed_error: AllowedError
+) -> list[Finding]:
     """Return [the finding on answers in another language, refused or withheld], or [] if no such outcome was measured.
 
     Both the share of all answers and the spread of this share between people are compared, paired by prompt.
@@ -392,7 +404,7 @@ def _risen_outcomes(before: FamilyRun, after: FamilyRun, responses: StyledRespon
             changes += [score for score in found if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
-    p_values = [1.0 if change.p_value is None else min(change.p_value / look.share, 1.0) for change in changes]
+    p_values = [1.0 if change.p_value is None else min(change.p_value / allowed_error.share, 1.0) for change in changes]
     details = []
     for change, p in zip(changes, holm(p_values), strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
