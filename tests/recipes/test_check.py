@@ -22,7 +22,8 @@ from evenhand.evaluation.metrics.generation_bias.stopping_question import Questi
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.check import Finding, check_findings, junit_xml, smallest_showable_rise, summary_markdown
+from evenhand.recipes.check import junit_xml, summary_markdown
+from evenhand.recipes.check_findings import Finding, check_findings, smallest_showable_rise
 from evenhand.recipes.cli import main, parse
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured

@@ -32,7 +32,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check import BROKEN, HOLDS, check_findings
+from evenhand.recipes.check_findings import BROKEN, HOLDS, check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving

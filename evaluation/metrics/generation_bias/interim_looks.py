@@ -183,7 +183,7 @@ def _interval(
     """Return the interval, at a look, of what the question is about."""
     settings = config.settings
     vectors = styles.drop(columns=[PROMPT_ID, TRUNCATED, NO_LABEL], errors="ignore")
-    responses = StyledResponses(prompts, vectors.to_numpy(), list(vectors))
+    responses = StyledResponses(prompts, vectors.to_numpy(), vectors.columns.tolist())
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     if question.is_about_spread:
