@@ -115,7 +115,7 @@ def record_saved_requests(store: Store, config: MeasureConfig) -> None:
     stop = processes.on_rank_zero(lambda: read_stop(store))
     if stop is None or stop.decided is None:
         return
-    stop = replace(stop, requests_saved=_requests(config, stop.planned - stop.asked))
+    stop = replace(stop, requests_saved=_requests_for(config, stop.planned - stop.asked))
     _record(store, stop)
     if processes.is_rank_zero():
         log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
@@ -127,7 +127,7 @@ def _record(store: Store, stop: Stop) -> None:
     store.facts[STOPPED] = asdict(stop)
 
 
-def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
+def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
     if config.model.server is not None:
@@ -158,7 +158,7 @@ def _ask_look_by_look(
         bounds = None  # where no response has a style, nothing is decided
         if not language_fault(settings.style_classifier.name, responses):
             styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
-            at_look = partial(_interval, config, question, asked, styles, plan.allowed_error(look))
+            at_look = partial(_interval_at_look, config, question, asked, styles, plan.allowed_error(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)
         stop = Stop(
@@ -177,10 +177,10 @@ def _ask_look_by_look(
     return stop
 
 
-def _interval(
+def _interval_at_look(
     config: MeasureConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, allowed_error: AllowedError
 ) -> Interval | None:
-    """Return the interval, at a look, of what the question is about."""
+    """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings
     vectors = styles.drop(columns=[PROMPT_ID, TRUNCATED, NO_LABEL], errors="ignore")
     responses = StyledResponses(prompts, vectors.to_numpy(), vectors.columns.tolist())
