@@ -1,6 +1,5 @@
 """What a report tells somebody who decides: how large the bias is, what it may mean, how to decide, what to do next."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
+from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
 
-SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}  # by the upper end of the share of moved answers
 SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
 RESPONSES = "responses.html"  # the page of all responses, in the folder of the report
 

@@ -86,16 +86,17 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.look.tail):
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.allowed_error.tail):
                 p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
         if UNTUNED in responses.table:
             is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.look.tail)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.look.tail)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
         if SECOND in run.classifiers:
             second = read_styled_responses(run.store.folder, second=True)
-            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]}, run.look.tail)
+            by_second = {**signature, FIRST: run.classifiers[SECOND]}
+            scores += overall_scores(second, BY_SECOND, by_second, run.allowed_error.tail)
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -180,7 +181,8 @@ def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
         return []
     is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature, run.look.tail)
+    in_requested = run.responses.rows(~is_other.to_numpy())
+    scores = overall_scores(in_requested, IN_REQUESTED, run.signature, run.allowed_error.tail)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

@@ -7,6 +7,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
     people_changes,
@@ -23,7 +24,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_h
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,

@@ -809,7 +809,7 @@ class OutcomesPart(Part):
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
-            scores += outcome_scores(run.responses, name, values, p_value, run.signature, run.look.tail)
+            scores += outcome_scores(run.responses, name, values, p_value, run.signature, run.allowed_error.tail)
         tables = []
         for name, family in tests.families.items():
             if isinstance(family, OutcomeFamily):
