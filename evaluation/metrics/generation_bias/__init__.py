@@ -106,9 +106,9 @@ class GenerationBias(Metric):
 
     def score(self, store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> list[BiasScore]:
         """Return all scores of the run's tables."""
-        from evenhand.evaluation.metrics.generation_bias.measure import joint_tests, read_measurement, track_samples
+        from evenhand.evaluation.metrics.generation_bias.measure import joint_tests, read_classified_run, track_samples
 
-        run = read_measurement(store, config, collected)
+        run = read_classified_run(store, config, collected)
         tests = joint_tests(run, self.parts)
         scores = []
         for part in self.parts:

@@ -8,7 +8,7 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, measured_model
@@ -130,7 +130,7 @@ def check_comparable(
             f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
             "dataset, sampling, seed and style classifier.",
         )
-    for name in (FIRST, "decoding", ACCEPTED):
+    for name in (STYLE_CLASSIFIER, "decoding", ACCEPTED):
         old_value = before.signature(FGB).get(name)
         new_value = after.signature(FGB).get(name)
         if not is_same_classifier(old_value, new_value):

@@ -20,8 +20,13 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, classifier_signature, classifiers, classify
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Collection, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.classifiers import (
+    STYLE_CLASSIFIER,
+    classifier_signature,
+    classifiers,
+    classify,
+)
+from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
@@ -82,9 +87,9 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     responses = answered[RESPONSE].tolist()
     check_nonempty(responses)
     if not model.without_weights:
-        collection = Collection(store, config, model, prompts, responses)
+        run = AnsweredRun(store, config, model, prompts, responses)
         for part in parts:
-            part.collect(collection)
+            part.collect(run)
     model.close()
     _note_left_out(store, answered)
     names = _names_in_answers(config, model, answered)
@@ -144,18 +149,18 @@ def check_nonempty(responses: Sequence[str]) -> None:
         )
 
 
-def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> Measurement:
+def read_classified_run(store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
     """Return the responses of a measurement with all that the parts score; `collected` is the result of `collect`."""
     settings = config.settings
     responses = read_styled_responses(store.folder)
     facts = {}
     for name, classifier in classifiers(config).items():
         facts[name] = classifier_signature(classifier, str(store.inputs[name]))
-    facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
+    facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(store.folder / f"{PROMPTS}.parquet")},
-        FIRST: facts[FIRST],
+        STYLE_CLASSIFIER: facts[STYLE_CLASSIFIER],
         "inputs": dict(store.inputs),
         "seed": config.seed,
         "packages": package_versions(),
@@ -163,7 +168,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
     likelihoods = store.read(FLUENCY) if FLUENCY in settings.outcomes else None
-    return Measurement(
+    return ClassifiedRun(
         store=store,
         config=config,
         responses=responses,
@@ -175,7 +180,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
     )
 
 
-def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
+def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
     permutations = run.look.draws(run.config.settings.permutations)
     has_value = run.responses.has_vector()
@@ -200,7 +205,7 @@ def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     )
 
 
-def track_samples(run: Measurement) -> None:
+def track_samples(run: ClassifiedRun) -> None:
     """Send some responses to the tracker."""
     sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
     run.store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])

@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     MAX_NAME,
@@ -685,10 +685,10 @@ class EffectsPart(Part):
         ),
     )
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         return [replace(style_family(people.responses, run.clusters), has_overall=False)]
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not tests.has_permutations:
             return []
         table = found_effects(tests, STYLE, run.clusters)

@@ -22,7 +22,7 @@ from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
     DIFFERENCE_BOUND,
@@ -784,14 +784,12 @@ class OutcomesPart(Part):
             raise InputError("generation_bias.outcomes", f"fluency: {model.without_weights}; leave it out.")
         return {}
 
-    def collect(self, collection: Collection) -> None:
-        if FLUENCY in collection.config.settings.outcomes:
-            pairs = without_person(collection.prompts).assign(**{RESPONSE: collection.responses})
-            collection.store.ensure(
-                FLUENCY, lambda: scored_pairs(collection.store, FLUENCY, collection.model, pairs), on_all_ranks=True
-            )
+    def collect(self, run: AnsweredRun) -> None:
+        if FLUENCY in run.config.settings.outcomes:
+            pairs = without_person(run.prompts).assign(**{RESPONSE: run.responses})
+            run.store.ensure(FLUENCY, lambda: scored_pairs(run.store, FLUENCY, run.model, pairs), on_all_ranks=True)
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         families = []
         for name, values in run.outcomes.items():
             if name == OTHER_LANGUAGE:  # one family with the language, from which it is computed
@@ -802,7 +800,7 @@ class OutcomesPart(Part):
             families.append(outcome_family(name, parts))
         return families
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not run.outcomes:
             return []
         run.store.write(VALUES, values_table(run.responses.table[PROMPT_ID], run.outcomes))

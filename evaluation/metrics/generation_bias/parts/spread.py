@@ -27,7 +27,7 @@ from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
@@ -762,7 +762,7 @@ class SpreadPart(Part):
         ),
     )
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
         table = responses.table
         signature = run.signature
