@@ -30,7 +30,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Answere
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
-from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, note_all_is_asked, note_saved
 from evenhand.evaluation.metrics.generation_bias.stops import question_of, read_stop
@@ -65,7 +64,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         InputError: a setting does not fit the model or the prompts, or all responses are empty.
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
-    model = measured_model(config)
+    model = config.open_model()
     question = question_of(config.settings)
     if question is None:
         note_all_is_asked(store)

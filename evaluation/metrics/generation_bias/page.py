@@ -22,7 +22,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
@@ -206,7 +205,7 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
     """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
-    models = [measured_model(run.config) for run in runs]
+    models = [run.config.open_model() for run in runs]
     prompts = [model.settings.system_prompt for model in models]
     notes = []
     if any(prompts):
@@ -218,7 +217,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
 
 def _decoding(config: MeasureConfig) -> str:
     """Return a sentence on how the responses were decoded; the user states the decoding of a file."""
-    if measured_model(config).can_be_asked:
+    if config.open_model().can_be_asked:
         return f"Decoding: {sanitize(config.decoding.title(), 160)}."
     stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
     return f"Decoding as stated by the user: {sanitize(stated, 160)}." if stated else "The decoding is unknown."

@@ -177,8 +177,3 @@ def sorted_by_prompt(responses: StyledResponses) -> StyledResponses:
     order = np.argsort(responses.table[PROMPT_ID].to_numpy(), kind="stable")
     table = responses.table.iloc[order].reset_index(drop=True)
     return replace(responses, table=table, vectors=responses.vectors[order])
-
-
-def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:
-    """Return whether two runs have equal prompt ids in equal order."""
-    return first.table[PROMPT_ID].equals(second.table[PROMPT_ID])
