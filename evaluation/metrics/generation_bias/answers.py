@@ -12,7 +12,12 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, VALUES, stored_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    OTHER_LANGUAGE,
+    VALUES,
+    stored_values,
+    with_values,
+)
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
@@ -48,11 +53,10 @@ class AnswerValues:
         if not self.run.has(VALUES):
             return None
         values = stored_values(self.run.table(VALUES), outcome)
-        names = list(values)
-        if name not in names:  # rare classes are joined in effects
+        if name not in values:  # rare classes are joined in effects
             return None
-        responses = replace(self.styled, vectors=values.to_numpy(dtype=float), styles=names)
-        return responses, [names.index(name)]
+        responses = with_values(self.styled, values)
+        return responses, [responses.styles.index(name)]
 
 
 def read_answers(run: FamilyRun, styled: StyledResponses) -> AnswerValues:

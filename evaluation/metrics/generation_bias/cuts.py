@@ -1,4 +1,4 @@
-"""What cuts the responses: by cue, for people who were never tuned on, in the request's language, second classifier.
+"""Scores of a part of the responses (by cue, by language, of people never tuned on), and by a second classifier.
 
 A style classifier of one language misnames responses in another one, so that a change of language looks like one of
 style. If somebody gets more responses in another language, the styles of the other responses are therefore scored
