@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
-from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
+from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
     people_changes,
@@ -103,7 +103,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         style_verdict = plain_verdict(effects, verdict, shifts)
         summary = style_summary(effects, shifts)
     findings = shown_findings(outcome_effects, style_effects)
-    example_of = answers_of(run, measured, is_in_request_language=in_request_language)
+    example_of = examples_of_run(run, measured, is_in_request_language=in_request_language)
     sections = [people_section(findings, [summary] if len(effects) else [], example_of, language), decide_section()]
     for part in parts:
         sections += part.sections(run)
