@@ -16,7 +16,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, read_unread
+from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts
@@ -136,7 +136,7 @@ def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Ma
     check_same_precision(baseline, settings, field)
     old = record["inputs"][FAMILY]
     is_equal = {
-        FIRST: old.get(FIRST) == inputs.get(FIRST),
+        STYLE_CLASSIFIER: old.get(STYLE_CLASSIFIER) == inputs.get(STYLE_CLASSIFIER),
         ACCEPTED: old.get(ACCEPTED) == inputs.get(ACCEPTED),
         "decoding": FamilyRun(folder).signature(FGB).get("decoding") == config.open_model().arguments,
     }

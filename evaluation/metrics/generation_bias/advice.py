@@ -1,4 +1,4 @@
-"""What a report tells somebody who decides: how large the bias is, what it may mean, how to decide, what to do next."""
+"""What a report tells somebody who decides: what the bias may mean, how to decide, what to do next."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,12 +9,10 @@ from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
-from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
 
-SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
 RESPONSES = "responses.html"  # the page of all responses, in the folder of the report
 
 DECIDE = (
@@ -29,11 +27,6 @@ DECIDE = (
     "difference, read what it cost before you ship the model, and measure again after each change of model, system "
     "prompt or decoding.",
 )
-
-
-def size_word(moved: float) -> str:
-    """Return "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers in [0, 1]."""
-    return next(word for limit, word in SIZES.items() if moved < limit)
 
 
 def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:

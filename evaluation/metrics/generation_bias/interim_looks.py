@@ -27,8 +27,8 @@ from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classifiers import (
-    FIRST,
     OFFENSIVENESS,
+    STYLE_CLASSIFIER,
     classifiers,
     language_fault,
     styles_of_responses,
@@ -150,7 +150,7 @@ def _ask_look_by_look(
 
     settings = config.settings
     plan = plan_looks(int(round_of_prompt.max()) + 1)
-    classifier = load_style_classifier(settings.style_classifier, FIRST)
+    classifier = load_style_classifier(settings.style_classifier, STYLE_CLASSIFIER)
     for look, n_rounds in enumerate(plan.rounds):
         numbers = np.flatnonzero(round_of_prompt < n_rounds)
         asked = prompts.iloc[numbers].reset_index(drop=True)
