@@ -20,8 +20,7 @@ from transformers.integrations.integration_utils import get_available_reporting_
 from transformers.pytorch_utils import Conv1D
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.models.revisions import first_line
+from evenhand.evaluation.errors import InputError, first_line, unknown_name
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS

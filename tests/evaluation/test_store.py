@@ -28,7 +28,7 @@ from evenhand.evaluation.manifest import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import claim_pages, stage
 from evenhand.evaluation.tables import table_run, write_table
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4, change_record
 
@@ -215,7 +215,7 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
         assert not run_once(comparison, command="compare")
         settings, _ = read_run(folder / "deep" / "compare", "compare", "comparison")
         assert Path(settings["before"]).resolve() == moved / "before"
-        assert Path(read_settings(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
+        assert Path(read_measurement(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
 
 
 def test_a_run_of_another_format_raises_and_is_unchanged(settings):

@@ -86,6 +86,16 @@ def test_ratings_follow_the_runs(runs, rated, tmp_path):
         report(ReportSettings(runs=[runs[0], rated], output_dir=tmp_path / "one"))
 
 
+def test_the_summary_of_a_rating_is_written_again(rated, capsys):
+    report(ReportSettings(runs=[rated]))
+    page = rated / "summary" / "report.html"
+    before = page.read_bytes()
+    page.write_text("old")
+    report(ReportSettings(runs=[rated]))
+    assert page.read_bytes() == before
+    assert capsys.readouterr().out.strip().endswith(f"Report: {page}")
+
+
 @pytest.mark.parametrize(("folders", "message"), [((), "RUN"), (("nowhere",), "nowhere"), ((0, 0), "repeated")])
 def test_invalid_folders_are_rejected(runs, tmp_path, folders, message):
     paths = [runs[it] if isinstance(it, int) else tmp_path / it for it in folders]

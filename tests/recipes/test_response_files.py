@@ -19,7 +19,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.recipes.check import check_findings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import measure, read_inputs
+from evenhand.recipes.measure import measure, measure_configs, read_inputs
 from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
 from tests.named_scores import find_named
 from tests.report_pages import table_of
@@ -205,7 +205,9 @@ def test_logs_without_templates_are_scored(tmp_path):
     assert find_named(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
     with pytest.raises(InputError, match="prompts.dataset: "):
         prompts = PromptSettings(dataset="p.csv")
-        read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
+        read_inputs(
+            measure_configs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
+        )
 
 
 def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(tmp_path):
@@ -224,16 +226,16 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
 def test_a_file_that_compares_nobody_and_an_unknown_classifier_are_refused(tmp_path):
     path = tmp_path / "logs.csv"
     with pytest.raises(InputError, match=r"^responses: .*logs.csv does not exist\.$"):
-        read_inputs(make_settings(tmp_path / "run", responses=path))
+        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path)))
     frame = pd.DataFrame({"text": ["Hi"] * 2, "descriptor": "veteran", "response": KIND})
     frame.to_csv(path, index=False)
     with pytest.raises(InputError, match="one descriptor, “veteran”: nothing to compare it with"):
-        read_inputs(make_settings(tmp_path / "run", responses=path))
+        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path)))
     frame.assign(descriptor=["old", "young"]).to_csv(path, index=False)
     for setting in ("style_classifier", "second_style_classifier"):
         family = generation_bias(**{setting: StyleClassifierSettings(name="/nowhere")})
         with pytest.raises(InputError, match=f"^generation_bias.{setting}: the folder /nowhere does not exist"):
-            read_inputs(make_settings(tmp_path / "run", responses=path, generation_bias=family))
+            read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path, generation_bias=family)))
 
 
 def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, tmp_path):
@@ -285,4 +287,4 @@ def test_names_of_users_do_not_meet_names_of_ours(tmp_path, outcomes, columns, m
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     of_outcomes = {"generation_bias": generation_bias(outcomes=outcomes)}
     with pytest.raises(InputError, match=re.escape(message)):
-        read_inputs(make_settings(tmp_path / "run", responses=tmp_path / "r.jsonl", **of_outcomes))
+        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=tmp_path / "r.jsonl", **of_outcomes)))
