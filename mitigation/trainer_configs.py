@@ -26,6 +26,10 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
 
 LOGS_PER_EVALUATION = 5
+# Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
+TOWER = re.compile(
+    r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
+)
 
 
 @contextmanager
@@ -121,12 +125,6 @@ def trainer_fields(settings: TuningSettings, n_train: int, seed: int) -> dict[st
         "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
     }
-
-
-# Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
-TOWER = re.compile(
-    r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
-)
 
 
 def excluded_modules(network: torch.nn.Module) -> str | None:

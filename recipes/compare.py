@@ -108,6 +108,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Fi
 
 
 def _differences(run: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
+    """Return a family's differences between the runs `before` and `after`; of generation bias, write bias values."""
     before = both["before"]
     after = both["after"]
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
@@ -135,6 +136,7 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
 
 
 def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> Page:
+    """Return a family's page; of generation bias with the method, the control tag, the training and all responses."""
     before = both["before"]
     after = both["after"]
     page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
@@ -143,9 +145,12 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
     model = after.config.model.name
     strength = after.config.model.adapter_strength
     note = tag_note(model)
+    notes = list(page.notes)
     if settings.after_without_tag is not None:
         without_tag = FamilyRun(settings.after_without_tag)
         note = tag_note(model, find_headline(without_tag.scores), find_headline(before.scores))
+    if note:
+        notes.append(note)
     method = read_measurement(settings.after, "after")[0].method or tuning_method(model)
     parts = [page.subtitle, method]
     if strength is not None:
@@ -158,7 +163,7 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
         page,
         subtitle=", ".join(filter(None, parts)),
         warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)],
-        notes=[*page.notes, *([note] if note else [])],
+        notes=notes,
         sections=[*first_sections, *sections, samples],
         links=[LINK, *(Link(f"{side} alone", f"{folder}/{REPORT}.html") for side, folder in folders.items())],
     )

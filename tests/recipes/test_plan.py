@@ -40,11 +40,11 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
 
 def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):
     single = write_measured(tmp_path / "single", np.eye(3)[[0, 1]].tolist(), ["ok"] * 2)
-    with pytest.raises(InputError, match="nothing can be planned"):
+    with pytest.raises(InputError, match="^run: "):
         plan(PlanSettings(run=single))
     rng = np.random.default_rng(0)
     even = write_measured(tmp_path / "even", np.eye(3)[rng.integers(0, 2, 64)].tolist(), ["ok"] * 64, templates=8)
-    with pytest.raises(InputError, match="no bias"):
+    with pytest.raises(InputError, match="^reduction: "):
         plan(PlanSettings(run=even, reduction=50))
 
 

@@ -98,7 +98,7 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
     with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
         families.MeasureConfig(model=served).open_model(scores_sentences=True).identity()
-    with pytest.raises(ValidationError, match=r"measure\.model\.server: the loop "):
+    with pytest.raises(ValidationError, match=r"measure\.model\.server: "):
         LoopSettings(measure=Measurement(model=served))
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
