@@ -87,10 +87,11 @@ def texts_of(sweep) -> dict[str, str]:
 def test_refusals_and_rises_are_in_all_formats(wide):
     report = page(wide)
     (doubled,) = [warning for warning in report.warnings if "perplexity doubled" in warning]
-    assert re.findall(r"\d+", doubled)[:2] == ["1", "39"] and "control_tags · quantile 0.45" in doubled
+    (unlearned,) = [warning for warning in report.warnings if "the tag is not learned" in warning]
+    for warning, setting in ((doubled, "rejection"), (unlearned, "control_tags · quantile 0.45")):
+        assert re.findall(r"\d+", warning)[:2] == ["1", "39"] and f"({setting})" in warning
     (risen,) = [warning for warning in report.warnings if "HATE" in warning]
     assert re.search(r"\b13 ", risen)
-    assert "the tag is not learned" in " ".join(report.warnings)
     assert "exchange" in report.verdict
     assert all(number in report.verdict for number in ("98.0 % [96.0, 100.0]", "95.0 % ["))
     for text in texts_of(wide).values():

@@ -142,8 +142,11 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert math.isnan(after.value) or abs(after.value) <= 1
     report = METRIC.comparison_page(*runs, compared)
     assert_leads_to_a_decision(report)
-    tables = [table for section in report.all_sections() for table in section.tables]
-    names = [name for table in tables for name in (table.caption, *(row.label for row in table.rows))]
+    names = []
+    for section in report.all_sections():
+        names.append(section.title)
+        for table in section.tables:
+            names += [table.caption, *(row.label for row in table.rows)]
     assert any("i'm sorry to hear" in name for name in names)  # a phrase that changed
     for metric in ("frequency_rho", "parroting"):
         assert any(find_format(metric).label.lower() in name.lower() for name in names), (metric, names)
