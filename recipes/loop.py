@@ -205,11 +205,11 @@ def check_points(folder: Path, points: Sequence[Point]) -> None:
                 measurements.append(measurement)
                 _check_measurement(measurement, base, for_comparisons=measurement is point.before)
         if point.tune is not None and run_state(point.tune.output_dir) != FINISHED:
-            strength = point.after.model.adapter_strength
-            read_by_check = (point.before.model, point.tune.method, point.tune.training, strength is None)
+            has_strength = point.after.model.adapter_strength is not None
+            read_by_check = (point.before.model, point.tune.method, point.tune.training, has_strength)
             if read_by_check not in tunings:
                 tunings.append(read_by_check)
-                _check_tuning(point, strength)
+                _check_tuning(point)
 
 
 def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons: bool) -> None:
@@ -228,11 +228,11 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
         measurement_prompts(config)
 
 
-def _check_tuning(point: Point, strength: float | None) -> None:
+def _check_tuning(point: Point) -> None:
     """Check the settings of a point's tuning, and whether an adapter with them can have a strength, if one is given."""
     base = point.before.model
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
-    if strength is not None:
+    if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

@@ -42,7 +42,6 @@ from evenhand.recipes.sweep.summary import (
     THRESHOLD_COLUMNS,
     Sweep,
     setting_label,
-    summarise,
 )
 from evenhand.recipes.sweep.thresholds import curve_rows, threshold_charts, write_charts
 
@@ -224,8 +223,7 @@ def write_report(
     write_sweep(title, settings, points, refused)
     sweep = read_sweep(folder)
     pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
-    settings_of_sweep = table_rows(summarise(sweep.points, sweep.swept))
-    charts = threshold_charts(settings_of_sweep, sweep.swept)
+    charts = threshold_charts(sweep.settings, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
     if isinstance(settings, AblateSettings):
         files += write_charts(folder, charts)
@@ -233,7 +231,7 @@ def write_report(
     group = settings.group or folder.name
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, sweep.points)
-        tracker.log_curves("thresholds", "beta", curve_rows(settings_of_sweep, sweep.swept))
+        tracker.log_curves("thresholds", "beta", curve_rows(sweep.settings, sweep.swept))
         for name, chart in charts.items():
             tracker.log_figure(name, lambda chart=chart: chart)
         tracker.log_report(pages)

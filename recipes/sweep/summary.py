@@ -19,6 +19,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.tables import table_rows
 
 METHOD = "method"
 DECODING = "decoding"
@@ -112,6 +113,11 @@ class Sweep:
     points: pd.DataFrame
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """The rows of `summarise`, one for each setting."""
+        return table_rows(summarise(self.points, self.swept))
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
