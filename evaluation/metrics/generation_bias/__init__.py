@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
-from evenhand.evaluation.metrics.generation_bias.stops import question_of
+from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore

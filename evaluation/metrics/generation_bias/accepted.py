@@ -125,9 +125,9 @@ class AcceptedDifferences(Part):
             responses,
             run.clusters,
             groups=responses.groups(),
-            permutations=run.look.draws(settings.permutations),
+            permutations=run.allowed_error.draws(settings.permutations),
             seed=run.config.seed,
-            look=run.look,
+            allowed_error=run.allowed_error,
         )
         return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
 

@@ -90,20 +90,20 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.look.tail):
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.allowed_error.tail):
                 p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
         if UNTUNED in responses.table:
             is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.look.tail)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.look.tail)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
             second = read_styled_responses(run.store.folder, second=True)
             scores += overall_scores(
                 second,
                 BY_SECOND,
                 {**signature, STYLE_CLASSIFIER: run.classifiers[SECOND_STYLE_CLASSIFIER]},
-                run.look.tail,
+                run.allowed_error.tail,
             )
         return scores
 
@@ -190,7 +190,8 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         return []
     is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature, run.look.tail)
+    in_requested = run.responses.rows(~is_other.to_numpy())
+    scores = overall_scores(in_requested, IN_REQUESTED, run.signature, run.allowed_error.tail)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

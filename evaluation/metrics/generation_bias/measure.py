@@ -26,13 +26,18 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import (
     classifiers,
     classify,
 )
+from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
+from evenhand.evaluation.metrics.generation_bias.interim_looks import (
+    answer_until_decided,
+    record_saved_requests,
+    record_that_all_is_asked,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, note_all_is_asked, note_saved
-from evenhand.evaluation.metrics.generation_bias.stops import question_of, read_stop
+from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -67,7 +72,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     model = config.open_model()
     question = question_of(config.settings)
     if question is None:
-        note_all_is_asked(store)
+        record_that_all_is_asked(store)
         store.ensure(PROMPTS, lambda: asked_prompts(config))
         prompts = store.read(PROMPTS)
     else:
@@ -96,7 +101,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         signature["model"]["answered_by"] = names
     classify(store, config, numbers)
     if question is not None:
-        note_saved(store, config)
+        record_saved_requests(store, config)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
@@ -181,7 +186,7 @@ def read_classified_run(store: Store, config: MeasureConfig, collected: Mapping[
 
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.look.draws(run.config.settings.permutations)
+    permutations = run.allowed_error.draws(run.config.settings.permutations)
     has_value = run.responses.has_vector()
     if FILTERED in run.outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(run.responses), dtype=bool)
@@ -194,7 +199,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, run.look)
+    found = family_effects(people.design, families, permutations, rng, run.allowed_error)
     names = [family.name for family in families]
     return JointTests(
         people=people,

@@ -6,6 +6,7 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
@@ -22,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,

@@ -14,8 +14,8 @@ import pandas as pd
 
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.stops import Stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -23,7 +23,7 @@ from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.effects import Effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, Family
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class ClassifiedRun:
     stop: Stop | None = None
 
     @property
-    def look(self) -> Look:
-        """How much the tests and the intervals of the run may err."""
-        return ONLY_LOOK if self.stop is None else self.stop.last_look
+    def allowed_error(self) -> AllowedError:
+        """How much the tests and the intervals of the measurement may err."""
+        return WHOLE_ERROR if self.stop is None else self.stop.allowed_error
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
 
@@ -123,7 +123,7 @@ def effects(
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
-    look: Look = ONLY_LOOK,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
@@ -136,7 +136,8 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        look: how much this look at the responses may err; it needs `look.draws(permutations)`.
+        allowed_error: how much tests and intervals may err, at one of several looks; it needs
+            `allowed_error.draws(permutations)`.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -162,7 +163,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), look)[0]
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), allowed_error)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -262,7 +263,7 @@ def effect_changes(
     groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
-    look: Look = ONLY_LOOK,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -303,10 +304,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), look)[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), look)[0]
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), allowed_error)[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), allowed_error)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, look)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, allowed_error)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 

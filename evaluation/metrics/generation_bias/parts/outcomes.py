@@ -801,7 +801,7 @@ class OutcomesPart(Part):
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
             scored = with_values(run.responses, join_rare(values))
-            scores += outcome_scores(scored, name, p_value, run.signature, run.look.tail)
+            scores += outcome_scores(scored, name, p_value, run.signature, run.allowed_error.tail)
         tables = []
         for name, family in tests.families.items():
             if isinstance(family, OutcomeFamily):

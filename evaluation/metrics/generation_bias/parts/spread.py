@@ -250,7 +250,7 @@ def spread_scores(
 ) -> list[BiasScore]:
     """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already.
 
-    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.Look`).
+    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.AllowedError`).
     """
     cells, cells_of_axis = cells_and_axes(responses, responses.vectors)
     repeated = repeated_cells(cells)
@@ -767,7 +767,7 @@ class SpreadPart(Part):
         signature = run.signature
         scores = []
         p_value = tests.p_value(EVERYBODY)
-        tail = run.look.tail
+        tail = run.allowed_error.tail
         for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature, tail=tail):
             if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
                 score = replace(score, caution=Caution.THESE_PROMPTS)
