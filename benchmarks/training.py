@@ -39,7 +39,7 @@ from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config
 from evenhand.mitigation.trainers import IGNORE_INDEX, Distill, DistillConfig, log_probabilities
 from evenhand.mitigation.tune import trainable_model
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, measure_config
 
 FIRST_TOKENS = 4
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    settings, _ = read_settings(options.responses, "responses")
+    settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(measure_config(settings, FAMILY).model)
     train_rows, test_rows = split_rows(base, options.responses)
     before = predictions(base, base.model, test_rows)

@@ -15,7 +15,7 @@ from evenhand.evaluation.manifest import read_record, read_run
 from evenhand.evaluation.report import html
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CompareSettings
 
 MAX_BYTES = 150_000  # of the responses on the page of responses
@@ -25,7 +25,7 @@ def write_example(run: Path, folder: Path) -> None:
     """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
     html.MAX_BYTES = MAX_BYTES
     if read_record(run, "run")["command"] == "measure":
-        settings = read_settings(run, "run")[0].replaced(output_dir=run)
+        settings = read_measurement(run, "run")[0].replaced(output_dir=run)
         responses = [run]
         (page,) = measure.report(settings, write=False, show=False).values()
     else:

@@ -1,15 +1,17 @@
-"""Loading of a class by the name of its module, from a package or from a user's own folder."""
+"""Loading of a module, or of its class, by name: from a package or from a user's own folder."""
 
 import inspect
 import os
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import TypeVar
 
 from evenhand.evaluation.errors import InputError, unknown_name
 
-PATH_VARIABLE = "EVENHAND_PATH"  # folders with subfolders `metrics`, `methods` and `classifiers`, separated as in PATH
+# Folders with subfolders `metrics`, `methods`, `outcomes` and `classifiers`, separated as in PATH.
+PATH_VARIABLE = "EVENHAND_PATH"
 
 Base = TypeVar("Base")
 
@@ -25,15 +27,11 @@ def module_names(package: str) -> list[str]:
     return [module.name for module in iter_modules(import_module(package).__path__)]
 
 
-def load_class(package: str, name: str, base: type[Base], field: str) -> type[Base]:
-    """Return the class that the module `name` of a package defines as its subclass of `base`.
-
-    If the module defines several, such as a common base and a class derived from it, it is the one from which no other
-    is derived.
+def load_module(package: str, name: str, field: str) -> ModuleType:
+    """Return the module `name` of a package.
 
     Raises:
-        InputError: the package has no such module, two folders have one, or the module does not define exactly one such
-            class. `field` is the setting with the name.
+        InputError: the package has no such module, or two folders have one. `field` is the setting with the name.
     """
     folders = list(import_module(package).__path__)
     if name not in module_names(package):
@@ -45,7 +43,19 @@ def load_class(package: str, name: str, base: type[Base], field: str) -> type[Ba
     files = [Path(folder) / f"{name}.py" for folder in folders]
     if sum(file.is_file() for file in files) > 1:
         raise InputError(field, f"{name!r} is the name of two modules; rename yours in {PATH_VARIABLE}.")
-    module = import_module(f"{package}.{name}")
+    return import_module(f"{package}.{name}")
+
+
+def load_class(package: str, name: str, base: type[Base], field: str) -> type[Base]:
+    """Return the class that the module `name` of a package defines as its subclass of `base`.
+
+    If the module defines several, such as a common base and a class derived from it, it is the one from which no other
+    is derived.
+
+    Raises:
+        InputError: as `load_module`; or the module does not define exactly one such class.
+    """
+    module = load_module(package, name, field)
     candidates = []
     for _, found in inspect.getmembers(module, inspect.isclass):
         if found.__module__ == module.__name__ and issubclass(found, base):

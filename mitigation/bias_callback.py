@@ -32,6 +32,7 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.styles import Classifier, classify_responses
 from evenhand.evaluation.progress import progress
+from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -46,10 +47,9 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 
-PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
-
 log = logging.getLogger("evenhand")
 
+PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
 BIAS_NAME = "bias/fgb_pooled_corrected"
 EFFECTS_SHOWN = "bias/effects_shown"
 RISE = "bias/rise"
@@ -76,10 +76,10 @@ def _values_text(values: Mapping[str, float]) -> str:
     """Return the values of a step for a line of the log; of many values on bias, the two that say most."""
     if BIAS_NAME not in values or EFFECTS_SHOWN not in values:
         return ", ".join(f"{name} {value:.4g}" for name, value in values.items())
-    bias = 1000 * values[BIAS_NAME]
-    bounds = [1000 * values.get(f"{BIAS_NAME}_{end}", math.nan) for end in ("low", "high")]
-    interval = f"{bounds[0]:.1f}, {bounds[1]:.1f}"
-    return f"pooled FGB* {bias:.1f} [{interval}] thousandths; effects shown: {values[EFFECTS_SHOWN]:.0f}"
+    bias = PER_UNIT * values[BIAS_NAME]
+    low = PER_UNIT * values.get(f"{BIAS_NAME}_low", math.nan)
+    high = PER_UNIT * values.get(f"{BIAS_NAME}_high", math.nan)
+    return f"pooled FGB* {bias:.1f} [{low:.1f}, {high:.1f}] {UNIT}; effects shown: {values[EFFECTS_SHOWN]:.0f}"
 
 
 class MeasureCallback(TrainerCallback):
@@ -252,8 +252,8 @@ class BiasCallback(MeasureCallback):
             log.warning(
                 "step %d: bias rose: pooled FGB* was %.3g at step 0 and is %.3g (×10⁻³), p = %.2g; %s",
                 state.global_step,
-                1000 * earlier,
-                1000 * now,
+                PER_UNIT * earlier,
+                PER_UNIT * now,
                 values[RISE_P] / 2,
                 action,
             )

@@ -6,13 +6,12 @@ import torch
 from peft import get_peft_model
 from transformers import PreTrainedConfig
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.checkpoints import load_config, resolve_device
 from evenhand.evaluation.models.loading import model_kind, text_generation_class
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     adapter_folder,
-    first_line,
     load_control_tag,
 )
 from evenhand.evaluation.settings import ModelSettings

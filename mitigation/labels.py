@@ -13,6 +13,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import Labels, factorize, sum_by, to_codes
 
+LABELS = "labels"  # the table of labelled responses in a run of `label`
 BIAS = "bias"
 NO_BIAS = "no_bias"
 ALPHAS = (0, 1, 2)
@@ -160,9 +161,8 @@ def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFram
     groups = columns.groupby([DESCRIPTOR, AXIS])
     table = pd.DataFrame(groups[list(values)].mean())
     table["n"] = groups[first].count()
-    table = (
-        table.loc[table["n"] > 0].reset_index().astype({DESCRIPTOR: str, AXIS: str})
-    )  # groupby may return categories
+    table = table.loc[table["n"] > 0].reset_index()
+    table = table.astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)
 
 

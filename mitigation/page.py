@@ -15,11 +15,11 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.score import PROMPT_ID, BiasScore
 from evenhand.evaluation.tables import read_table
+from evenhand.mitigation.labels import LABELS
 
 CURVES = "curves.json"
 Curve = Sequence[tuple[int, float]]  # (step, value) pairs
 FEW_POINTS = 15  # a longer curve has no dots
-LABELS = "labels.parquet"
 
 
 def training_section(folder: Path) -> Section:
@@ -102,10 +102,10 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         tuning = Path(model).parent
     if labels is None and tuning is not None:
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
-    if labels is None or not (labels / LABELS).exists():
+    if labels is None or not (labels / f"{LABELS}.parquet").exists():
         return []
     measured_ids = read_table(measured / "prompts.parquet")[PROMPT_ID].to_numpy(dtype=str)
-    tuned_ids = read_table(labels / LABELS)[PROMPT_ID].to_numpy(dtype=str)
+    tuned_ids = read_table(labels / f"{LABELS}.parquet")[PROMPT_ID].to_numpy(dtype=str)
     n = int(np.isin(measured_ids, tuned_ids).sum())
     warning = (
         f"{n:,} of the {len(measured_ids):,} measured prompts were training prompts of the model. Scores on them show "

@@ -8,7 +8,7 @@ from evenhand.evaluation.settings import Count, Fraction, StrictSettings
 from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # replaced by the DEFAULTS of a method
+DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # unless the method has `defaults` of these settings
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et

@@ -20,13 +20,16 @@ from transformers.integrations.integration_utils import get_available_reporting_
 from transformers.pytorch_utils import Conv1D
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.models.revisions import first_line
+from evenhand.evaluation.errors import InputError, first_line, unknown_name
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
 
 LOGS_PER_EVALUATION = 5
+# Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
+TOWER = re.compile(
+    r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
+)
 
 
 @contextmanager
@@ -122,12 +125,6 @@ def trainer_fields(settings: TuningSettings, n_train: int, seed: int) -> dict[st
         "save_total_limit": 2,  # the last and the best checkpoint
         "load_best_model_at_end": True,
     }
-
-
-# Names of the parts of a model that read images or sounds, and that turn what they read into embeddings.
-TOWER = re.compile(
-    r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
-)
 
 
 def excluded_modules(network: torch.nn.Module) -> str | None:

@@ -148,7 +148,6 @@ def tune(
     inputs = TuningInputs(settings=recorded, rows=rows_sha256(train, validation), model=weights_sha256(base.model))
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
     state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
-
     result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
     _log_result(result)
     return result
@@ -160,18 +159,31 @@ def _save(
     settings: TuningSettings,
     output_dir: Path,
     state: TrainerState,
-    inputs: "TuningInputs",
+    inputs: TuningInputs,
     neutral: Dialogue | None,
     card: Mapping[str, object],
 ) -> TuningResult:
     """Check the weights of the best step, and write them with their facts and card, or nothing."""
     path = output_dir / ADAPTER_FOLDER
+    logged = dict.fromkeys(name for entry in state.log_history for name in entry)
     with atomic_write_folder(path) as folder:
         trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)
         perplexities, change = _check_saved(base, folder, rows, settings, state, neutral)
         if weights_sha256(base.model) != inputs["model"]:
             raise RuntimeError(f"tuning changed the weights of its base {base.name}")
-        result = _result(path, rows, state, trainable, perplexities, change)
+        result = TuningResult(
+            path=path,
+            train_losses=curve(state, "loss"),
+            validation_losses=curve(state, "eval_loss"),
+            measured={name: curve(state, name) for name in logged if "/" in name},
+            best_step=state.best_global_step,
+            stopped_early=state.global_step < state.max_steps,
+            n_train=len(rows.train),
+            n_validation=len(rows.validation),
+            trainable_parameters=trainable,
+            perplexity=perplexities,
+            change=change,
+        )
         _write_facts(folder, base, rows.method, inputs["settings"], result, card, is_adapter=settings.lora)
     return result
 
@@ -198,35 +210,6 @@ def _check_saved(
         dialogues = [(render_contexts(base, prompts, personas, tag), responses) for tag in tags]
     steps = f"step {state.best_global_step} of {state.max_steps}"
     return check_tuned(base, tuned, dialogues, rows.validation[PROMPT], settings, steps)
-
-
-def _result(
-    path: Path,
-    rows: TrainingRows,
-    state: TrainerState,
-    trainable: int,
-    perplexities: tuple[float, float],
-    change: OutputChange,
-) -> TuningResult:
-    """Return the result of a tuning from the state of its trainer."""
-    measured: dict[str, Curve] = {}
-    for entry in state.log_history:
-        for name in entry:
-            if "/" in name:
-                measured[name] = curve(state, name)
-    return TuningResult(
-        path=path,
-        train_losses=curve(state, "loss"),
-        validation_losses=curve(state, "eval_loss"),
-        measured=measured,
-        best_step=state.best_global_step,
-        stopped_early=state.global_step < state.max_steps,
-        n_train=len(rows.train),
-        n_validation=len(rows.validation),
-        trainable_parameters=trainable,
-        perplexity=perplexities,
-        change=change,
-    )
 
 
 def _write_facts(
@@ -376,7 +359,7 @@ class _StepCallback(TrainerCallback):
         log.info("step %d: validation loss %.4f", state.global_step, metrics["eval_loss"])
 
 
-def _check_same_inputs(checkpoints: Path, inputs: "TuningInputs") -> None:
+def _check_same_inputs(checkpoints: Path, inputs: TuningInputs) -> None:
     """Record the inputs of a tuning; raise InputError if the folder has checkpoints of a tuning with other inputs."""
     file = checkpoints / "inputs.json"
     if not file.exists():

@@ -1,6 +1,6 @@
 """The command `ablate`: a sweep over settings of the loop, in which equal stages run once, and its report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -16,11 +16,11 @@ from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings
 from evenhand.recipes.sweep.points import track_point, write_report
+from evenhand.recipes.sweep.summary import METHOD
+from evenhand.recipes.sweep.thresholds import ALPHA, BETA, QUANTILE
 
-METHOD = "method"
 STAGES = "stages"
 STRENGTH = "measure.model.adapter_strength"
-THRESHOLD_SETTINGS = ("label.alpha", "label.beta", "label.quantile")
 
 
 def ablate(settings: AblateSettings) -> None:
@@ -78,7 +78,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
             raise InputError(
                 "sweep", f"{grid} has no `method` or no value; give a method, and a value to each setting."
             )
-        for point in grid_points([grid]):
+        for point in grid_points(grid):
             point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = str(point[METHOD])
             used = {name: value for name, value in point.items() if is_used(name, method)}
@@ -95,23 +95,19 @@ def is_used(setting: str, method: str) -> bool:
     trained = load_method(method).trained
     if setting == STRENGTH:
         return trained is not None
-    if setting in THRESHOLD_SETTINGS:
+    if setting in (ALPHA, BETA, QUANTILE):
         return trained is not None and trained.reads_labels
     return True
 
 
-def grid_points(grids: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Return each combination of the values in each grid, as a dictionary {setting: value}.
+def grid_points(grid: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return each combination of the values in a grid, as a dictionary {setting: value}.
 
-    >>> grid_points([{"model": ["a", "b"], "seed": 1}])
+    >>> grid_points({"model": ["a", "b"], "seed": 1})
     [{'model': 'a', 'seed': 1}, {'model': 'b', 'seed': 1}]
     """
-    points = []
-    for grid in grids:
-        lists = [values if isinstance(values, list) else [values] for values in grid.values()]
-        for combination in product(*lists):
-            points.append(dict(zip(grid, combination, strict=True)))
-    return points
+    lists = [values if isinstance(values, list) else [values] for values in grid.values()]
+    return [dict(zip(grid, combination, strict=True)) for combination in product(*lists)]
 
 
 def point_settings(settings: AblateSettings, point: Mapping[str, object], seed: int) -> LoopSettings:

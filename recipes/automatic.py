@@ -13,13 +13,13 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.settings import AUTO, Dtype, identity_of
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import (
+    FAMILIES,
     MODEL_IN_PATH,
     LoopSettings,
     Measurement,
     MeasureSettings,
-    load_family,
     measure_config,
 )
 
@@ -90,7 +90,7 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     """
     if settings.base_run is None:
         return settings
-    measured, _ = read_settings(settings.base_run, "base_run")
+    measured, _ = read_measurement(settings.base_run, "base_run")
     fault = ""
     if measured.responses is not None:
         fault = "scored a file of responses, so there is no model to tune"
@@ -155,7 +155,7 @@ def with_precision(measured: Chosen, folder: Path | None, loaded: str | None = N
         has_file = isinstance(measured, MeasureSettings) and measured.responses is not None
         if has_file or model.server is not None or not model.name:
             return measured
-        needs_float32 = any(load_family(name).NEEDS_FLOAT32 for name in measured.metrics)
+        needs_float32 = any(FAMILIES[name].NEEDS_FLOAT32 for name in measured.metrics)
         device = AUTO if isinstance(model.device, dict) else model.device
         dtype = loaded or processes.on_rank_zero(lambda: _fast_precision(device, needs_float32))
     if dtype not in get_args(Dtype):  # of a model that the caller has loaded, in float64

@@ -10,7 +10,7 @@ from evenhand.evaluation.models.revisions import hub_repository
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.score import BiasScore, display_name, find_score
 from evenhand.mitigation.card import table
-from evenhand.recipes.address_check import AddressCheck
+from evenhand.recipes.mention_check import MentionCheck
 from evenhand.recipes.settings import TrainClassifierSettings
 
 OVERALL = {
@@ -29,7 +29,7 @@ def classifier_card(
     names: Sequence[str],
     counts: np.ndarray,
     scores: Sequence[BiasScore],
-    address: AddressCheck,
+    mentions: MentionCheck,
 ) -> str:
     """Return a classifier's model card as Markdown. A base model in a local folder is left out of the front matter.
 
@@ -38,7 +38,7 @@ def classifier_card(
         names: the names of the labels, (L,).
         counts: the numbers of texts with each label for training and test, (2, L).
         scores: the scores on the test texts.
-        address: how the classifier reacts to descriptors.
+        mentions: how the classifier reacts to descriptors.
     """
     overall = [score for score in scores if score.group.get("label") not in names]  # two labels have one ROC curve
     thresholds = scores[0].signature.get("threshold")  # one for all labels, or a list
@@ -76,9 +76,9 @@ def classifier_card(
         ),
         meaning=meaning,
         use=WHOLE_MODEL if settings.model is None else ADAPTER,
-        n_descriptors=f"{address.n_descriptors:,}",
-        n_sentences=address.n_sentences,
-        address=_address_rows(address),
+        n_descriptors=f"{mentions.n_descriptors:,}",
+        n_sentences=mentions.n_sentences,
+        mentions=_mention_tables(mentions),
     )
 
 
@@ -100,20 +100,23 @@ def _label_rows(
     return rows
 
 
-def _address_rows(address: AddressCheck) -> str:
+def _mention_tables(mentions: MentionCheck) -> str:
     """Return the two spreads, their ratio, and the descriptors to which the classifier reacts most, as Markdown."""
+    ratio = "undefined"
+    if mentions.text_spread:
+        ratio = f"{mentions.descriptor_spread / mentions.text_spread:.3f}"
     spreads = table(
         {
-            "between descriptors in the same sentence": f"{address.descriptor_spread:.4f}",
-            "between test texts": f"{address.text_spread:.4f}",
-            "ratio": f"{address.descriptor_spread / address.text_spread:.3f}" if address.text_spread else "undefined",
+            "between descriptors in the same sentence": f"{mentions.descriptor_spread:.4f}",
+            "between test texts": f"{mentions.text_spread:.4f}",
+            "ratio": ratio,
         },
         ["spread of style vectors, Σ Var(p)", ""],
     )
     strongest = table(
         {
             sanitize(descriptor): [sanitize(style), f"{100 * rise:+.1f}"]
-            for descriptor, style, rise in address.strongest
+            for descriptor, style, rise in mentions.strongest
         },
         ["descriptor", "style that it raises most", "points of 100"],
     )
@@ -152,7 +155,7 @@ Texts: {files}. {credit}
 table compares how much the styles differ between descriptors and between test texts. Evenhand replaces descriptors in
 responses before it classifies them, so that this is the effect of a mention that it misses.
 
-{address}
+{mentions}
 
 {use}
 

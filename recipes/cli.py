@@ -147,7 +147,8 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
     """
     print(f"{f'evenhand {command}'.rstrip()}: {message}", file=sys.stderr)
     if command == "check":
-        flag, given = "--output_dir", []
+        flag = "--output_dir"
+        given = []
         for argument, following in pairwise([*arguments, ""]):
             if argument == flag:
                 given.append(following)
@@ -232,7 +233,11 @@ def read_settings(command: str, file: Path | None = None, overrides: Mapping[str
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """Return the settings of a command line; errors as in `read_settings`."""
+    """Return the settings of a command line.
+
+    Raises:
+        InputError: a command or a flag is unknown, or a value cannot be used.
+    """
     return _settings(_read_command_line(arguments))
 
 

@@ -26,10 +26,10 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_settings
+from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, families_with, measure_config
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
 log = logging.getLogger("evenhand")
 
@@ -47,8 +47,8 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
     with stage("compare", settings, _inputs(settings, list(runs), manifests)) as run:
         changes = []
         if run is not None:
-            check_trust(read_settings(settings.before, "before")[0], settings.trust_remote_code, "before")
-            _check_base(read_settings(settings.after, "after")[0].model)
+            check_trust(read_measurement(settings.before, "before")[0], settings.trust_remote_code, "before")
+            _check_base(read_measurement(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(run, settings, name, both)]
         finish("comparison", run, settings, changes, report, show=show)
 
@@ -78,15 +78,16 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
     sides: dict[str, MeasureSettings] = {}
     manifests: dict[str, FinishedRecord] = {}
     for side in ("before", "after"):
-        sides[side], manifests[side] = read_settings(getattr(settings, side), side)
+        sides[side], manifests[side] = read_measurement(getattr(settings, side), side)
     check_same_precision(sides["before"], sides["after"], "after")
     metrics = [measured.metrics for measured in sides.values()]
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]
     if not names:
+        comparable = [name for name, family in FAMILIES.items() if family.compare]
         raise InputError(
             "after",
             f"the runs ({metrics[0]} and {metrics[1]}) have no comparable metrics in common; measure both with "
-            f"one of {families_with('compare')}.",
+            f"one of {', '.join(comparable)}.",
         )
 
     def family_run(name: str, side: str) -> FamilyRun:
@@ -107,6 +108,7 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Fi
 
 
 def _differences(run: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
+    """Return a family's differences between the runs `before` and `after`; of generation bias, write bias values."""
     before = both["before"]
     after = both["after"]
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
@@ -134,6 +136,7 @@ def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResp
 
 
 def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> Page:
+    """Return a family's page; of generation bias with the method, the control tag, the training and all responses."""
     before = both["before"]
     after = both["after"]
     page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
@@ -142,10 +145,13 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
     model = after.config.model.name
     strength = after.config.model.adapter_strength
     note = tag_note(model)
+    notes = list(page.notes)
     if settings.after_without_tag is not None:
         without_tag = FamilyRun(settings.after_without_tag)
         note = tag_note(model, find_headline(without_tag.scores), find_headline(before.scores))
-    method = read_settings(settings.after, "after")[0].method or tuning_method(model)
+    if note:
+        notes.append(note)
+    method = read_measurement(settings.after, "after")[0].method or tuning_method(model)
     parts = [page.subtitle, method]
     if strength is not None:
         parts.append(f"strength {strength:g}")
@@ -157,7 +163,7 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
         page,
         subtitle=", ".join(filter(None, parts)),
         warnings=[*page.warnings, *tuned_on_warnings(after.folder, model, settings.labels, settings.tuning)],
-        notes=[*page.notes, *([note] if note else [])],
+        notes=notes,
         sections=[*first_sections, *sections, samples],
         links=[LINK, *(Link(f"{side} alone", f"{folder}/{REPORT}.html") for side, folder in folders.items())],
     )

@@ -35,8 +35,8 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
-from evenhand.recipes.finished_runs import check_trust, read_settings
-from evenhand.recipes.label import THRESHOLD
+from evenhand.recipes.finished_runs import check_trust, read_measurement
+from evenhand.recipes.label import read_threshold
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from evenhand.recipes.sweep.points import change_columns
@@ -105,13 +105,13 @@ def export(settings: ExportSettings) -> None:
         inputs["comparison"] = run_sha256(manifest)
     with stage("export", settings, inputs) as run:
         if run is not None:
-            further = json.loads((Path(config["labels"]) / THRESHOLD).read_text(encoding="utf-8"))
+            further: dict[str, object] = dict(read_threshold(Path(config["labels"])))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
-            measured, _ = read_settings(Path(labelled), "tuning")
+            measured, _ = read_measurement(Path(labelled), "tuning")
             results = NOT_COMPARED
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
-                strength = read_settings(Path(compared["after"]), "comparison")[0].model.adapter_strength
+                strength = read_measurement(Path(compared["after"]), "comparison")[0].model.adapter_strength
                 measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
                     further["adapter strength"] = strength

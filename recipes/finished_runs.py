@@ -42,8 +42,10 @@ def settings_of_run(recorded: Mapping[str, object]) -> dict[str, object]:
     return settings
 
 
-def read_settings(folder: Path, field_name: str, family: str | None = None) -> tuple[MeasureSettings, FinishedRecord]:
-    """Return settings and manifest of a finished run of `measure`, whose folder is the setting `field_name`."""
+def read_measurement(
+    folder: Path, field_name: str, family: str | None = None
+) -> tuple[MeasureSettings, FinishedRecord]:
+    """Return settings and record of a finished run of `measure`; the run's folder is the setting `field_name`."""
     values, manifest = read_run(folder, "measure", field_name)
     settings = checked(MeasureSettings, settings_of_run(values), str(folder))
     if settings.model.dtype == AUTO:
@@ -127,7 +129,7 @@ def labelled_run(settings: TuneSettings, loaded_sha256: str | None = None) -> tu
     """
     label_settings, label_manifest = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["run"])
-    measured, measured_manifest = read_settings(folder, "labels")
+    measured, measured_manifest = read_measurement(folder, "labels")
     if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
         raise InputError("labels", f"the responses in {folder} changed after labelling; run `evenhand label` again.")
     check_model_unchanged(measured, measured_manifest, "labels", loaded_sha256)

@@ -1,7 +1,9 @@
 """The command `label`: bias values, and the labels `bias` and `no_bias`."""
 
+import json
 import logging
 from dataclasses import asdict
+from pathlib import Path
 
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
@@ -9,15 +11,14 @@ from evenhand.evaluation.manifest import FinishedRecord, run_sha256
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.score import BIAS_VALUE, RESPONSE
 from evenhand.evaluation.store import stage
-from evenhand.mitigation.labels import label_responses, mean_bias_values
-from evenhand.recipes.finished_runs import read_settings, warn_of_split
+from evenhand.mitigation.labels import LABELS, label_responses, mean_bias_values
+from evenhand.recipes.finished_runs import read_measurement, warn_of_split
 from evenhand.recipes.settings import FAMILY, LabelSettings
 
 log = logging.getLogger("evenhand")
 
-LABELS = "labels"
 DESCRIPTORS = "descriptors"
-THRESHOLD = "threshold.json"
+THRESHOLD_FILE = "threshold.json"
 
 
 class LabelRecord(FinishedRecord):
@@ -32,7 +33,7 @@ class LabelRecord(FinishedRecord):
 
 def label(settings: LabelSettings) -> None:
     """Write the labels of responses with a style vector, the threshold, and the mean bias value of each descriptor."""
-    measured, manifest = read_settings(settings.run, "run", FAMILY)
+    measured, manifest = read_measurement(settings.run, "run", FAMILY)
     warn_of_split("label", measured, settings.run)
     with stage("label", settings, {"run": run_sha256(manifest)}) as run:
         if run is None:
@@ -52,17 +53,21 @@ def label(settings: LabelSettings) -> None:
         run.write(LABELS, labelled)
         counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}
         run.facts["threshold"] = {**asdict(threshold), **counts}
-        write_json(run.folder / THRESHOLD, run.facts["threshold"])
+        write_json(run.folder / THRESHOLD_FILE, run.facts["threshold"])
         run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
         by_descriptor = mean_bias_values(responses.table, mean_bias_value=b)
         run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
         tables = (run.folder / f"{name}.parquet" for name in (LABELS, DESCRIPTORS))
         run.tracker.log_artifact("labels", "dataset", *tables)
-        share = 100 * threshold.share_labelled_bias
         log.info(
             "label: %s responses, %.1f %% `bias` (α = %d, β = %.3g)",
             f"{len(b):,}",
-            share,
+            100 * threshold.share_labelled_bias,
             threshold.alpha,
             threshold.beta,
         )
+
+
+def read_threshold(labels: Path) -> dict[str, float]:
+    """Return the threshold in the folder of a finished run of `label`; see `LabelRecord`."""
+    return json.loads((labels / THRESHOLD_FILE).read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """The command `loop`: measure, label, tune, measure again and compare, for each method, with one report."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from evenhand.evaluation.score import display_name, read_scores
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
-from evenhand.recipes.automatic import with_folder
+from evenhand.recipes.automatic import measurement_of, with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import SCORES, check_model_fits, measure, read_inputs
+from evenhand.recipes.measure import SCORES, check_model_fits, measure, measure_configs, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
@@ -52,8 +52,7 @@ def loop(settings: LoopSettings) -> None:
     """
     settings = with_folder(settings)
     if settings.methods is None:
-        base = MeasureSettings.model_validate(vars(settings.measure))
-        model = measure_config(base, FAMILY).model
+        model = measure_config(measurement_of(settings), FAMILY).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     points = []
@@ -108,14 +107,14 @@ def run_points(
 
 def run_here(points: Sequence[Point]) -> Iterator[tuple[Point, InputError | None]]:
     """Run the points one after the other; yield each with the error that ended it, or None."""
-    stages = Stages({stage.output_dir for point in points for stage in point.stages})
+    stages = Stages(points)
     for point in points:
         yield point, run_point(point, stages)
 
 
 def run_alone(point: Point) -> InputError | None:
     """Run one point, whose stages other processes may have finished; return the error that ended it, or None."""
-    return run_point(point, Stages({stage.output_dir for stage in point.stages}))
+    return run_point(point, Stages([point]))
 
 
 def run_point(point: Point, stages: "Stages") -> InputError | None:
@@ -139,15 +138,15 @@ def run_point(point: Point, stages: "Stages") -> InputError | None:
 
 
 class Stages:
-    """Runs each stage once, although several points have it, and logs its number among all stages.
+    """Runs each stage of some points once, although several points have it, and logs its number among all stages.
 
     Attributes:
         n: the number of stages.
         errors: the error that ended each stage that has run, by its folder; None if it was finished.
     """
 
-    def __init__(self, folders: Collection[Path]) -> None:
-        self.n = len(folders)
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.n = len({stage.output_dir for point in points for stage in point.stages})
         self.errors: dict[Path, InputError | None] = {}
 
     def measure(self, settings: MeasureSettings, *, for_comparisons: bool = False) -> None:
@@ -206,11 +205,11 @@ def check_points(folder: Path, points: Sequence[Point]) -> None:
                 measurements.append(measurement)
                 _check_measurement(measurement, base, for_comparisons=measurement is point.before)
         if point.tune is not None and run_state(point.tune.output_dir) != FINISHED:
-            strength = point.after.model.adapter_strength
-            read_by_check = (point.before.model, point.tune.method, point.tune.training, strength is None)
+            has_strength = point.after.model.adapter_strength is not None
+            read_by_check = (point.before.model, point.tune.method, point.tune.training, has_strength)
             if read_by_check not in tunings:
                 tunings.append(read_by_check)
-                _check_tuning(point, strength)
+                _check_tuning(point)
 
 
 def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons: bool) -> None:
@@ -224,16 +223,16 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
     config.open_model().check()
     if settings.model.name == base:
         check_model_fits(settings)
-        read_inputs(settings, for_comparisons=for_comparisons)
+        read_inputs(measure_configs(settings, for_comparisons=for_comparisons))
     if settings.split == "train":  # the other measurements have the same descriptors
         measurement_prompts(config)
 
 
-def _check_tuning(point: Point, strength: float | None) -> None:
+def _check_tuning(point: Point) -> None:
     """Check the settings of a point's tuning, and whether an adapter with them can have a strength, if one is given."""
     base = point.before.model
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
-    if strength is not None:
+    if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

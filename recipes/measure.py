@@ -36,7 +36,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.automatic import with_folder, with_precision
-from evenhand.recipes.finished_runs import check_same_precision, read_settings
+from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
 
@@ -91,33 +91,27 @@ def measure(
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     settings = with_folder(settings)
-    names = list(dict.fromkeys(settings.metrics))
-
-    def read_configs() -> dict[str, MeasureConfig]:
-        configs = {name: measure_config(settings, name, for_comparisons=for_comparisons) for name in names}
-        return configs if loaded is None else {name: with_loaded(configs[name], loaded) for name in names}
-
-    configs = read_configs()
-    inputs = processes.on_rank_zero(lambda: {name: FAMILIES[name].inputs(configs[name]) for name in names})
-    if FAMILY in names and configs[FAMILY].settings.against is not None:
+    configs = measure_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
+    inputs = processes.on_rank_zero(lambda: read_inputs(configs))
+    if FAMILY in configs and configs[FAMILY].settings.against is not None:
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
-    configs = read_configs()
+    configs = measure_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
-        configs[names[0]].open_model().check()
+        configs[settings.metrics[0]].open_model().check()
         if loaded is None:
             processes.on_rank_zero(lambda: check_model_fits(settings))
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as run:
-        scores: dict[str, list[BiasScore]] = {}
-        for name in names if run is not None else ():
-            store = replace(run, inputs=inputs[name], family=name)
-            scores[name] = FAMILIES[name].measure(store, configs[name])
-        found = [score for family_scores in scores.values() for score in family_scores]
-        processes.on_rank_zero(lambda: finish("measurement", run, settings, found, report, show=show))
+        scores: list[BiasScore] = []
+        if run is not None:
+            for name, config in configs.items():
+                store = replace(run, inputs=inputs[name], family=name)
+                scores += FAMILIES[name].measure(store, config)
+        processes.on_rank_zero(lambda: finish("measurement", run, settings, scores, report, show=show))
     _check_read(settings.output_dir)
-    if show and FAMILY in names and processes.is_rank_zero():
+    if show and FAMILY in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
 
@@ -132,7 +126,7 @@ def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Ma
     """Raise InputError if a measurement cannot be compared with its baseline, before anything is asked."""
     field = f"{FAMILY}.against"
     folder = config.settings.against
-    baseline, record = read_settings(folder, field, FAMILY)
+    baseline, record = read_measurement(folder, field, FAMILY)
     check_same_precision(baseline, settings, field)
     old = record["inputs"][FAMILY]
     is_equal = {
@@ -161,6 +155,22 @@ def check_model_fits(settings: MeasureSettings) -> None:
         check_fits(settings.model)
 
 
+def measure_configs(
+    settings: MeasureSettings, *, for_comparisons: bool = False, loaded: "DialogueModel | None" = None
+) -> dict[str, MeasureConfig]:
+    """Return the config of each family's measurement, by the family's name; the model may be loaded already."""
+    configs = {}
+    for name in dict.fromkeys(settings.metrics):
+        config = measure_config(settings, name, for_comparisons=for_comparisons)
+        configs[name] = config if loaded is None else with_loaded(config, loaded)
+    return configs
+
+
+def read_inputs(configs: Mapping[str, MeasureConfig]) -> dict[str, dict[str, Json]]:
+    """Return the fingerprints of the inputs of each family, by the family's name."""
+    return {name: FAMILIES[name].inputs(config) for name, config in configs.items()}
+
+
 def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig:
     """Return the config of a measurement of a model that is loaded already."""
     from evenhand.evaluation.models.in_memory import InMemoryModel
@@ -186,15 +196,6 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
     if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
         return ""
     return f", there with --responses {responses} to score its responses again"
-
-
-def read_inputs(settings: MeasureSettings, *, for_comparisons: bool = False) -> dict[str, dict[str, Json]]:
-    """Return the fingerprints of the inputs of each family, by the family's name."""
-    inputs = {}
-    for name in dict.fromkeys(settings.metrics):
-        config = measure_config(settings, name, for_comparisons=for_comparisons)
-        inputs[name] = FAMILIES[name].inputs(config)
-    return inputs
 
 
 def finish(
@@ -228,8 +229,8 @@ def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
     """Return the report of each family of metrics in a finished run, by the family's name."""
     reports = {}
-    for name in dict.fromkeys(settings.metrics):
-        page = FAMILIES[name].page(FamilyRun(settings.output_dir, measure_config(settings, name)))
+    for name, config in measure_configs(settings).items():
+        page = FAMILIES[name].page(FamilyRun(settings.output_dir, config))
         if name == FAMILY:
             warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])

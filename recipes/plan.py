@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -25,7 +25,7 @@ from evenhand.evaluation.statistics.sample_size import (
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, PlanSettings
 
 COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]
@@ -38,7 +38,7 @@ def plan(settings: PlanSettings) -> None:
         InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
             although no bias was measured.
     """
-    measured, manifest = read_settings(settings.run, "run", FAMILY)
+    measured, manifest = read_measurement(settings.run, "run", FAMILY)
     pilot = read_pilot(settings.run)
     seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
     path = settings.run / "effects.parquet"
@@ -58,9 +58,9 @@ def plan(settings: PlanSettings) -> None:
             ratio = pilot.design.templates * pilot.design.responses / (design.templates * design.responses)
             numbers = design.descriptors, design.templates, f"{design.responses:.3g}", f"{design.n:,}"
             spread = number(smallest_detectable_spread(pilot.predict(design)) * PER_UNIT)
-            time = number(design.n * seconds / 60, 1)
+            minutes = number(design.n * seconds / MINUTE, 1)
             smallest = number(100 * effect * np.sqrt(ratio), 1)
-            rows.append((label, *numbers, time, spread, smallest))
+            rows.append((label, *numbers, minutes, spread, smallest))
         print(f"\n{heading}")
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
         for lever in (lever for lever, new in found.items() if new is None):
@@ -74,7 +74,7 @@ def narrower_text(folder: Path) -> str:
         InputError: as `read_pilot`.
     """
     pilot = read_pilot(folder)
-    measured, manifest = read_settings(folder, "run", FAMILY)
+    measured, manifest = read_measurement(folder, "run", FAMILY)
     target = interval_width(pilot.estimate) / 2
     found = (
         smallest_design(pilot, lever, lambda estimate: interval_width(estimate) <= target)
@@ -88,7 +88,7 @@ def narrower_text(folder: Path) -> str:
     time = ""
     if measured.responses is None:
         seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
-        time = f" and about {number(seconds / 60, 0)} minutes, by what this run took"
+        time = f" and about {duration(seconds)}, by what this run took"
     return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
 
 

@@ -14,10 +14,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings, as_settings
-from evenhand.mitigation.methods import Method, load_method
+from evenhand.evaluation.settings import DecodingSettings, as_settings
+from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
-from evenhand.recipes.finished_runs import models_with_code, read_settings
+from evenhand.recipes.finished_runs import models_with_code, read_measurement
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -102,8 +102,8 @@ def plan_points(loop: LoopSettings, name: str, stage_folder: StageFolder) -> lis
     chosen = with_precision(loop.measure, first_measurement(loop.output_dir))
     loop = loop.replaced(measure=chosen)
     method = load_method(name, settings_of_methods(loop))
-    planner = _Planner(loop, name, method, stage_folder)
     base = base_measurement(loop.measure)
+    planner = _Planner(loop, base, method, stage_folder)
     points = [planner.point(base)]
     other = loop.second_decoding
     if other is not None and planner.can_be_measured_with(other):
@@ -127,12 +127,15 @@ def base_measurement(measurement: Measurement) -> Measurement:
 class _Planner:
     """Makes the settings of the stages of one method; runs nothing.
 
-    A function with the name of a stage, such as `train`, returns the settings of that stage, with its folder. `name`,
-    an argument of some, is the name of the stage in the loop, such as `distill/after`.
+    A function with the name of a stage, such as `train`, returns the settings of that stage, with its folder. The
+    argument `name` of some of them is the name of the stage in the loop, such as `distill/after`.
+
+    Attributes:
+        base: the measurement of the base model.
     """
 
     loop: LoopSettings
-    name: str
+    base: Measurement
     method: Method
     stage_folder: StageFolder
 
@@ -142,22 +145,23 @@ class _Planner:
         With the second decoding, there is no finished run of the base model, and nothing is measured without the tag.
         """
         subfolder = "second_decoding/" if is_second_decoding else ""
+        of_method = f"{self.method.name}/{subfolder}"
         base_run = None if is_second_decoding else self.loop.base_run
         if base_run is None:
             before = self.measurement(f"{subfolder}{BEFORE}", measurement)
         else:
-            before = read_settings(base_run, "base_run")[0].replaced(output_dir=base_run)
+            before = read_measurement(base_run, "base_run")[0].replaced(output_dir=base_run)
         train = None
         label = None
         tune = None
         if self.method.trained is not None:
             train = self.train()
             label = self.label(train)
-            tune = self.tune(label)
-        after = self.after(f"{self.name}/{subfolder}after", measurement, tune)
+            tune = self.tune(self.method.trained, label)
+        after = self.after(f"{of_method}after", measurement, tune)
         untagged = None if is_second_decoding else self.after_without_tag(after)
         return Point(
-            method=self.name,
+            method=self.method.name,
             seed=self.loop.seed,
             before=before,
             train=train,
@@ -165,71 +169,70 @@ class _Planner:
             tune=tune,
             after=after,
             after_without_tag=untagged,
-            compare=self.compare(f"{self.name}/{subfolder}compare", before, after, label, tune, untagged),
+            compare=self.compare(f"{of_method}compare", before, after, label, tune, untagged),
             must_show_bias=not self.loop.allow_no_bias,
             base_run=base_run,
         )
 
     def train(self) -> MeasureSettings:
         """Return the measurement of the responses to label, by the first style classifier alone."""
-        measurement = base_measurement(self.loop.measure).with_metrics(FAMILY)
-        family = measurement.generation_bias.replaced(
+        family = self.base.generation_bias.replaced(
             second_style_classifier=None,  # it must not influence a label
             outcomes=[],
             permutations=0,
             relevance=False,
         )
-        prompts = measurement.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
-        measurement = measurement.replaced(
+        prompts = self.base.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
+        measurement = self.base.with_metrics(FAMILY).replaced(
             prompts=prompts, capabilities=[], generation_bias=family, offensive_classifier=None
         )
         return self.measurement("train", measurement, {"split": "train"})
 
     def label(self, train: MeasureSettings) -> LabelSettings:
         """Return the labelling of the responses of `train`."""
-        return self.stage("label", "label", LabelSettings, self.loop.label, {"run": train.output_dir})
+        values = {**vars(self.loop.label), "run": train.output_dir}
+        return self.stage("label", "label", LabelSettings.model_validate(values))
 
-    def tune(self, label: LabelSettings) -> TuneSettings:
+    def tune(self, method: TrainedMethod, label: LabelSettings) -> TuneSettings:
         """Return the tuning on the labelled responses.
 
         Raises:
             InputError: the strength of the adapter is given, and the method changes weights that have none.
         """
-        if self.loop.measure.model.adapter_strength is not None and self.method.trained.tags:
+        if self.loop.measure.model.adapter_strength is not None and method.tags:
             raise InputError(
                 "measure.model.adapter_strength",
-                f"{self.name} also changes embeddings, which have no strength; omit it.",
+                f"{self.method.name} also changes embeddings, which have no strength; omit it.",
             )
-        method = self.method.trained.name
         values = {
+            **vars(self.loop.tune),
+            **settings_of_methods(self.loop, [method.name]),
             "labels": label.output_dir,
-            "method": method,
+            "method": method.name,
             "seed": self.loop.seed,
             "trust_remote_code": self.trusts_code(),
         }
-        values |= settings_of_methods(self.loop, [method])
-        return self.stage(f"{self.name}/tune", "tune", TuneSettings, self.loop.tune, values)
+        return self.stage(f"{self.method.name}/tune", "tune", TuneSettings.model_validate(values))
 
     def after(self, name: str, measurement: Measurement, tune: TuneSettings | None) -> MeasureSettings:
         """Return the measurement of the method's model.
 
         Relevance is left out: a comparison computes it for the responses of both models, by the base model. If the
         method trains nothing, only generation bias is measured: the other families read the weights, which are the
-        base's, and not the responses.
+        base's, and not the responses. The files of a tuned adapter name its base, and the revision of the base.
         """
-        family = measurement.generation_bias.replaced(relevance=False)
+        measurement = measurement.replaced(generation_bias=measurement.generation_bias.replaced(relevance=False))
         if tune is None:
             measurement = measurement.with_metrics(FAMILY)
-        measurement = measurement.replaced(model=self.tuned_model(measurement.model, tune), generation_bias=family)
-        values = {"method": self.name, **settings_of_methods(self.loop, [self.name])}
+        else:
+            model = measurement.model.replaced(
+                name=str(tune.output_dir / ADAPTER_FOLDER),
+                revision=None,
+                adapter_strength=self.loop.measure.model.adapter_strength,
+            )
+            measurement = measurement.replaced(model=model)
+        values = {"method": self.method.name, **settings_of_methods(self.loop, [self.method.name])}
         return self.measurement(name, measurement, values)
-
-    def tuned_model(self, base: ModelSettings, tune: TuneSettings | None) -> ModelSettings:
-        """Return the tuned model; the files of its adapter name its base, and the revision of the base."""
-        if tune is None:
-            return base
-        strength = self.loop.measure.model.adapter_strength
-        return base.replaced(name=str(tune.output_dir / ADAPTER_FOLDER), revision=None, adapter_strength=strength)
 
     def after_without_tag(self, after: MeasureSettings) -> MeasureSettings | None:
         """Return the measurement of the tuned model without its control tag; None if it has none."""
@@ -238,7 +241,7 @@ class _Planner:
             return None
         family = after.generation_bias.replaced(control_tag="", permutations=0)
         alone = after.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
-        return self.placed(f"{self.name}/untagged", "measure", alone)
+        return self.stage(f"{self.method.name}/untagged", "measure", alone)
 
     def compare(
         self,
@@ -259,29 +262,19 @@ class _Planner:
             generation_bias=ComparisonSettings(relevance=before.generation_bias.relevance),
             trust_remote_code=self.trusts_code(),
         )
-        return self.placed(name, "compare", self.tracked(comparison))
+        return self.stage(name, "compare", comparison)
 
     def measurement(
         self, name: str, measurement: Measurement, values: Mapping[str, object] | None = None
     ) -> MeasureSettings:
         """Return the settings of `measure` for a measurement, with the loop's seed and `values`."""
-        values = {"seed": self.loop.seed, **(values or {})}
-        return self.stage(name, "measure", MeasureSettings, measurement, values)
+        values = {**vars(measurement), "seed": self.loop.seed, **(values or {})}
+        return self.stage(name, "measure", MeasureSettings.model_validate(values))
 
-    def stage(
-        self, name: str, command: str, kind: type[Settings], group: object, values: Mapping[str, object]
-    ) -> Settings:
-        """Return the settings of a stage, of the class `kind`: a group of the loop's settings, with `values`."""
-        settings = kind.model_validate({**vars(group), **values})
-        return self.placed(name, command, self.tracked(settings))
-
-    def tracked(self, settings: Settings) -> Settings:
-        """Return the settings with the loop's tracker."""
+    def stage(self, name: str, command: str, settings: Settings) -> Settings:
+        """Return the settings of a stage with the loop's tracker and the folder of the stage."""
         group = self.loop.group or self.loop.output_dir.name
-        return settings.replaced(report_to=self.loop.report_to, upload=self.loop.upload, group=group)
-
-    def placed(self, name: str, command: str, settings: Settings) -> Settings:
-        """Return the settings with the folder of the stage."""
+        settings = settings.replaced(report_to=self.loop.report_to, upload=self.loop.upload, group=group)
         return settings.replaced(output_dir=self.stage_folder(name, command, settings))
 
     def can_be_measured_with(self, decoding: DecodingSettings) -> bool:
@@ -291,7 +284,7 @@ class _Planner:
         try:
             self.method.measured(model).check()
         except InputError as error:
-            log.info("%s is not measured with second_decoding: %s", self.name, error)
+            log.info("%s is not measured with second_decoding: %s", self.method.name, error)
             return False
         return True
 

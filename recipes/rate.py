@@ -27,7 +27,7 @@ from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
@@ -92,7 +92,7 @@ def _check_same_rating(settings: RateSettings) -> None:
 
 def _sample_pairs(settings: RateSettings) -> None:
     """Write the pairs, unless they exist."""
-    runs = {side: read_settings(getattr(settings, side), side, FAMILY) for side in SIDES}
+    runs = {side: read_measurement(getattr(settings, side), side, FAMILY) for side in SIDES}
     questions = read_rating_file("questions", settings.questions)
     lists = read_rating_file("leave_out", settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}

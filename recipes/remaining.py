@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import cast
 
 from evenhand.evaluation.manifest import FINISHED, FinishedRecord, read_record
+from evenhand.evaluation.report.numbers import duration
 from evenhand.recipes.point import Point
-
-MINUTE = 60.0
-HOUR = 3600.0
 
 
 def remaining_text(points: Sequence[Point], ended: Collection[Path] = ()) -> str:
@@ -45,15 +43,3 @@ def remaining_text(points: Sequence[Point], ended: Collection[Path] = ()) -> str
     if unknown:
         return f"{text}; the others take more than {duration(known)}: no {', '.join(unknown)} is finished yet"
     return f"{text}; the others take about {duration(known)}, one after the other"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for a person.
-
-    >>> duration(20), duration(1500), duration(9000)
-    ('1 minute', '25 minutes', '2.5 hours')
-    """
-    if seconds >= 2 * HOUR:
-        return f"{seconds / HOUR:.1f} hours"
-    minutes = max(1, round(seconds / MINUTE))
-    return f"{minutes} minutes" if minutes > 1 else "1 minute"

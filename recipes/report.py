@@ -13,7 +13,7 @@ from evenhand.evaluation.report.page import Link, Page, Section
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.store import claim_pages
 from evenhand.recipes import compare, measure, rate
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, measure_config
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import SWEEP, read_sweep
@@ -53,7 +53,8 @@ def _rewrite_report(folder: Path, show: bool) -> bool:
         values = read_run(folder, "compare", "runs")[0] | {"output_dir": folder}
         compare.report(checked(CompareSettings, values, str(folder)), write=True, show=show)
     elif command == "rate":
-        rate.write_summary(folder, *rate.summary(folder, "runs"), show)
+        scores, page = rate.summary(folder, "runs")
+        rate.write_summary(folder, scores, page, show=show)
     return command in ("measure", "compare", "rate")
 
 
@@ -64,7 +65,7 @@ def _command(folder: Path) -> str | None:
 
 
 def _measured(folder: Path) -> MeasureSettings:
-    return read_settings(folder, "runs")[0].replaced(output_dir=folder)
+    return read_measurement(folder, "runs")[0].replaced(output_dir=folder)
 
 
 def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:

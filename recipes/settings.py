@@ -4,7 +4,7 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 `Experiment`); the command's class adds those that the loop sets for its stages.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -13,7 +13,7 @@ from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics import MeasureConfig, Metric
+from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
@@ -35,10 +35,11 @@ from evenhand.evaluation.settings import (
     SentenceSettings,
     StrictSettings,
     StyleClassifierSettings,
+    group_of,
 )
 from evenhand.mitigation import methods
-from evenhand.mitigation.methods import Method, NoSettings, load_method, method_class
-from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.methods import NoSettings, load_method, method_class
+from evenhand.mitigation.settings import Positive, TuningSettings
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
@@ -47,43 +48,40 @@ MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`rec
 OF_MODEL = f"{OUTPUT_DIR}; {MODEL_IN_PATH} is the name of the model"
 TRUSTED = "execute code from the models' repositories"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
-Positive = Annotated[FiniteFloat, Field(gt=0)]
 NotNegative = Annotated[FiniteFloat, Field(ge=0)]
 
 
-def load_family(name: str) -> Metric:
-    """Return a family of metrics."""
-    return FAMILIES[name]
+def groups_class(
+    name: str, groups: Mapping[str, type[StrictSettings]], *, is_optional: bool = True
+) -> type[StrictSettings]:
+    """Return a class of settings with a field for each group.
 
-
-def family_groups(attribute: str, is_optional: bool) -> type[StrictSettings]:
-    """Return a class with a field, whose default is None if `is_optional`, for each family with this class."""
-    groups: dict[str, Any] = {}
-    for name, family in FAMILIES.items():
-        group = getattr(family, attribute)
-        if group is None:
-            continue
-        text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
+    Args:
+        name: the name of the class.
+        groups: the class of each group, by the name of the field.
+        is_optional: whether a group may be null, which is then its default and is left out of records.
+    """
+    fields: dict[str, Any] = {}
+    for field_name, group in groups.items():
+        text = (group.__doc__ or field_name).splitlines()[0].rpartition(": ")[2]
         if is_optional:
             field = Field(default=None, description=text, json_schema_extra=OMITTED_IF_NULL)
-            groups[name] = (group | None, field)
+            fields[field_name] = (group | None, field)
         else:
-            groups[name] = (group, Field(default_factory=group, description=text))
-    return create_model(f"Family{attribute}", __base__=StrictSettings, **groups)
+            fields[field_name] = (group, Field(default_factory=group, description=text))
+    return create_model(name, __base__=StrictSettings, **fields)
 
 
-def method_groups() -> type[StrictSettings]:
-    """Return a class with an optional field for each method that has settings."""
-    groups: dict[str, Any] = {}
-    for name in methods.names():
-        group = method_class(name).Settings
-        if group is not NoSettings:
-            text = (group.__doc__ or name).splitlines()[0].rpartition(": ")[2]
-            groups[name] = (group | None, Field(default=None, description=text, json_schema_extra=OMITTED_IF_NULL))
-    return create_model("MethodGroups", __base__=StrictSettings, **groups)
-
-
-MethodGroups = method_groups()
+METHOD_SETTINGS = {name: method_class(name).Settings for name in methods.names()}
+MethodGroups = groups_class(
+    "MethodGroups", {name: group for name, group in METHOD_SETTINGS.items() if group is not NoSettings}
+)
+FamilyGroups = groups_class("FamilyGroups", {name: family.Settings for name, family in FAMILIES.items()})
+ComparisonGroups = groups_class(
+    "ComparisonGroups",
+    {name: family.ComparisonSettings for name, family in FAMILIES.items() if family.ComparisonSettings is not None},
+    is_optional=False,
+)
 
 
 def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = None) -> dict[str, Any]:
@@ -97,18 +95,6 @@ def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = No
         return given
     wanted = {part for name in names for part in name.split(methods.JOIN)}
     return {name: value for name, value in given.items() if name in wanted}
-
-
-def families_with(attribute: str) -> str:
-    """Return the comma-separated names of the families with a true `attribute`."""
-    return ", ".join(name for name, family in FAMILIES.items() if getattr(family, attribute))
-
-
-SHARED_GROUPS: dict[str, type[StrictSettings]] = {
-    "sentences": SentenceSettings,
-    "references": ReferenceSettings,
-    "offensive_classifier": ClassifierSettings,
-}
 
 
 class SharedGroups(StrictSettings):
@@ -156,7 +142,7 @@ def groups_of(metrics: Iterable[str]) -> set[str]:
     return names
 
 
-class Measurement(SharedGroups, family_groups("Settings", is_optional=True)):
+class Measurement(SharedGroups, FamilyGroups):
     """A measurement: the model, the metrics and their settings, the prompts and the decoding."""
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
@@ -198,7 +184,7 @@ class Measurement(SharedGroups, family_groups("Settings", is_optional=True)):
         for name in groups_of(FAMILIES):
             given = getattr(self, name)
             if name in used:
-                kind = FAMILIES[name].Settings if name in FAMILIES else SHARED_GROUPS[name]
+                kind = group_of(type(self).model_fields[name].annotation)
                 setattr(self, name, kind() if given is None else given)
                 continue
             if given is not None and given != type(given)():
@@ -238,9 +224,10 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
 
     @model_validator(mode="after")
     def _check_responses(self) -> Self:
+        samplers = [name for name, family in FAMILIES.items() if family.READS_RESPONSES]
         for name in ("write_prompts", "responses"):
-            if getattr(self, name) and (samplers := families_with("READS_RESPONSES")) != ", ".join(self.metrics):
-                raise InputError(name, f"only {samplers} samples responses; measure it alone.")
+            if getattr(self, name) and self.metrics != samplers:
+                raise InputError(name, f"only {', '.join(samplers)} samples responses; measure it alone.")
         if self.responses and (self.model.server or self.capabilities):
             name = "model.server" if self.model.server else "capabilities"
             raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
@@ -309,7 +296,7 @@ class TuneSettings(Tuning, Tracked, MethodGroups):
     output_dir: AnyPath = Field(default=Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-class CompareSettings(Tracked, family_groups("ComparisonSettings", is_optional=False)):
+class CompareSettings(Tracked, ComparisonGroups):
     """Compare two runs over the same prompts."""
 
     before: CliPositionalArg[AnyPath] = Field(
@@ -644,7 +631,7 @@ COMMANDS: dict[str, type] = {
 }
 
 
-def measure_config(settings: Any, family: str, *, for_comparisons: bool = False) -> MeasureConfig:
+def measure_config(settings: MeasureSettings, family: str, *, for_comparisons: bool = False) -> MeasureConfig:
     """Return the config of a family's measurement; raise InputError if it needs a model and the settings name none."""
     if not settings.model.name and not settings.write_prompts and FAMILIES[family].USES_MODEL:
         raise InputError(
@@ -653,6 +640,16 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
             "(`evenhand loop`: --config loop), whose small models ship with Evenhand.",
         )
     file = settings.responses or ResponseFileSettings()
+    wrap_model = None
+    if settings.method is not None:
+        styled = getattr(settings, FAMILY)
+        method = load_method(
+            settings.method,
+            settings_of_methods(settings),
+            seed=settings.seed,
+            style_classifier=None if styled is None else styled.style_classifier,
+        )
+        wrap_model = method.measured
     return MeasureConfig(
         model=settings.model,
         prompts=settings.prompts,
@@ -667,16 +664,5 @@ def measure_config(settings: Any, family: str, *, for_comparisons: bool = False)
         response_columns=file.columns,
         capabilities=settings.capabilities,
         for_comparisons=for_comparisons,
-        wrap_model=None if settings.method is None else measured_method(settings, settings.method).measured,
-    )
-
-
-def measured_method(settings: MeasureSettings, name: str) -> Method:
-    """Return the method `name` with the settings of a measurement."""
-    family = getattr(settings, FAMILY)
-    return load_method(
-        name,
-        settings_of_methods(settings),
-        seed=settings.seed,
-        style_classifier=None if family is None else family.style_classifier,
+        wrap_model=wrap_model,
     )

@@ -36,10 +36,10 @@ from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
-from evenhand.recipes.address_check import check_address
 from evenhand.recipes.classifier_card import classifier_card
 from evenhand.recipes.classifier_training import CHECKPOINTS, fit
 from evenhand.recipes.measure import SCORES
+from evenhand.recipes.mention_check import check_mentions
 from evenhand.recipes.settings import TrainClassifierSettings
 
 CLASSIFIER = "classifier"
@@ -86,7 +86,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         with run.step("measuring"):
             probabilities = label_probabilities(classifier, test.texts)
             dev_probabilities = label_probabilities(classifier, splits[DEV_TEXTS].texts)
-            address = check_address(classifier, probabilities)
+            mentions = check_mentions(classifier, probabilities)
         signature = {**hashes, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator is None:
             scores = accuracy_scores(probabilities, test.truth.argmax(axis=1), names, signature)
@@ -100,12 +100,12 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         predictions = prediction_table(test.texts, test.truth, probabilities, names, settings.label_separator)
         write_table(settings.output_dir / "held_out.parquet", predictions)
         counts = np.stack([splits[TEXTS].truth.sum(axis=0), test.truth.sum(axis=0)])
-        write_text(folder / "README.md", classifier_card(settings, hashes, names, counts, scores, address))
+        write_text(folder / "README.md", classifier_card(settings, hashes, names, counts, scores, mentions))
         write_scores(settings.output_dir / SCORES, scores)
         run.tracker.log_scores(scores)
         run.facts["signature"] = signature
         run.facts["texts"] = {field: len(split.texts) for field, split in splits.items()}
-        run.facts["address"] = asdict(address)
+        run.facts["address"] = asdict(mentions)
         print_scores(scores)
         print(f"\nClassifier: {folder.resolve()}")
 

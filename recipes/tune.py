@@ -1,6 +1,5 @@
 """The command `tune`: training of a model on labelled responses with one method, and bias during training."""
 
-import json
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.labelled_responses import ContextRenderer
+from evenhand.mitigation.labels import LABELS
 from evenhand.mitigation.methods import TrainedMethod, trained_method
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
@@ -36,14 +36,13 @@ from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tune import Dialogue, TuningResult
 from evenhand.mitigation.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
-from evenhand.recipes.label import LABELS, THRESHOLD
+from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config, settings_of_methods
-
-MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
 
 log = logging.getLogger("evenhand")
 
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
+MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
 
 
 def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None:
@@ -87,7 +86,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
                 neutral=_neutral_dialogue(config),
                 callbacks=callbacks,
                 report_to=settings.report_to,
-                card=json.loads((settings.labels / THRESHOLD).read_text(encoding="utf-8")),
+                card=read_threshold(settings.labels),
             )
         curves = {
             "train_loss": result.train_losses,

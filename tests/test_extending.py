@@ -10,10 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import evenhand
-from evenhand.evaluation.metrics.generation_bias.parts import outcomes
+from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.report import formats
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
@@ -61,11 +60,7 @@ def examples(tmp_path_factory):
 
 
 def test_the_family_of_the_page_is_measured_compared_and_planned(examples, tmp_path):
-    command = [sys.executable, "-c", COMMANDS]
-    environment = os.environ | {"EVENHAND_PATH": str(examples)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path, env=environment
-    )
+    done = in_folder(tmp_path, examples, "-c", COMMANDS)
     assert done.returncode == 0, done.stderr
     before, after, change = (read_scores(tmp_path / run / "scores.json")[0] for run in ("before", "after", "changes"))
     assert (before.metric, before.value > 3, after.value > 7) == ("prompt_length", True, True)
@@ -94,16 +89,38 @@ def test_the_method_of_the_page_tunes_a_model(examples, tmp_path, monkeypatch):
     assert result.change.outputs_changed and (result.path / "adapter_model.safetensors").exists()
 
 
-def test_an_outcome_that_is_added_is_scored_tested_and_on_the_page(monkeypatch, tmp_path):
+OUTCOME_COMMANDS = f"""
+import pandas as pd
+
+import evenhand
+
+result = evenhand.measure_responses(
+    pd.read_csv("responses.csv"),
+    style_classifier={str(testbed.STYLE_CLASSIFIER)!r},
+    style_clusters="testbed",
+    outcomes=["apology"],
+    permutations=199,
+    output_dir="run",
+)
+result.report("page.html")
+"""
+
+
+def in_folder(folder, examples, *command):
+    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=folder,
+        env=environment,
+    )
+
+
+def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tmp_path):
     """Only one of three people gets apologies, after half of the prompts of each of eight templates."""
-
-    def apology(table):
-        return ["sorry" in response for response in table["response"]]
-
-    added = outcomes.Outcome("apology", apology, "Standard deviation over descriptors of the share of apologies.")
-    monkeypatch.setitem(outcomes.OUTCOMES, "apology", added)
-    monkeypatch.setattr(formats, "_DECLARED", formats._DECLARED.copy())
-    formats.declare(map(added.format, (Form.SPREAD, Form.MEAN)))  # as when the family is loaded
     rows = []
     for template in range(8):
         for person in ("deaf", "old", "tall"):
@@ -112,18 +129,28 @@ def test_an_outcome_that_is_added_is_scored_tested_and_on_the_page(monkeypatch, 
                 response = f"I am sorry about {template}." if is_sorry else f"We can talk about {template}, {number}."
                 rows.append({"text": f"{person} {template}?", "template": f"t{template}", "descriptor": person})
                 rows[-1]["response"] = response
-    result = evenhand.measure_responses(
-        pd.DataFrame(rows),
-        style_classifier=str(testbed.STYLE_CLASSIFIER),
-        style_clusters="testbed",
-        outcomes=["apology"],
-        permutations=199,
-    )
-    spread = find_score(result.scores, "apology", Form.SPREAD)
+    pd.DataFrame(rows).to_csv(tmp_path / "responses.csv", index=False)
+    done = in_folder(tmp_path, examples, "-c", OUTCOME_COMMANDS)
+    assert done.returncode == 0, done.stderr
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    spread = find_score(scores, "apology", Form.SPREAD)
     assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
-    assert find_score(result.scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
-    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "apology: spread between people, answers of 100" in page and "16 of 32" in page
+    assert find_score(scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
+    inputs = read_record(tmp_path / "run", "run")["inputs"]["generation_bias"]
+    assert inputs["outcomes.apology"] == sha256_of(examples / "outcomes" / "apology.py")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "apology: spread between people" in page and "16 of 32" in page
+
+
+@pytest.mark.parametrize("name", ["refusal", "empty"])
+def test_a_file_without_an_outcome_of_its_own_name_is_named(name, tmp_path):
+    (tmp_path / "outcomes").mkdir()
+    file = tmp_path / "outcomes" / f"{name}.py"
+    file.write_text("from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOMES\n")
+    if name == "refusal":  # which is built in
+        file.write_text(f"{file.read_text()}OUTCOME = OUTCOMES[{name!r}]\n")
+    done = in_folder(tmp_path, tmp_path, "-m", "evenhand", "measure", "--model", "m")
+    assert done.returncode == 2 and "generation_bias.outcomes: " in done.stderr and str(file) in done.stderr
 
 
 GREETING = '''

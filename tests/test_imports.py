@@ -1,8 +1,8 @@
 """evaluation ← mitigation ← recipes: the instrument must not know the treatment. No circles; imports are light.
 
-Imports inside functions and dynamic imports (`import_module`, and `load_class` and `module_names`, which import modules
-of a package by their names) count like those at the top. A dynamic import must have a name, or the beginning of one,
-that this test can read: a literal, or a constant of a module.
+Imports inside functions and dynamic imports (`import_module`, and `load_class`, `load_module` and `module_names`, which
+import modules of a package by their names) count like those at the top. A dynamic import must have a name, or the
+beginning of one, that this test can read: a literal, or a constant of a module.
 """
 
 import ast
@@ -23,7 +23,7 @@ HEAVY = {"torch", "transformers", "datasets", "peft", "trl", "accelerate", "matp
 OF_EXTRAS = {"sacrebleu", "sentencepiece", "sentence_transformers", "starlette", "uvicorn", "openai", "ray", "gguf"}
 FAMILIES = metrics.names()
 IMPORTERS = ("import_module", "__import__")
-LOADERS = ("load_class", "module_names")  # of evaluation/classes.py: the package is the first argument
+LOADERS = ("load_class", "load_module", "module_names")  # of evaluation/classes.py: the package is the first argument
 CLASSES = "evenhand.evaluation.classes"
 # The registry of formats imports the families that declare them, and their pages import the registry.
 FORMATS = "evenhand.evaluation.report.formats"

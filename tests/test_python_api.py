@@ -57,9 +57,9 @@ def test_the_steps_run_on_the_testbeds_responses(names):
 @pytest.mark.parametrize("name", ["refusal", "descriptor", "response", "bucket"])
 def test_a_function_cannot_replace_a_column_or_a_built_in_outcome(names, name):
     known = {"style_classifier": str(testbed.STYLE_CLASSIFIER), "style_clusters": "testbed"}
-    with pytest.raises(InputError, match=f"^outcomes: '{name}' is the name of something else"):
+    with pytest.raises(InputError, match=f"^outcomes: '{name}' "):
         evenhand.measure_responses(names["frame"], outcomes={name: lambda texts: [1.0] * len(texts)}, **known)
-    with pytest.raises(InputError, match="^outcomes: 'short' returns 1 values"):
+    with pytest.raises(InputError, match="^outcomes: 'short' .* 1 "):
         evenhand.measure_responses(names["frame"], outcomes={"short": lambda texts: [1.0]}, **known)
 
 
@@ -147,7 +147,7 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     assert change.value == pytest.approx(after.value - before.value)
     assert names["after"].page.exists() and "responses" in names["after"].tables
     assert len(names["labels"].table("labels")) == len(names["train"].table("responses"))
-    with pytest.raises(InputError, match="has no table 'answers'"):
+    with pytest.raises(InputError, match="^table: .* 'answers'"):
         names["after"].table("answers")
     network = AutoModelForCausalLM.from_pretrained(testbed.DIALOGUE_MODEL).eval()
     tokenizer = AutoTokenizer.from_pretrained(testbed.DIALOGUE_MODEL)
@@ -162,7 +162,7 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     adapters = [load_file(run.adapter / "adapter_model.safetensors") for run in (tuned, by_name)]
     assert all(torch.equal(adapters[0][name], adapters[1][name]) for name in adapters[1])
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-    with pytest.raises(InputError, match="^tokenizer: .*give both"):
+    with pytest.raises(InputError, match="^tokenizer: "):
         evenhand.tune(names["labels"], "exchange", model=network, **given)
     network.config.name_or_path = "not/saved"
     with pytest.raises(InputError, match="not/saved"):
@@ -218,7 +218,7 @@ OTHER = evenhand.StyledResponses(FRAME.assign(template="u"), VECTORS, ["s", "r"]
 
 
 def test_bad_input_is_an_error_with_field_value_and_fix():
-    with pytest.raises(evenhand.InputError, match=r"clusters: 'X' has \[2\]; give columns from 0 to 1"):
+    with pytest.raises(evenhand.InputError, match=r"^clusters: 'X' .*\[2\].* 0 .* 1"):
         evenhand.generation_bias(STYLED, {"X": [2]})
-    with pytest.raises(evenhand.InputError, match="after: its template values differ"):
+    with pytest.raises(evenhand.InputError, match="^after: .*template"):
         evenhand.compare_generation_bias(STYLED, OTHER, {})

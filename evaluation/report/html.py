@@ -21,8 +21,7 @@ from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from evenhand.evaluation.report.numbers import number, sanitize, tick_number
-from evenhand.evaluation.report.page import Mark, Page, Row, Section, signature_rows
-from evenhand.evaluation.report.score_sections import format_table
+from evenhand.evaluation.report.page import Mark, Page, Row, Section, format_table, signature_rows
 
 MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
 MAX_LENGTH = 2000  # characters of a text

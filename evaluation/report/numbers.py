@@ -1,4 +1,4 @@
-"""Formatting of numbers, and sanitizing of texts."""
+"""Formatting of numbers and durations, and sanitizing of texts."""
 
 import math
 import re
@@ -10,6 +10,8 @@ from evenhand.evaluation.untrusted_text import escape_hidden
 UNIT = "thousandths"
 NO_NUMBER = "–"
 MAX_DECIMALS = 6
+MINUTE = 60.0  # seconds
+HOUR = 3600.0  # seconds
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
 PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in Smith et al. 2022, Table 4
 
@@ -84,6 +86,18 @@ def span(bounds: tuple[float, float], decimals: int = 2, sign: bool = False, fac
 def percent(fraction: float, decimals: int = 0, sign: bool = False) -> str:
     """Return the fraction as a percentage such as "25 %", or a dash for NaN."""
     return NO_NUMBER if math.isnan(fraction) else f"{number(100 * fraction, decimals, sign)} %"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for a person.
+
+    >>> duration(20), duration(1500), duration(9000)
+    ('1 minute', '25 minutes', '2.5 hours')
+    """
+    if seconds >= 2 * HOUR:
+        return f"{seconds / HOUR:.1f} hours"
+    minutes = max(1, round(seconds / MINUTE))
+    return f"{minutes} minutes" if minutes > 1 else "1 minute"
 
 
 def p_value(p: float) -> str:

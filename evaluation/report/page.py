@@ -11,14 +11,15 @@ after.
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import NO_NUMBER, sanitize
 from evenhand.evaluation.score import display_name
 
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SCORES = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
 
 
@@ -204,3 +205,30 @@ def _without_folders(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_without_folders(item) for item in value]
     return display_name(value) if isinstance(value, str) else value
+
+
+def format_table(table: Table) -> Table:
+    """Return the table with sanitized texts and a footnote with the reasons why cells are undefined."""
+    reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
+    marks = {}
+    for number_of_reason, reason in enumerate(reasons, 1):
+        superscript = str(number_of_reason).translate(SUPERSCRIPTS) if len(reasons) > 1 else ""
+        marks[reason] = NO_NUMBER + superscript
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell in row.cells:
+            text = marks[cell.reason] if cell.reason else sanitize(cell.text)
+            cells.append(replace(cell, text=text, reason=""))
+        rows.append(replace(row, label=sanitize(row.label), cells=tuple(cells)))
+    notes = [sanitize(table.note)] if table.note else []
+    if marks:
+        footnotes = [f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items()]
+        notes.append(f"{'; '.join(footnotes)}.")
+    return replace(
+        table,
+        caption=sanitize(table.caption),
+        columns=tuple(sanitize(column) for column in table.columns),
+        rows=tuple(rows),
+        note=" ".join(notes),
+    )

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
-    NO_NUMBER,
     decimals_for_interval,
     interval,
     number,
@@ -18,7 +17,6 @@ from evenhand.evaluation.report.numbers import (
 from evenhand.evaluation.report.page import SCORES, Cell, Link, Mark, Row, Section, Table
 from evenhand.evaluation.score import BiasScore, Form, Kind
 
-SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 MAX_LABEL = 240
 MAX_ROWS = 10  # rows of a long table
 LONG = 15  # rows from which a table is long
@@ -30,33 +28,6 @@ DETECTABLE = (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE)
 Key = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
 Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
-
-
-def format_table(table: Table) -> Table:
-    """Return the table with sanitized texts and a footnote with the reasons why cells are undefined."""
-    reasons = list(dict.fromkeys(cell.reason for row in table.rows for cell in row.cells if cell.reason))
-    marks = {}
-    for number_of_reason, reason in enumerate(reasons, 1):
-        superscript = str(number_of_reason).translate(SUPERSCRIPTS) if len(reasons) > 1 else ""
-        marks[reason] = NO_NUMBER + superscript
-    rows = []
-    for row in table.rows:
-        cells = []
-        for cell in row.cells:
-            text = marks[cell.reason] if cell.reason else sanitize(cell.text)
-            cells.append(replace(cell, text=text, reason=""))
-        rows.append(replace(row, label=sanitize(row.label), cells=tuple(cells)))
-    notes = [sanitize(table.note)] if table.note else []
-    if marks:
-        footnotes = [f"{mark} undefined: {sanitize(reason).rstrip('.')}" for reason, mark in marks.items()]
-        notes.append(f"{'; '.join(footnotes)}.")
-    return replace(
-        table,
-        caption=sanitize(table.caption),
-        columns=tuple(sanitize(column) for column in table.columns),
-        rows=tuple(rows),
-        note=" ".join(notes),
-    )
 
 
 def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
@@ -422,8 +393,9 @@ def change_sections(
 
     The sections are as in `score_sections`; the smallest detectable changes are in a section at the end.
     """
+    _, _, all_changes = runs
     cuts: dict[tuple[str, ...], dict[tuple[str, Form], list[BiasScore]]] = {}
-    for score in runs[2]:
+    for score in all_changes:
         if score.kind == Kind.DIFFERENCE:
             by_metric = cuts.setdefault(tuple(score.group), {})
             by_metric.setdefault((score.metric, score.form), []).append(score)
@@ -447,6 +419,6 @@ def change_sections(
         parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
         is_first = len(sections) < 2
         sections.append(Section(f"By {keys_text(keys)}", tables=tables[:1], parts=parts, first_screen=is_first))
-    detectable = [score for score in runs[2] if score.kind in DETECTABLE and not score.group]
+    detectable = [score for score in all_changes if score.kind in DETECTABLE and not score.group]
     table = scores_table("Detectable change", detectable, "measure", counted=counted)
     return [*sections, Section("What the comparison can show", tables=[table])]

@@ -13,8 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Cell, Page, Table
-from evenhand.evaluation.report.score_sections import format_table
+from evenhand.evaluation.report.page import Cell, Page, Table, format_table
 
 LOG_WIDTH = 100
 MAX_LINKS = 8

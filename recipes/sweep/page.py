@@ -24,7 +24,7 @@ from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Ro
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.published import published_tables
-from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name, setting_rows
+from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name
 from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
@@ -104,7 +104,7 @@ HEADLINE_COSTS = ("relevance_kept", "relevance_to_person_kept", "response_perple
 def page(sweep: Sweep) -> Page:
     """Return the report of a loop's methods, or of an ablation's points."""
     settings = summarise(sweep.points, sweep.swept)
-    rows = setting_rows(settings)
+    rows = table_rows(settings)
     best = largest_reduction(rows)
     caption = f"{POOLED_FGB} removed"
     if math.isfinite(best["reduction"]):
@@ -243,7 +243,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
             axes.plot(rows["x"], rows[outcome], color=AFTER, linewidth=1, marker="o")
             axes.vlines(rows["x"], rows[f"{outcome}_low"], rows[f"{outcome}_high"], color=MUTED)
             if len(lines) > 1:
-                for row in rows.dropna(subset=[outcome]).to_dict(orient="records"):
+                for row in table_rows(rows.dropna(subset=[outcome])):
                     axes.annotate(str(row["number"]), (row["x"], row[outcome]), (5, 1), textcoords="offset points")
     return figure
 
@@ -272,6 +272,6 @@ def cost_chart(settings: pd.DataFrame) -> Chart:
         axes.plot(front["loss"], front["reduction"], color=AFTER, linewidth=2, drawstyle="steps-post")
         axes.vlines(rows["loss"], rows["reduction_low"], rows["reduction_high"], color=MUTED)
         axes.scatter(rows["loss"], rows["reduction"], s=64, c=PAPER, edgecolors=INK, linewidths=1.5, zorder=3)
-        for row in rows.to_dict(orient="records"):
+        for row in table_rows(rows):
             axes.annotate(str(row["number"]), (row["loss"], row["reduction"]), (4, 4), textcoords="offset points")
     return figure

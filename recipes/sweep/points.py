@@ -27,23 +27,21 @@ from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.label import THRESHOLD as THRESHOLD_FILE
+from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.measure import SCORES
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import write_published_tables
-from evenhand.recipes.sweep.setting_tables import setting_rows
 from evenhand.recipes.sweep.summary import (
     BASE,
     COLUMNS,
     CORRECTED,
     METHOD,
     PUBLISHED,
-    THRESHOLD,
+    THRESHOLD_COLUMNS,
     Sweep,
     setting_label,
-    summarise,
 )
 from evenhand.recipes.sweep.thresholds import curve_rows, threshold_charts, write_charts
 
@@ -100,11 +98,10 @@ def threshold_columns(point: Point) -> dict[str, float]:
     trained = load_method(point.method).trained
     if point.label is None or trained is None or not trained.reads_labels:
         return {}
-    file = point.label.output_dir / THRESHOLD_FILE
-    if not file.exists():
+    if not (point.label.output_dir / THRESHOLD_FILE).exists():
         return {}
-    threshold = json.loads(file.read_text(encoding="utf-8"))
-    return {name: threshold[name] for name in THRESHOLD}
+    threshold = read_threshold(point.label.output_dir)
+    return {name: threshold[name] for name in THRESHOLD_COLUMNS}
 
 
 def point_results(point: Point) -> dict[str, Any]:
@@ -226,8 +223,7 @@ def write_report(
     write_sweep(title, settings, points, refused)
     sweep = read_sweep(folder)
     pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
-    summary = setting_rows(summarise(sweep.points, sweep.swept))
-    charts = threshold_charts(summary, sweep.swept)
+    charts = threshold_charts(sweep.settings, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
     if isinstance(settings, AblateSettings):
         files += write_charts(folder, charts)
@@ -235,7 +231,7 @@ def write_report(
     group = settings.group or folder.name
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, sweep.points)
-        tracker.log_curves("thresholds", "beta", curve_rows(summary, sweep.swept))
+        tracker.log_curves("thresholds", "beta", curve_rows(sweep.settings, sweep.swept))
         for name, chart in charts.items():
             tracker.log_figure(name, lambda chart=chart: chart)
         tracker.log_report(pages)

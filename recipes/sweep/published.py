@@ -18,8 +18,8 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table, setting_rows
-from evenhand.recipes.sweep.summary import THRESHOLD, Sweep, published_columns, summarise
+from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table
+from evenhand.recipes.sweep.summary import THRESHOLD_COLUMNS, Sweep, published_columns
 
 NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
@@ -70,7 +70,7 @@ def published_tables(settings: Sequence[Setting], columns: Sequence[str]) -> lis
 
 def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     """Write both tables of a sweep as CSV, with intervals, and as LaTeX; return the paths of the files."""
-    settings = setting_rows(summarise(sweep.points, sweep.swept))
+    settings = sweep.settings
     columns = published_columns(sweep.points)
     rows = [*base_rows(settings, columns), *settings]
     rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
@@ -94,7 +94,7 @@ def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame
     table = []
     for row in rows:
         line = {"model": row["label"]}
-        for name in THRESHOLD:
+        for name in THRESHOLD_COLUMNS:
             line[name] = row[name]
         for name, heading in headings.items():
             for end in ("", "_low", "_high"):

@@ -4,20 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import pandas as pd
-
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.evaluation.report.score_sections import number_cell
-from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD, WITHOUT_INTERVAL
+from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD_COLUMNS, WITHOUT_INTERVAL
 
 Setting = dict[str, Any]  # a row of `summarise`
-
-
-def setting_rows(settings: pd.DataFrame) -> list[Setting]:
-    """Return the rows of the table that `summarise` returns, as dictionaries."""
-    rows = settings.to_dict(orient="records")
-    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def base_rows(settings: Sequence[Setting], columns: Sequence[str]) -> list[Setting]:
@@ -28,7 +20,7 @@ def base_rows(settings: Sequence[Setting], columns: Sequence[str]) -> list[Setti
     rows = []
     for decoding, group in by_decoding.items():
         measured = max(group, key=lambda setting: setting["seeds"])
-        row: Setting = dict.fromkeys(THRESHOLD, math.nan)
+        row: Setting = dict.fromkeys(THRESHOLD_COLUMNS, math.nan)
         row["number"] = 0
         row["label"] = "base model" if len(by_decoding) == 1 else f"base model, {decoding}"
         row[DECODING] = decoding

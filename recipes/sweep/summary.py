@@ -19,6 +19,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.tables import table_rows
 
 METHOD = "method"
 DECODING = "decoding"
@@ -86,11 +87,11 @@ BASE = "base_"
 # Bias without the noise of the responses: of single templates (FGB*) and pooled over templates.
 CORRECTED = ("fgb_corrected", "fgb_pooled_corrected")
 # The labelling threshold as realised: of α, β and quantile, the settings give two. Fields of `labels.Threshold`.
-THRESHOLD = ("alpha", "beta", "quantile", "share_labelled_bias")
+THRESHOLD_COLUMNS = ("alpha", "beta", "quantile", "share_labelled_bias")
 WITHOUT_INTERVAL = ("worst_cluster_change", "ratio_without_tag", "minutes")
 WITH_INTERVALS = tuple(name for name in METRICS if name not in WITHOUT_INTERVAL)
 COLUMNS: list[str] = [METHOD, DECODING, SEED]
-COLUMNS += THRESHOLD
+COLUMNS += THRESHOLD_COLUMNS
 COLUMNS += [f"{name}{end}" for name in WITH_INTERVALS for end in ("", "_low", "_high")]
 COLUMNS += ["base", "base_low", "base_high", "ratio_without_tag", "minutes"]
 COLUMNS += ["worst_cluster", "worst_cluster_change", "cluster_changes", "folder", "failed"]
@@ -103,7 +104,7 @@ class Sweep:
     `points` has one row per point, with the columns COLUMNS and the fields in `swept`. `failed` is the reason why a
     point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
-    The columns THRESHOLD are NaN if the point's method reads no labels.
+    The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels.
     """
 
     title: str
@@ -112,6 +113,11 @@ class Sweep:
     points: pd.DataFrame
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
+
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """The rows of `summarise`, one for each setting."""
+        return table_rows(summarise(self.points, self.swept))
 
 
 def setting_fields(swept: Sequence[str]) -> list[str]:
@@ -151,7 +157,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         Student's t over the seeds (with one seed, the point's interval), but none if it is undefined in a seed, since
         a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
         by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable. The columns
-        THRESHOLD are means over all seeds, because a quantile is another β in each seed.
+        THRESHOLD_COLUMNS are means over all seeds, because a quantile is another β in each seed.
     """
     fields = setting_fields(swept)
     names = [*WITH_INTERVALS]
@@ -167,7 +173,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
         for name in WITHOUT_INTERVAL:
             row[name] = float(done[name].astype(float).mean())
-        for name in THRESHOLD:
+        for name in THRESHOLD_COLUMNS:
             row[name] = float(group[name].astype(float).mean())
         row["worst_cluster_change"] = float(done["worst_cluster_change"].max())
         row["clusters_rose"] = find_increased_clusters(list(done["cluster_changes"]))

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-DIALOGUE_MODEL, MASKED_MODEL, LANGUAGE_MODEL = (
-    FOLDER / name for name in ("dialogue_model", "masked_model", "language_model")
-)
-STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER = (FOLDER / name for name in ("style_classifier", "second_style_classifier"))
+DIALOGUE_MODEL = FOLDER / "dialogue_model"
+MASKED_MODEL = FOLDER / "masked_model"
+LANGUAGE_MODEL = FOLDER / "language_model"
+STYLE_CLASSIFIER = FOLDER / "style_classifier"
+SECOND_STYLE_CLASSIFIER = FOLDER / "second_style_classifier"
 PAIRS = FOLDER / "pairs.csv"
 NEUTRAL_DIALOGUE = FOLDER / "neutral_dialogue.jsonl"

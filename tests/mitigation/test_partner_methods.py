@@ -125,7 +125,7 @@ def test_a_response_begins_as_to_another_person_and_goes_on_as_to_the_own():
     assert answered["response"].tolist() == OPENED
     assert not answered["cut"].any()
     assert wrapped.facts()["model"]["borrowed_opening"] == 4
-    with pytest.raises(InputError, match="10 tokens are all of a response"):
+    with pytest.raises(InputError, match="^method: 10 "):
         BorrowedOpeningModel(Parrot(), 10).check()
     with pytest.raises(InputError, match="prompts"):
         wrapped.check(PROMPTS)  # they have no partners

@@ -113,5 +113,5 @@ def test_contexts_are_held_out_whole():
     rows = Dataset.from_dict({"context": ["a", "b"]})
     assert [len(side) for side in hold_out(rows, 0.99, 0)] == [1, 1]
     assert [len(side) for side in hold_out(rows, 0.01, 0)] == [1, 1]
-    with pytest.raises(InputError, match="1 distinct contexts"):
+    with pytest.raises(InputError, match="^rows: 1 "):
         hold_out(Dataset.from_dict({"context": ["a", "a"]}), 0.5, 0)

@@ -171,7 +171,7 @@ def test_an_adapter_is_loaded_by_its_card_and_can_be_moved_with_its_base(tmp_pat
     other = tiny_base()
     torch.nn.init.normal_(other.model.transformer.wte.weight)
     other.model.save_pretrained(str(tmp_path / "there" / "base"))
-    with pytest.raises(InputError, match=r"adapter was tuned on .*base at the revision .*other files now"):
+    with pytest.raises(InputError, match=r"adapter .*base "):
         load_dialogue_model(str(tmp_path / "there" / "run" / "adapter"))
 
 
@@ -267,9 +267,9 @@ def test_finished_tunings_are_kept_and_others_refused(undisturbed):
     assert steps.steps == 0
     assert weights(again.path) == before
     assert again.validation_losses == undisturbed.validation_losses
-    with pytest.raises(InputError, match="output_dir: .* other settings"):
+    with pytest.raises(InputError, match=r"^output_dir: .*\bsettings\b"):
         tuned(undisturbed.path.parent, seed=1)
-    with pytest.raises(InputError, match="output_dir: .* other rows"):
+    with pytest.raises(InputError, match=r"^output_dir: .*\brows\b"):
         tuned(undisturbed.path.parent, rows=planted_rows(seed=3))
 
 

@@ -70,7 +70,7 @@ def test_a_judge_is_compared_with_people(files, capsys):
     table = pd.read_parquet(files / "run" / "judged.parquet")
     assert table["p_kind"].round(4).tolist() == [0.75, 0.75, 0.25, 0.25, 0.75]
     values["labels"] = {"k": "kind", "c": "rude"}
-    with pytest.raises(InputError, match="labels: the texts have 'rude', which some-judge has not; its labels: kind"):
+    with pytest.raises(InputError, match="^labels: .*'rude'.*some-judge.*: kind"):
         judge(checked(COMMANDS["judge"], values, "test"))
 
 

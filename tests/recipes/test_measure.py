@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics.translation_bias import Settings as Translation
 from evenhand.evaluation.score import read_scores, signature_line
 from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.compare import compare
-from evenhand.recipes.finished_runs import read_settings
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CompareSettings, MeasureSettings, measure_config
 from tests.gendered_references import ROWS, written_references, written_translations
@@ -90,10 +90,10 @@ def test_a_finished_run_is_printed_and_not_written(settings, measured, capsys):
 
 
 def test_the_settings_of_a_run_are_read_back(settings, measured):
-    stored, manifest = read_settings(measured, "before", "translation_bias")
+    stored, manifest = read_measurement(measured, "before", "translation_bias")
     assert stored == changed(settings, measured) and len(manifest["fingerprint"]) == 64
     with pytest.raises(InputError, match="before: .*sentence_pairs, translation_bias; .*--metrics likelih"):
-        read_settings(measured, "before", "likelihood_bias")
+        read_measurement(measured, "before", "likelihood_bias")
 
 
 def test_common_families_are_compared(measured, tmp_path):

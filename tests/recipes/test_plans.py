@@ -70,9 +70,9 @@ def test_strengths_share_the_tuning(tmp_path):
     assert half.after.output_dir != whole.after.output_dir
     strengths = [stage.model.adapter_strength for stage in (half.before, half.train, half.after)]
     assert strengths == [None, None, 0.5]
-    with pytest.raises(InputError, match=r"adapter_strength: without tune\.training\.lora"):
+    with pytest.raises(InputError, match=r"adapter_strength: .*tune\.training\.lora"):
         settings(tmp_path, **with_strength(0.5), tune={"training": {"lora": False}})
-    with pytest.raises(InputError, match=r"adapter_strength: control_tags also changes embeddings"):
+    with pytest.raises(InputError, match=r"adapter_strength: control_tags "):
         plan(settings(tmp_path, **with_strength(0.5)), "control_tags", tmp_path)
 
 

@@ -18,7 +18,7 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import Tracker
-from evenhand.recipes.measure import measure, read_inputs
+from evenhand.recipes.measure import measure, measure_configs, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
@@ -98,12 +98,12 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
     with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
         families.MeasureConfig(model=served).open_model(scores_sentences=True).identity()
-    with pytest.raises(ValidationError, match=r"measure\.model\.server: the loop "):
+    with pytest.raises(ValidationError, match=r"measure\.model\.server: "):
         LoopSettings(measure=Measurement(model=served))
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
     with pytest.raises(InputError, match="decoding: .* min_new_tokens"):
-        read_inputs(settings)
+        read_inputs(measure_configs(settings))
 
 
 OPENAI = {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "

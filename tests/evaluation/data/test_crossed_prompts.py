@@ -85,9 +85,9 @@ def test_unusable_files(tmp_path, templates):
     with pytest.raises(InputError, match="fewer than two"):
         crossed_prompts(templates, one)
     two = write(tmp_path / "two.csv", "person\nwoman\nman\n")
-    with pytest.raises(InputError, match="slot 'age'; the people have person"):
+    with pytest.raises(InputError, match=r"^prompts\.templates: .*'age'.*person"):
         crossed_prompts(write(tmp_path / "t.txt", "I am {age}."), two)
-    with pytest.raises(InputError, match="no slot"):
+    with pytest.raises(InputError, match=r"^prompts\.templates: "):
         crossed_prompts(write(tmp_path / "t.txt", "I am old."), two)
     with pytest.raises(InputError, match=r"prompts\.templates: .*none\.txt"):
         crossed_prompts(tmp_path / "none.txt", two)

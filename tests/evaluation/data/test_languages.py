@@ -162,10 +162,10 @@ def test_what_cannot_be_read_is_refused(language, rows, message, tmp_path):
 
 
 def test_settings_that_do_not_fit_a_language_are_refused(tmp_path):
-    with pytest.raises(InputError, match="give MMHB's file"):
+    with pytest.raises(InputError, match=r"^prompts\.dataset: "):
         load_language("es", "paper")
     (path := tmp_path / "x.tsv").write_text("ID\tform\n1\tx\n")
-    with pytest.raises(InputError, match="no column 'HB AXIS'"):
+    with pytest.raises(InputError, match="'HB AXIS'"):
         load_language("es", path)
     for wrong in ({"cues": ["mention"]}, {"variations": True}, {"personas": "default"}):
         with pytest.raises(InputError, match="language"):

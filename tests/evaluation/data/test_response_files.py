@@ -74,7 +74,7 @@ def test_a_run_has_one_control_tag(tmp_path):
     assert resolve_control_tag({"control_tag": [" a", " a"]}, None, tmp_path) == " a"
     with pytest.raises(InputError, match="has '', ' a'"):
         resolve_control_tag({"control_tag": ["", " a"]}, None, tmp_path)
-    with pytest.raises(InputError, match="has ' a', the settings ' b'"):
+    with pytest.raises(InputError, match="' a'.*' b'"):
         resolve_control_tag({"control_tag": [" a"]}, " b", tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_any_column_can_be_the_descriptor(tmp_path):
     assert read_responses(coded, "version")["descriptor"] == codes
     answers = write(tmp_path / "answers.csv", [{"prompt_id": "a", "response": "b"}])
     assert "descriptor" not in read_responses(answers, "version")  # the prompts have it
-    with pytest.raises(InputError, match="descriptor_column: .*'tone'; its columns: text, response, version"):
+    with pytest.raises(InputError, match="descriptor_column: .*'tone'.*text, response, version"):
         read_responses(path, "tone")
 
 
@@ -106,10 +106,10 @@ def test_a_file_of_too_many_rows_is_not_read(tmp_path, monkeypatch):
     path = write(tmp_path / "r.parquet", LOGS)
     monkeypatch.setattr(table_files, "MAX_ROWS", 2)
     monkeypatch.setattr(table_files.pyarrow.parquet, "read_table", None)  # it is known before
-    with pytest.raises(InputError, match="it has 3 rows, more than 2"):
+    with pytest.raises(InputError, match=r"\b3 rows.* 2\b"):
         read_responses(path)
 
 
 def test_a_response_of_megabytes_is_refused(tmp_path):
-    with pytest.raises(InputError, match="row 2 has 1,000,001 characters; give 1,000,000 at most"):
+    with pytest.raises(InputError, match="^responses: .*row 2 .*1,000,001 .*1,000,000"):
         read_responses(write(tmp_path / "r.jsonl", [LOGS[0], LOGS[2] | {"response": "x" * 1_000_001}]))

@@ -88,7 +88,7 @@ def test_logs_of_inspect(tmp_path):
         assert [text.strip() for text in columns["response"]] == [texts[0].strip(), "", ""]
         assert columns["left_out"] == [None, "content_filter", "no content"] and "prompt_id" not in columns
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(InputError, match="responses: .*eval cannot be read as a log of inspect_ai"):
+    with pytest.raises(InputError, match="^responses: .*eval .*inspect_ai"):
         read_responses(path)
 
 
@@ -242,9 +242,9 @@ def test_columns_are_named_by_paths(tmp_path):
     pd.DataFrame({"Question": ["Hi"], "Answer": ["Oh."], "meta": [json.dumps({"group": "old"})]}).to_csv(table)
     columns = read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.group"})
     assert (columns["text"], columns["response"], columns["descriptor"]) == (["Hi"], ["Oh."], ["old"])
-    with pytest.raises(InputError, match=r"responses.columns: .*'meta.age' for descriptor; give one of .*meta.group"):
+    with pytest.raises(InputError, match=r"responses.columns: .*'meta.age' .*descriptor.*meta.group"):
         read_responses(table, None, {"text": "Question", "response": "Answer", "descriptor": "meta.age"})
-    with pytest.raises(InputError, match=r"columns 'response', 'text', 'descriptor' are missing"):
+    with pytest.raises(InputError, match=r"'response', 'text', 'descriptor'"):
         read_responses(table)
 
 

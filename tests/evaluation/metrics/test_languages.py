@@ -89,7 +89,7 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
 
 
 def test_a_masked_model_is_refused(spanish, tmp_path):
-    with pytest.raises(InputError, match="causal model"):
+    with pytest.raises(InputError, match="^prompts: "):
         measure_family(tmp_path, "likelihood_bias", MeasureConfig(MASKED_MODEL, spanish))
 
 

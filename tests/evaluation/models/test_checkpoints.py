@@ -77,14 +77,14 @@ def test_the_strength_multiplies_the_change_of_the_weights(folder, adapter, tmp_
     base = load(folder).model.layers[0].self_attn.q_proj.weight
     torch.testing.assert_close(weights(0.25) - base, 0.25 * (weights(None) - base))
     torch.testing.assert_close(weights(1.0), weights(None))
-    with pytest.raises(InputError, match=r"^adapter_strength: .* is not a folder of an adapter; leave it out"):
+    with pytest.raises(InputError, match="^adapter_strength: "):
         load(folder, adapter_strength=0.5)
     shutil.copytree(adapter, tmp_path / "more")
     file = tmp_path / "more" / "adapter_config.json"
     config = json.loads(file.read_text())
     for field, value in {"modules_to_save": ["lm_head"], "bias": "all", "init_lora_weights": "pissa"}.items():
         file.write_text(json.dumps(config | {field: value}))
-        with pytest.raises(InputError, match=r"^adapter_strength: .* is not LoRA alone"):
+        with pytest.raises(InputError, match="^adapter_strength: .*LoRA"):
             load(tmp_path / "more", base=str(folder), adapter_strength=0.5)
 
 

@@ -81,7 +81,7 @@ def test_kinds_by_config_and_template(folder, tmp_path, caplog):
     config = transformers.BartConfig(vocab_size=len(WORDS), **SEQ2SEQ, bos_token_id=0, eos_token_id=0, pad_token_id=1)
     transformers.BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
     save_tokenizer(tmp_path / "bart")
-    with pytest.raises(InputError, match="has no padding token"):
+    with pytest.raises(InputError, match="^model: .*padding"):
         load_dialogue_model(str(tmp_path / "bart"))
     save_tokenizer(tmp_path / "bart", pad_token="<unk>")
     assert kind_of(tmp_path / "bart") == "encoder_decoder"
@@ -176,7 +176,7 @@ def test_an_adapter_of_an_unknown_type_is_refused(folder, tmp_path):
 def test_sizes_that_no_model_has_are_refused(folder, name, value):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {name: value}))
-    with pytest.raises(InputError, match=r"^model: the config of .* cannot be read"):
+    with pytest.raises(InputError, match="^model: .*config"):
         load_dialogue_model(str(folder))
 
 
@@ -224,7 +224,7 @@ def test_missing_weights_and_broken_files(folder, tmp_path):
     with pytest.raises(InputError, match="model: .* lacks 12 weights"):
         load_dialogue_model(str(folder))
     (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="model: the config of"):
+    with pytest.raises(InputError, match="^model: .*config"):
         load_dialogue_model(str(folder))
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(b"12")

@@ -146,7 +146,7 @@ def test_marian_of_several_targets_reads_the_target_first(pieces, tmp_path, monk
     calls = record_calls(model, monkeypatch)
     list(translate(model, TEXTS, **SPANISH))
     assert calls[0][0]["input_ids"][:, 0].eq(model.tokenizer.convert_tokens_to_ids(">>spa<<")).all()
-    with pytest.raises(InputError, match="target: 'deu_Latn' is unknown. Known: fra, spa"):
+    with pytest.raises(InputError, match="^target: 'deu_Latn' .*fra, spa"):
         next(translate(model, TEXTS, source="eng_Latn", target="deu_Latn"))
 
 

@@ -16,8 +16,8 @@ from evenhand.evaluation.report import output
 from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.output import present
-from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table
-from evenhand.evaluation.report.score_sections import format_table, score_section
+from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table, format_table
+from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
 from tests.named_scores import named_score

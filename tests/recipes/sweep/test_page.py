@@ -85,11 +85,17 @@ def texts_of(sweep) -> dict[str, str]:
 
 
 def test_refusals_and_rises_are_in_all_formats(wide):
-    for name, text in texts_of(wide).items():
-        assert "perplexity doubled" in text and "the tag is not learned" in text, name
-        assert "A guard refused 1 of 39 points (control_tags · quantile 0.45)" in text, name
-        assert "exchange removes 98.0 % [96.0, 100.0] of pooled FGB*; relevance kept 95.0 % [" in text, name
-        assert "SCGB* of HATE rose significantly: 13 " in text and "A tiny model." in text, name
+    report = page(wide)
+    (doubled,) = [warning for warning in report.warnings if "perplexity doubled" in warning]
+    (unlearned,) = [warning for warning in report.warnings if "the tag is not learned" in warning]
+    for warning, setting in ((doubled, "rejection"), (unlearned, "control_tags · quantile 0.45")):
+        assert re.findall(r"\d+", warning)[:2] == ["1", "39"] and f"({setting})" in warning
+    (risen,) = [warning for warning in report.warnings if "HATE" in warning]
+    assert re.search(r"\b13 ", risen)
+    assert "exchange" in report.verdict
+    assert all(number in report.verdict for number in ("98.0 % [96.0, 100.0]", "95.0 % ["))
+    for text in texts_of(wide).values():
+        assert all(sentence in text for sentence in [*report.warnings, report.verdict, "A tiny model."])
 
 
 def test_a_few_settings_are_described_one_by_one():

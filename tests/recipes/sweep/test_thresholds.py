@@ -8,9 +8,9 @@ from matplotlib.colors import to_hex
 
 from evenhand.evaluation.report.figures import AFTER, PAPER
 from evenhand.evaluation.report.numbers import UNIT
+from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import is_shown_lowest, published_tables, write_published_tables
-from evenhand.recipes.sweep.setting_tables import setting_rows
 from evenhand.recipes.sweep.summary import published_columns
 from evenhand.recipes.sweep.thresholds import (
     curve_rows,
@@ -65,7 +65,7 @@ ROWS = [
 
 def rows_of(*rows, swept=SWEPT):
     """Return the settings of points as rows."""
-    return setting_rows(settings_of(*rows, swept=swept))
+    return table_rows(settings_of(*rows, swept=swept))
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-OUTCOMES is the table of them: to add an outcome, write its function and add a line. The values of an outcome are a
+OUTCOMES is the table of them: to add an outcome, write its function and add a line, or write a module of your own
+(docs/extending.md). The values of an outcome are a
 table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
 a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
 """
@@ -10,6 +11,8 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -20,8 +23,10 @@ from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.own_outcomes import own_modules
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
@@ -71,6 +76,7 @@ from evenhand.evaluation.statistics.scores import mean_change
 from evenhand.evaluation.tables import table_rows
 
 VERSION = "2"
+FIELD = "generation_bias.outcomes"
 VALUES = "outcomes"  # the table of the values of all outcomes
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on them
 # Names of outcomes.
@@ -275,8 +281,27 @@ OUTCOMES = {
 }
 
 
+def own_outcome(name: str, module: ModuleType) -> Outcome:
+    """Return the outcome that a module of the user defines.
+
+    Raises:
+        InputError: the module has no OUTCOME whose name is the module's, or something else has this name.
+    """
+    outcome = getattr(module, "OUTCOME", None)
+    if not isinstance(outcome, Outcome) or outcome.name != name or outcome.values is None:
+        raise InputError(FIELD, f"{module.__file__} must define OUTCOME = Outcome({name!r}, function, description).")
+    if name in OUTCOMES or name in TAKEN:
+        raise InputError(FIELD, f"{name!r} is the name of something else; rename {module.__file__} and its outcome.")
+    return outcome
+
+
+# A module of the user imports `Outcome` from this module, which therefore defines it first.
+OWN_MODULES = own_modules()
+OUTCOMES |= {name: own_outcome(name, module) for name, module in OWN_MODULES.items()}
+
+
 def outcome_names() -> list[str]:
-    """Return the names that `generation_bias.outcomes` may have, besides columns of a file of responses."""
+    """Return the names that `generation_bias.outcomes` may have, except columns of a file of responses."""
     return [name for name in OUTCOMES if name != OTHER_LANGUAGE]
 
 
@@ -285,23 +310,22 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
 
     `columns` are the columns of the file of responses, if it has the prompts.
     """
-    field = "generation_bias.outcomes"
     for name in names:
         if name in outcome_names():
             if name in columns:
-                raise InputError(field, f"{name!r} is built in, and a column of the file, too; rename the column.")
+                raise InputError(FIELD, f"{name!r} is built in, and a column of the file, too; rename the column.")
             continue
         known = [*outcome_names(), *(column for column in columns if column not in TAKEN)]
         if name in TAKEN or ": " in name:
-            raise InputError(field, f"{name!r} is the name of something else; rename the column.")
+            raise InputError(FIELD, f"{name!r} is the name of something else; rename the column.")
         if name not in columns:
-            raise unknown_name(field, name, known)
+            raise unknown_name(FIELD, name, known)
         values = [value for value in columns[name] if value is not None]
         are_numbers = all(isinstance(value, int | float) for value in values)
         are_texts = all(isinstance(value, str) for value in values)
         if not values or not (are_numbers or are_texts):
             found = "other values than numbers or texts, or both" if values else "no values"
-            raise InputError(field, f"the column {name!r} has {found}; give numbers, or names of classes.")
+            raise InputError(FIELD, f"the column {name!r} has {found}; give numbers, or names of classes.")
 
 
 def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -774,8 +798,9 @@ class OutcomesPart(Part):
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
         if FLUENCY in names and model.without_weights:
-            raise InputError("generation_bias.outcomes", f"fluency: {model.without_weights}; leave it out.")
-        return {}
+            raise InputError(FIELD, f"fluency: {model.without_weights}; leave it out.")
+        files = {name: Path(str(OWN_MODULES[name].__file__)) for name in names if name in OWN_MODULES}
+        return {f"outcomes.{name}": sha256_of(file) for name, file in files.items()}
 
     def collect(self, run: AnsweredRun) -> None:
         if FLUENCY in run.config.settings.outcomes:

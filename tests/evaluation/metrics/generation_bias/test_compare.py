@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSetti
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
@@ -148,15 +149,15 @@ def test_tables_scores_and_report_of_a_comparison(runs, config, tmp_path):
     assert math.isnan(after.value) or abs(after.value) <= 1
     report = METRIC.comparison_page(*runs, compared)
     assert_leads_to_a_decision(report)
-    text = page_html(report)
-    for string in (
-        "Phrases that changed most",
-        "i&#39;m sorry to hear",
-        "frequency in the corpus",
-        "Repeats the prompt",
-        "Change of each style",
-    ):
-        assert string in text, string
+    names = []
+    for section in report.all_sections():
+        names.append(section.title)
+        for table in section.tables:
+            names += [table.caption, *(row.label for row in table.rows)]
+    assert any("i'm sorry to hear" in name for name in names)  # a phrase that changed
+    for metric in ("frequency_rho", "parroting"):
+        assert any(find_format(metric).label.lower() in name.lower() for name in names), (metric, names)
+    assert set(STYLES) <= set(names)
 
 
 def test_hostile_texts_stay_text(tmp_path):
@@ -204,9 +205,9 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
     assert set(compare(tmp_path / "compare", *runs, config).table("phrases")["phrase"]) == {"sorry"}
     file.write_text("g: {axes: [ability], phrases: [ok]}")
     assert METRIC.comparison_inputs(config) != first and first.keys() == {"phrases"}
-    with pytest.raises(InputError, match="phrases: 'papre' is unknown; did you mean 'paper'"):
+    with pytest.raises(InputError, match="phrases: 'papre' .*'paper'"):
         METRIC.comparison_inputs(ComparisonSettings(phrases="papre"))
-    with pytest.raises(InputError, match="corpus: .* does not exist"):
+    with pytest.raises(InputError, match="corpus: "):
         METRIC.comparison_inputs(ComparisonSettings(corpus=CorpusSettings(paths=[str(tmp_path / "absent.jsonl")])))
     assert METRIC.comparison_inputs(ComparisonSettings()) == {}
     other = write_run(tmp_path / "other", EVEN, {}, classifier="another")
@@ -215,7 +216,7 @@ def test_inputs_of_a_comparison_are_checked_and_fingerprinted(runs, tmp_path):
     prompts = other.table("prompts").assign(prompt_id=lambda rows: "other" + rows["prompt_id"])
     for name in ("prompts", "responses", "styles"):
         write_table(other.folder / f"{name}.parquet", other.table(name).assign(prompt_id=prompts["prompt_id"]))
-    with pytest.raises(InputError, match="has no prompt of"):
+    with pytest.raises(InputError, match="^after: "):
         compare(tmp_path / "compare", runs[0], other)
 
 

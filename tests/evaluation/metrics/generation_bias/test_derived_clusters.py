@@ -67,9 +67,9 @@ def test_the_testbeds_clusters_are_derived_from_what_its_grammar_says():
 
 
 def test_what_cannot_be_clustered_is_an_error(tmp_path):
-    with pytest.raises(InputError, match="fewer than two styles vary"):
+    with pytest.raises(InputError, match="^responses: .*style"):
         derive_style_clusters(styled([[1, 0]] * 4, ("x", "y")))
-    with pytest.raises(InputError, match="no template has two descriptors"):
+    with pytest.raises(InputError, match="^responses: .*template"):
         derive_style_clusters(styled([[1, 0], [0, 1]], ("x", "y")))
-    with pytest.raises(InputError, match="must end with .json"):
+    with pytest.raises(InputError, match=r"^path: .*\.json"):
         derive_style_clusters(styled([[1, 0], [1, 0], [0, 1], [0, 1]], ("x", "y"))).write(tmp_path / "clusters.yaml")

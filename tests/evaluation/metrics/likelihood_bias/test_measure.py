@@ -74,7 +74,7 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
 
 def test_one_descriptor_of_each_axis_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(LoadedModel, "load", lambda model: pytest.fail("the model is loaded"))
-    with pytest.raises(InputError, match="each axis has only one descriptor"):
+    with pytest.raises(InputError, match="^prompts: "):
         measure_family(tmp_path, NAME, make_config(descriptors=3))
 
 

@@ -129,7 +129,7 @@ def test_descriptors_with_a_gender_are_compared_over_the_nouns_they_share():
     expected = stats.wilcoxon(common["Filipina"] - common["Korean"]).pvalue
     assert effects["Filipina", "Korean"] == pytest.approx(expected)
     assert find_score(likelihood_bias(table), "likelihood_bias_paired").n_left_out == 1
-    with pytest.raises(InputError, match="noun and a descriptor"):
+    with pytest.raises(InputError, match="^prompts: "):
         select_scored_prompts(prompts[prompts["noun_phrase_type"] == "noun"])
 
 

@@ -1,4 +1,4 @@
-"""A check of a style classifier: how much a descriptor in a text changes its styles, when nothing else changes.
+"""A check of a style classifier: how much the mention of a descriptor changes the styles of a text.
 
 Evenhand replaces descriptors in responses before it classifies them. A classifier reacts to what is not replaced, such
 as a paraphrase, in the way that is measured here.
@@ -23,7 +23,7 @@ N_LISTED = 5
 
 
 @dataclass(frozen=True)
-class AddressCheck:
+class MentionCheck:
     """Spreads of style vectors: their total variance, Σ_s Var(p_s), in [0, 1].
 
     Attributes:
@@ -42,7 +42,7 @@ class AddressCheck:
     strongest: tuple[tuple[str, str, float], ...]
 
 
-def check_address(classifier: Classifier, test_probabilities: np.ndarray) -> AddressCheck:
+def check_mentions(classifier: Classifier, test_probabilities: np.ndarray) -> MentionCheck:
     """Measure how much a classifier reacts to a descriptor alone, compared with how much it reacts to real texts.
 
     Neutral sentences, each with every descriptor put in, should all get the same styles.
@@ -59,7 +59,7 @@ def check_address(classifier: Classifier, test_probabilities: np.ndarray) -> Add
     change = (vectors - vectors.mean(axis=1, keepdims=True)).mean(axis=0)  # (descriptors, styles)
     order = np.argsort(-(change**2).sum(axis=1), kind="stable")[:N_LISTED]
     descriptors = phrases["descriptor"].tolist()
-    return AddressCheck(
+    return MentionCheck(
         n_descriptors=len(phrases),
         n_sentences=len(SENTENCES),
         n_texts=len(test_vectors),
