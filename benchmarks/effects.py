@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, dif
 from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effects import family_changes, family_effects
-from evenhand.evaluation.statistics.permutation import Design, Family
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS = 60
@@ -106,7 +106,7 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     counts = rng.integers(2, 9, size) if answers_per_cell == "2 to 8" else np.full(size, answers_per_cell)
     template, descriptor = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
     is_smooth = plant is axis
-    families = [Family("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
+    families = [FamilyOfTests("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
     design = Design(template, descriptor, UNITS[DESCRIPTORS:])
     difference = sides[-1] if len(sides) == 1 else sides[1] - sides[0]
     truth = (0.75 if is_smooth else 1.0) * difference.mean(axis=0)

@@ -18,14 +18,14 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.statistics.effects import family_effects
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
+from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
 
 STYLES = 12
 GROUPS = np.kron(np.eye(4), np.full(6, 1 / 6))  # four axes of six people
 FEW_ANSWERS = 8  # people with one answer to a template, where counts are unequal
 
 
-def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]]:
+def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[FamilyOfTests]]:
     """Return a page on which nobody is treated differently.
 
     Kinds: "plain"; "copies", three of each answer; "interaction", styles of each person and template at random;
@@ -62,8 +62,8 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]
         person = np.repeat(person, 3)
         vectors = np.repeat(vectors, 3, axis=0)
     families = [
-        Family("everybody", vectors, has_effects=False),
-        Family("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
+        FamilyOfTests("everybody", vectors, has_effects=False),
+        FamilyOfTests("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
     ]
     cue = None
     if kind == "everything":
@@ -72,26 +72,26 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[Family]
     return Design(template, person, GROUPS, cue), families
 
 
-def outcomes(style: np.ndarray, rng: np.random.Generator) -> list[Family]:
+def outcomes(style: np.ndarray, rng: np.random.Generator) -> list[FamilyOfTests]:
     """Return six outcomes, of which some depend on the style of the answer."""
     n = len(style)
     language = np.eye(4)[np.where(rng.random(n) < 0.2, style % 4, 0)]
     length = np.log1p(np.exp(rng.normal(3 + 0.2 * (style % 3), 0.8)))
     grade = pd.Series(rng.standard_t(3, n) + length).rank().to_numpy() / n
     return [
-        Family("language", language),
-        Family("refusal", (rng.random((n, 1)) < 0.03).astype(float)),
-        Family("length", length[:, None], are_shares=False),
-        Family("readability", grade[:, None], are_shares=False),
-        Family("mention", (rng.random((n, 1)) < 0.4).astype(float)),
-        Family("fluency", np.log1p(rng.exponential(1, (n, 1))), are_shares=False),
+        FamilyOfTests("language", language),
+        FamilyOfTests("refusal", (rng.random((n, 1)) < 0.03).astype(float)),
+        FamilyOfTests("length", length[:, None], are_shares=False),
+        FamilyOfTests("readability", grade[:, None], are_shares=False),
+        FamilyOfTests("mention", (rng.random((n, 1)) < 0.4).astype(float)),
+        FamilyOfTests("fluency", np.log1p(rng.exponential(1, (n, 1))), are_shares=False),
     ]
 
 
-def cue_families(vectors: np.ndarray, cue: np.ndarray) -> list[Family]:
+def cue_families(vectors: np.ndarray, cue: np.ndarray) -> list[FamilyOfTests]:
     """Return whether people differ at all by each of two cues."""
     return [
-        Family(f"cue {number}", np.where((cue == number)[:, None], vectors, np.nan), has_effects=False)
+        FamilyOfTests(f"cue {number}", np.where((cue == number)[:, None], vectors, np.nan), has_effects=False)
         for number in (0, 1)
     ]
 
@@ -172,7 +172,7 @@ def coverage(name: str, simulations: int, permutations: int) -> dict[str, float]
     rows = []
     for seed in range(simulations):
         rng = np.random.default_rng(seed)
-        family = Family(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
+        family = FamilyOfTests(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
         found = family_effects(design, [family], permutations, rng)[0]
         low = found.low[:, 0]
         high = found.high[:, 0]

@@ -38,7 +38,7 @@ from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effects import Effects, family_effects
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
+from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
     LookPlan,
@@ -413,7 +413,7 @@ def false_findings(simulations: int, permutations: int) -> dict[str, float]:
 
 
 def smallest_p_value(
-    design: Design, families: list[Family], has: np.ndarray, permutations: int, rng: np.random.Generator
+    design: Design, families: list[FamilyOfTests], has: np.ndarray, permutations: int, rng: np.random.Generator
 ) -> float:
     """Return the smallest p-value of a page that has some of the answers, adjusted for everything on it."""
     code = np.unique(design.template[has], return_inverse=True)[1]
@@ -445,7 +445,7 @@ def differences_at_looks(
         has = finished < rounds
         code = np.unique(template[has], return_inverse=True)[1]
         design = Design(code, person[has], np.zeros((0, n_people)))
-        family = Family("values", values[has], are_shares=are_shares, has_overall=False)
+        family = FamilyOfTests("values", values[has], are_shares=are_shares, has_overall=False)
         allowed_error = looks.allowed_error(number)
         found = family_effects(design, [family], allowed_error.draws(draws), rng, allowed_error)[0]
         shown = found.p_page <= LEVEL

@@ -124,7 +124,6 @@ def loaded_dialogue_model(
     tokenizer: PreTrainedTokenizerBase,
     control_tag: str = "",
     system_prompt: str = "",
-    reasoning: tuple[str, ...] = (),
 ) -> Iterator[DialogueModel]:
     """Yield a loaded network, such as a PEFT model in training, and its tokenizer as a DialogueModel.
 
@@ -137,7 +136,7 @@ def loaded_dialogue_model(
     _set_special_tokens(THE_MODEL, inner, tokenizer, kind)
     hook = _copy_head_input(inner)
     try:
-        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt, reasoning)
+        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
     finally:
         hook.remove()
         inner.generation_config = generation_config

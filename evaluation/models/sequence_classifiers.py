@@ -30,9 +30,9 @@ class FolderKind(ClassifierKind):
         return classifier_sha256(folder)
 
     def load(self, settings: NamedClassifier, field: str) -> Classifier:
-        from evenhand.evaluation.models.styles import load_folder_classifier  # imports torch
+        from evenhand.evaluation.models.styles import load_network_classifier  # imports torch
 
-        return load_folder_classifier(settings, _folder(settings), self.revision(settings), field)
+        return load_network_classifier(settings, self.revision(settings), field, folder=_folder(settings))
 
 
 def _folder(settings: NamedClassifier) -> Path:
@@ -57,6 +57,6 @@ class SequenceKind(ClassifierKind):
         return model_revision(settings.name, settings.revision, settings.base)
 
     def load(self, settings: NamedClassifier, field: str) -> Classifier:
-        from evenhand.evaluation.models.styles import load_sequence_classifier  # imports torch
+        from evenhand.evaluation.models.styles import load_network_classifier  # imports torch
 
-        return load_sequence_classifier(settings, self.revision(settings), field)
+        return load_network_classifier(settings, self.revision(settings), field)

@@ -35,7 +35,7 @@ from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.settings import CheckpointSettings, HeadSettings
+from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches, label_batches
 
@@ -109,64 +109,54 @@ class NetworkClassifier(Classifier):
         return probabilities, is_truncated
 
 
-def load_sequence_classifier(given: NamedClassifier, revision: str, field: str) -> NetworkClassifier:
-    """Load a Hugging Face sequence classifier; errors as of `load_style_classifier`."""
-    checkpoint = checkpoint_settings(given)
-    resolve_device(checkpoint.device)  # raises before weights are read
-    network, tokenizer = load_network(checkpoint, lambda settings, config: _classifier_class(settings, config, field))
-    return _style_classifier(given, network, tokenizer, revision, field)
-
-
-def load_folder_classifier(given: NamedClassifier, folder: Path, revision: str, field: str) -> NetworkClassifier:
-    """Load a classifier that `train_classifier` made of a sentence encoder; errors as of `load_style_classifier`."""
-    checkpoint = checkpoint_settings(given)
-    resolve_device(checkpoint.device)
-    network, tokenizer = load_adapted_classifier(checkpoint, folder)
-    return _style_classifier(given, network, tokenizer, revision, field)
-
-
-def _style_classifier(
-    given: NamedClassifier,
-    network: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    revision: str,
-    field: str,
+def load_network_classifier(
+    settings: NamedClassifier, revision: str, field: str, folder: Path | None = None
 ) -> NetworkClassifier:
-    """Return the classifier of a loaded network, on its device."""
-    pad_with_eos(tokenizer, field, given.name)
+    """Load a Hugging Face sequence classifier, or the one that `train_classifier` wrote to a folder.
+
+    InputError as of `load_style_classifier`.
+    """
+    checkpoint = checkpoint_settings(settings)
+    resolve_device(checkpoint.device)  # raises before weights are read
+    if folder is None:
+        network, tokenizer = load_network(checkpoint, lambda model, config: _classifier_class(model, config, field))
+    else:
+        network, tokenizer = load_adapted_classifier(checkpoint, folder)
+    pad_with_eos(tokenizer, field, settings.name)
     if network.config.pad_token_id is None:
         network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
-    labels = _labels(given, network.config)
-    network = move_to_device(network, checkpoint_settings(given))
-    return NetworkClassifier(network, tokenizer, labels, given.name, revision, _head(given, network.config))
+    labels = _labels(settings, network.config)
+    network = move_to_device(network, checkpoint)
+    return NetworkClassifier(network, tokenizer, labels, settings.name, revision, _head(settings, network.config))
 
 
-def _labels(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> tuple[str, ...]:
-    head = getattr(model, "head", None)
-    label_names = getattr(model, "label_names", None)
+def _labels(settings: NamedClassifier, config: PreTrainedConfig) -> tuple[str, ...]:
+    """Return the labels that the settings or a model's config give; InputError if they do not fit each other."""
+    head = getattr(settings, "head", None)
+    label_names = getattr(settings, "label_names", None)
     names = {int(index): str(label) for index, label in (config.id2label or {}).items()}
-    return check_labels(model.name, names, config.problem_type, head, label_names)
+    return check_labels(settings.name, names, config.problem_type, head, label_names)
 
 
-def _head(model: CheckpointSettings | HeadSettings, config: PreTrainedConfig) -> str:
+def _head(settings: NamedClassifier, config: PreTrainedConfig) -> str:
     """Return the head of a classifier, and warn if nothing says whether its labels exclude each other."""
-    given = getattr(model, "head", None)
     if len(config.id2label or {}) == 1:
         return ONE_LOGIT
-    if given is not None:
-        return given
+    head = getattr(settings, "head", None)
+    if head is not None:
+        return head
     if config.problem_type == "multi_label_classification":
         return SIGMOID
-    labels = _labels(model, config)
+    labels = _labels(settings, config)
     if config.problem_type is None and len(labels) > 2 and not all(map(EXCLUSIVE.search, labels)):
         log.warning(
             "%s does not say whether a text may have several of its %d labels (no problem_type): softmax is used; give "
             "`head: sigmoid` if it was trained with several labels a text",
-            model.name,
+            settings.name,
             len(labels),
         )
     if all(UNNAMED.fullmatch(label) for label in labels):
-        log.warning("%s names its labels %s …; give their names by label_names, a file", model.name, labels[0])
+        log.warning("%s names its labels %s …; give their names by label_names, a file", settings.name, labels[0])
     return SOFTMAX
 
 

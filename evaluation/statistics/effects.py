@@ -27,16 +27,16 @@ import scipy
 from evenhand.evaluation.statistics.intervals import TAILS
 from evenhand.evaluation.statistics.permutation import (
     LEVEL,
+    CellTable,
     Design,
-    Family,
+    FamilyOfTests,
     NullHypothesis,
     PValues,
     RandomSigns,
-    Table,
     Tested,
     cell_table,
     effect_variance,
-    joint_tests,
+    joint_p_values,
     null_hypothesis,
     statistics_of,
     variance_of_groups,
@@ -105,7 +105,7 @@ class Effects:
 
 def family_effects(
     design: Design,
-    families: Sequence[Family],
+    families: Sequence[FamilyOfTests],
     draws: int,
     rng: np.random.Generator,
     allowed_error: AllowedError = WHOLE_ERROR,
@@ -130,8 +130,8 @@ def family_effects(
 
 def family_changes(
     design: Design,
-    before: Family,
-    after: Family,
+    before: FamilyOfTests,
+    after: FamilyOfTests,
     effects_before: Effects,
     effects_after: Effects,
     draws: int,
@@ -149,7 +149,7 @@ def family_changes(
 
     `mean` in the result is the change of the mean probability.
     """
-    difference = Family(after.name, after.values - before.values, after.sums, are_shares=after.are_shares)
+    difference = FamilyOfTests(after.name, after.values - before.values, after.sums, are_shares=after.are_shares)
     table = cell_table(design, [difference], rng)
     null = RandomSigns(table)
     ratio = constant_ratio
@@ -189,9 +189,9 @@ def _ratio_of_change(
 
 
 def _effects(
-    table: Table,
+    table: CellTable,
     null: NullHypothesis,
-    families: Sequence[Family],
+    families: Sequence[FamilyOfTests],
     groups: np.ndarray,
     ratios: Sequence[RatioAtAverage],
     draws: int,
@@ -199,7 +199,7 @@ def _effects(
     allowed_error: AllowedError,
 ) -> list[Effects]:
     """Return the effects of each family, whose variances depend on the effects by the function in `ratios`."""
-    tests = joint_tests(null, families, table.family, groups, draws, rng, allowed_error.share)
+    tests = joint_p_values(null, families, table.family, groups, draws, rng, allowed_error.share)
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
@@ -232,7 +232,7 @@ def _estimates(
     variance: np.ndarray,
     ratio_at_average: RatioAtAverage,
     n_people: int,
-    table: Table,
+    table: CellTable,
     allowed_error: AllowedError,
 ) -> Effects:
     """Return the effects of one family from their estimates, averages and sampling variances, (u, c) each."""

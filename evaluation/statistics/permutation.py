@@ -56,7 +56,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Family:
+class FamilyOfTests:
     """Numbers of each answer whose effects are tested together.
 
     Attributes:
@@ -106,7 +106,7 @@ class Design:
 
 
 @dataclass(frozen=True)
-class Table:
+class CellTable:
     """Means of all families by cell, on templates that two people have.
 
     Attributes:
@@ -167,7 +167,7 @@ class Statistics:
     n_templates: np.ndarray
 
 
-def cell_table(design: Design, families: Sequence[Family], rng: np.random.Generator) -> Table:
+def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random.Generator) -> CellTable:
     """Return the means of all families by cell.
 
     Raises:
@@ -201,7 +201,7 @@ def cell_table(design: Design, families: Sequence[Family], rng: np.random.Genera
     deviations = np.maximum(np.concatenate(squares, axis=1)[is_compared] - n * mean**2, 0.0)
     freedom = np.maximum(n - 1, 0).sum(axis=0)
     centred = _centred(mean, n > 0, template[is_compared])
-    table = Table(
+    table = CellTable(
         template=template[is_compared],
         person=person[is_compared],
         asked=asked[is_compared],
@@ -222,7 +222,7 @@ def _centred(mean: np.ndarray, present: np.ndarray, template: np.ndarray) -> np.
     return np.where(present, mean - average[template], 0.0)
 
 
-def _with_unit(table: Table, design: Design, rng: np.random.Generator) -> Table:
+def _with_unit(table: CellTable, design: Design, rng: np.random.Generator) -> CellTable:
     """Return the table with its unit of chance and its strata."""
     if _smallest_number_of_templates(table, design) < MIN_TEMPLATES:
         return replace(table, unit=ANSWERS)
@@ -234,7 +234,7 @@ def _with_unit(table: Table, design: Design, rng: np.random.Generator) -> Table:
     return table
 
 
-def _smallest_number_of_templates(table: Table, design: Design) -> int:
+def _smallest_number_of_templates(table: CellTable, design: Design) -> int:
     """Return the smallest number of templates that a person has in common with others, by cue if there are several."""
     if design.cue is None:
         return int(np.bincount(table.person, minlength=design.n_people).min())
@@ -246,7 +246,7 @@ def _smallest_number_of_templates(table: Table, design: Design) -> int:
     return int(n_templates.min())
 
 
-def _depends_on_person(table: Table, rng: np.random.Generator) -> bool:
+def _depends_on_person(table: CellTable, rng: np.random.Generator) -> bool:
     """Return whether a permutation test finds that the number of prompts depends on the person, at p < STRATA_P."""
     asked = table.asked.astype(float)
     centred = _centred(asked[:, None], np.ones((len(asked), 1)), table.template)[:, 0]
@@ -275,12 +275,12 @@ def _orders(segment: np.ndarray, n: int, rng: np.random.Generator) -> Iterator[n
         yield order.copy()
 
 
-def _segments(table: Table) -> np.ndarray:
+def _segments(table: CellTable) -> np.ndarray:
     """Return a code for each template and stratum, (k,)."""
     return table.template * (len(STRATUM_STARTS) + 1) + table.stratum
 
 
-def _log_permutations(table: Table) -> float:
+def _log_permutations(table: CellTable) -> float:
     """Return the logarithm of the number of permutations of cells that may differ in the largest effect.
 
     One permutation of people in all templates at once only renames them.
@@ -290,7 +290,7 @@ def _log_permutations(table: Table) -> float:
     return float(scipy.special.gammaln(sizes + 1.0).sum() - scipy.special.gammaln(n_people + 1.0))
 
 
-def tested_means(table: Table) -> np.ndarray:
+def tested_means(table: CellTable) -> np.ndarray:
     """Return the numbers that are permuted, (k, c): centred means, of unequal cells over their standard deviations."""
     if not table.has_strata:
         return table.mean
@@ -298,7 +298,7 @@ def tested_means(table: Table) -> np.ndarray:
     return np.where(table.present[:, table.family], table.mean * scale, 0.0)
 
 
-def relative_variance(table: Table) -> np.ndarray:
+def relative_variance(table: CellTable) -> np.ndarray:
     """Return the variance of each cell's mean over that of one answer, ρ + 1/n, (k, c); 0 where missing.
 
     ρ ≥ 0 is the variance of the interaction of person and template over that of one answer, by moments, where cells
@@ -313,7 +313,7 @@ def relative_variance(table: Table) -> np.ndarray:
     return np.where(n > 0, interaction + inverse, 0.0)
 
 
-def residual_variance(table: Table) -> np.ndarray:
+def residual_variance(table: CellTable) -> np.ndarray:
     """Return the variance of the cell means around template and person, (c,)."""
     present = table.present
     observed = statistics_of(table, table.mean, present)
@@ -326,7 +326,7 @@ def residual_variance(table: Table) -> np.ndarray:
     return np.maximum(variance, least_variance(table.mean, np.maximum(n_cells, 1)[table.family]))
 
 
-def statistics_of(table: Table, mean: np.ndarray, present: np.ndarray) -> Statistics:
+def statistics_of(table: CellTable, mean: np.ndarray, present: np.ndarray) -> Statistics:
     """Return the effects on people, and their variances, from centred cell means, (k, c), and which exist, (k, f).
 
     The variance is that of the cell means around each person's effect, pooled over people, because styles are rare: if
@@ -353,7 +353,7 @@ def least_variance(mean: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
     return (mean**2).sum(axis=0) / n_cells**2
 
 
-def answer_factor(table: Table) -> np.ndarray:
+def answer_factor(table: CellTable) -> np.ndarray:
     """Return the variance of each effect on a person over that of one answer, if answers are independent, (D, c).
 
     A cell of n_j answers, one of m cells on its template, contributes (1 − 2/m) / n_j + Σ_i 1/n_i / m², since it is a
@@ -370,7 +370,7 @@ def answer_factor(table: Table) -> np.ndarray:
     return (sum_by(table.person, factor) / n**2)[:, table.family]
 
 
-def effect_variance(table: Table) -> np.ndarray:
+def effect_variance(table: CellTable) -> np.ndarray:
     """Return the sampling variance of each effect, (D, c): of D people on each of c columns.
 
     The noise is estimated from all people together, and scaled by how many answers and cells each person has.
@@ -400,8 +400,8 @@ class NullHypothesis(Protocol):
         ...
 
 
-def null_hypothesis(table: Table, design: Design, families: Sequence[Family]) -> NullHypothesis:
-    """Return the null hypothesis of one run: cells, or single answers, are exchangeable (`Table.unit`)."""
+def null_hypothesis(table: CellTable, design: Design, families: Sequence[FamilyOfTests]) -> NullHypothesis:
+    """Return the null hypothesis of one run: cells, or single answers, are exchangeable (`CellTable.unit`)."""
     if table.unit == ANSWERS:
         return ExchangeableAnswers(table, design, families)
     return ExchangeableCells(table)
@@ -410,7 +410,7 @@ def null_hypothesis(table: Table, design: Design, families: Sequence[Family]) ->
 class ExchangeableCells:
     """People's cells are exchangeable within each template and stratum."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CellTable) -> None:
         self.table = table
         self.values = tested_means(table)
 
@@ -430,7 +430,7 @@ class ExchangeableCells:
 class RandomSigns:
     """Cells of differences between two runs are as likely as the same with the other sign."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: CellTable) -> None:
         self.table = replace(table, unit=CELLS, stratum=np.zeros_like(table.stratum), uses_own_variance=True)
 
     @property
@@ -457,7 +457,7 @@ class ExchangeableAnswers:
             answers changes.
     """
 
-    def __init__(self, table: Table, design: Design, families: Sequence[Family]) -> None:
+    def __init__(self, table: CellTable, design: Design, families: Sequence[FamilyOfTests]) -> None:
         self.table = table
         n_templates = int(design.template.max()) + 1
         code = design.person.astype(np.int64) * n_templates + design.template
@@ -558,7 +558,7 @@ class PValues:
 
 
 def _tested_families(
-    found: Statistics, families: Sequence[Family], family_of_column: np.ndarray, groups: np.ndarray
+    found: Statistics, families: Sequence[FamilyOfTests], family_of_column: np.ndarray, groups: np.ndarray
 ) -> list[Tested]:
     """Return the tests of each family from the statistics of all columns, (D, c), and of groups, (g, D)."""
     weights = groups.astype(found.effect.dtype)
@@ -663,9 +663,9 @@ class _Layout:
         return float(values[-1]) if self.has_overall else 1.0
 
 
-def joint_tests(
+def joint_p_values(
     null: NullHypothesis,
-    families: Sequence[Family],
+    families: Sequence[FamilyOfTests],
     family_of_column: np.ndarray,
     groups: np.ndarray,
     n_draws: int,

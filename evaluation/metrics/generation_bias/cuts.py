@@ -41,8 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
-from evenhand.evaluation.statistics.intervals import TAILS
-from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
@@ -69,17 +68,17 @@ class Cuts(Part):
         ),
     )
 
-    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
         styles = style_family(people.responses, run.clusters)
         families = []
         if OTHER_LANGUAGE in run.outcomes:
             is_other = run.outcomes[OTHER_LANGUAGE][people.is_compared].to_numpy()[:, 0] == 1
             if is_other.any():
                 values = np.where(is_other[:, None], np.nan, styles.values)
-                families.append(Family(REQUESTED, values, styles.sums, has_overall=False))
+                families.append(FamilyOfTests(REQUESTED, values, styles.sums, has_overall=False))
         for cue, is_cue in cues(people.responses).items():
             values = np.where(is_cue[:, None], styles.values, np.nan)
-            families.append(Family(f"{CUE}: {cue}", values, has_effects=False))
+            families.append(FamilyOfTests(f"{CUE}: {cue}", values, has_effects=False))
         return families
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
@@ -139,7 +138,7 @@ def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
 
 
 def overall_scores(
-    responses: StyledResponses, group: Mapping[str, str], signature: Signature, tail: float = TAILS[1]
+    responses: StyledResponses, group: Mapping[str, str], signature: Signature, tail: float
 ) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))

@@ -3,11 +3,11 @@
 import math
 
 from evenhand.evaluation.metrics.generation_bias.parts.spread import root
+from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent, span, undefined
 from evenhand.evaluation.score import BiasScore
 
-SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}  # by the upper end of the share of moved answers
 SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
 
 

@@ -43,12 +43,11 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    NO_LABEL,
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
+    STYLE_COLUMNS,
     STYLES,
-    TRUNCATED,
     StyledResponses,
     read_styled_responses,
     sorted_by_prompt,
@@ -182,7 +181,7 @@ def _interval_at_look(
 ) -> Interval | None:
     """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings
-    vectors = styles.drop(columns=[PROMPT_ID, TRUNCATED, NO_LABEL], errors="ignore")
+    vectors = styles.drop(columns=list(STYLE_COLUMNS), errors="ignore")
     responses = StyledResponses(prompts, vectors.to_numpy(), vectors.columns.tolist())
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))

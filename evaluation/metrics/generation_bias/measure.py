@@ -49,7 +49,7 @@ from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.statistics.effects import family_effects
-from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
@@ -195,7 +195,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     people = compared_people(run.responses, run.responses.groups(), has_value)
     if people is None:
         return JointTests(None, {}, {}, has_permutations=permutations > 0)
-    families = [Family(EVERYBODY, people.responses.vectors, has_effects=False)]
+    families = [FamilyOfTests(EVERYBODY, people.responses.vectors, has_effects=False)]
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.effects import family_changes, family_effects
-from evenhand.evaluation.statistics.permutation import Design, Family
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 
 
 def measure_changes(before, after, template, descriptor, draws=199, seed=0):
     design = Design(np.asarray(template), np.asarray(descriptor), np.zeros((0, max(descriptor) + 1)))
-    families = [Family("style", np.asarray(side, dtype=np.float64), has_overall=False) for side in (before, after)]
+    families = [
+        FamilyOfTests("style", np.asarray(side, dtype=np.float64), has_overall=False) for side in (before, after)
+    ]
     sides = [family_effects(design, [family], 0, np.random.default_rng(0))[0] for family in families]
     return family_changes(design, *families, *sides, draws, np.random.default_rng(seed))
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.effects import Effects, family_effects, interval_of_one
-from evenhand.evaluation.statistics.permutation import Design, Family
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 
 
 def effects(vectors, template, descriptor, groups=None, clusters=None, draws=99, seed=0) -> Effects:
     vectors, template, descriptor = np.asarray(vectors, dtype=np.float64), np.asarray(template), np.asarray(descriptor)
     groups = np.zeros((0, descriptor.max() + 1)) if groups is None else groups
-    family = Family("style", vectors, clusters, has_overall=False)
+    family = FamilyOfTests("style", vectors, clusters, has_overall=False)
     return family_effects(Design(template, descriptor, groups), [family], draws, np.random.default_rng(seed))[0]
 
 

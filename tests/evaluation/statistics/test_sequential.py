@@ -8,7 +8,7 @@ import scipy
 
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
+from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
 from evenhand.evaluation.statistics.sequential import (
     AllowedError,
     LookPlan,
@@ -235,7 +235,7 @@ def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
     template, person = np.indices((12, 8)).reshape(2, -1).repeat(2, axis=1)
     values = rng.normal(size=(len(person), 1)) + np.where(person == 0, 1.5, 0.0)[:, None]
     design = Design(template, person, np.zeros((0, 8)))
-    family = Family("length", values, are_shares=False)
+    family = FamilyOfTests("length", values, are_shares=False)
     whole = family_effects(design, [family], 199, np.random.default_rng(1))[0]
     allowed_error = AllowedError(share=0.25, tail=0.99, one_sided_tail=0.98)
     at_look = family_effects(design, [family], 199, np.random.default_rng(1), allowed_error)[0]

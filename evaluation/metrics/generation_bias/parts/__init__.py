@@ -22,7 +22,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.effects import Effects
-from evenhand.evaluation.statistics.permutation import ANSWERS, Family
+from evenhand.evaluation.statistics.permutation import ANSWERS, FamilyOfTests
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.store import Store
 
@@ -83,7 +83,7 @@ class JointTests:
     """
 
     people: People | None
-    families: Mapping[str, Family]
+    families: Mapping[str, FamilyOfTests]
     found: Mapping[str, Effects]
     has_permutations: bool
 
@@ -143,7 +143,7 @@ class Part:
     def collect(self, run: AnsweredRun) -> None:
         """Write the tables that need the measured model, which has weights, to the run's folder; on all ranks."""
 
-    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
         """Return what the part tests, for the joint test of all parts."""
         return []
 

@@ -33,7 +33,7 @@ from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Ta
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
-from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
@@ -169,12 +169,12 @@ def effects(
 
 def style_family(
     responses: StyledResponses, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True
-) -> Family:
+) -> FamilyOfTests:
     """Return the family of the styles and style clusters of responses."""
     indicator = np.zeros((len(responses.styles), len(clusters)))
     for cluster, columns in enumerate(clusters.values()):
         indicator[list(columns), cluster] = 1
-    return Family(STYLE, responses.vectors, indicator, are_shares=are_shares)
+    return FamilyOfTests(STYLE, responses.vectors, indicator, are_shares=are_shares)
 
 
 def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
@@ -184,7 +184,9 @@ def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[
     return effect_table(tests.people, tests.families[name], clusters, tests.found[name])
 
 
-def effect_table(people: People, family: Family, clusters: Mapping[str, Sequence[int]], found: Effects) -> pd.DataFrame:
+def effect_table(
+    people: People, family: FamilyOfTests, clusters: Mapping[str, Sequence[int]], found: Effects
+) -> pd.DataFrame:
     """Return the table that `effects` describes, of the effects that were found in a family, the largest first."""
     table = people.units.merge(_names(people.responses, clusters), how="cross")
     n, hits = _counts(people, family)
@@ -207,7 +209,7 @@ def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) ->
     return pd.DataFrame(names, columns=["outcome", "name"])
 
 
-def _counts(people: People, family: Family) -> tuple[np.ndarray, np.ndarray]:
+def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of responses with a value, and of those with a 1 in a column of 0 and 1, (u, c) each."""
     values = family.all_values
     has_value = np.isfinite(values).all(axis=1)
@@ -220,7 +222,7 @@ def _counts(people: People, family: Family) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(n[:, None], values.shape[1], axis=1), np.where(is_binary, hits, np.nan)
 
 
-def shift_table(people: People, family: Family, found: Effects) -> pd.DataFrame:
+def shift_table(people: People, family: FamilyOfTests, found: Effects) -> pd.DataFrame:
     """Return who is shown to get another mix of styles, one row per descriptor, the surest first.
 
     Columns: unit, axis; moved: the length of the shift of the mean style vector, over √2: the share of answers that
@@ -675,7 +677,7 @@ class EffectsPart(Part):
         ),
     )
 
-    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
         return [replace(style_family(people.responses, run.clusters), has_overall=False)]
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:

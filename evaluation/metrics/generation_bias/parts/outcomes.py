@@ -71,7 +71,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
-from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.scores import mean_change
 from evenhand.evaluation.tables import table_rows
 
@@ -438,7 +438,7 @@ def join_rare(values: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class OutcomeFamily(Family):
+class OutcomeFamily(FamilyOfTests):
     """An outcome on the scale on which its effects are tested.
 
     Attributes:
@@ -807,7 +807,7 @@ class OutcomesPart(Part):
             pairs = without_person(run.prompts).assign(**{RESPONSE: run.responses})
             run.store.ensure(FLUENCY, lambda: scored_pairs(run.store, FLUENCY, run.model, pairs), on_all_ranks=True)
 
-    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
         families = []
         for name, values in run.outcomes.items():
             if name == OTHER_LANGUAGE:  # one family with the language, from which it is computed

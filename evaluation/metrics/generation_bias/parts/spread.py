@@ -71,7 +71,7 @@ from evenhand.evaluation.statistics.intervals import (
     ratio_interval,
     student_quantile,
 )
-from evenhand.evaluation.statistics.permutation import Family
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
@@ -234,7 +234,7 @@ def generation_bias(
     p_value = None
     people = compared_people(responses, {}) if permutations else None
     if people is not None:
-        family = Family(EVERYBODY, people.responses.vectors, has_effects=False)
+        family = FamilyOfTests(EVERYBODY, people.responses.vectors, has_effects=False)
         found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
         p_value = found[0].overall_page
     return spread_scores(responses, clusters, p_value=p_value, signature=signature)
