@@ -23,7 +23,7 @@ from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, encode_sentences
@@ -45,7 +45,7 @@ def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
     """Return the response of `generate_responses` to each context."""
     responses = [""] * len(contexts)
     for rows, texts, *_ in generate_responses(
-        model, contexts, range(len(contexts)), decoding("sample"), batch_size=128
+        model, contexts, range(len(contexts)), decoding_arguments("sample"), batch_size=128
     ):
         for row, text in zip(rows, texts, strict=True):
             responses[row] = text
@@ -55,7 +55,7 @@ def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
 def padded(model: DialogueModel, contexts: list[str]) -> None:
     """Sample a response to each context by `model.generate`, in one padded batch."""
     batch = model.tokenizer(contexts, padding=True, add_special_tokens=False, return_tensors="pt")
-    model.model.generate(**batch, **decoding("sample"))
+    model.model.generate(**batch, **decoding_arguments("sample"))
 
 
 def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:

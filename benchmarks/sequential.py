@@ -4,6 +4,7 @@ $ python -m benchmarks.sequential                # stopping, coverage and mean n
 $ python -m benchmarks.sequential --pages        # false findings of even pages with all looks
 $ python -m benchmarks.sequential --bounds       # errors of the bounds of single differences
 $ python -m benchmarks.sequential --differences  # stopping by the largest difference of anybody
+$ python -m benchmarks.sequential --baselines --simulations 100000  # gates whose baseline stopped early, seconds
 
 Models are even, or their bias is 2, 4 or 8 of 100 answers (√(pooled FGB* / 2), the headline of a report). Style vectors
 are smooth, and every person has something of their own on each template (an interaction). In each simulation people,
@@ -14,6 +15,9 @@ all such templates, is exactly as planted.
 below or above 3 of 100. "Gate": whether a second model, paired by prompt, has a pooled FGB* that is at most GATE_RISE
 larger; its bias is the same, or on this limit. "Differences": whether anybody differs from the average by more than a
 limit in a style. A measurement stops at the first look that decides the question, else at the end.
+
+*Baselines.* A gate whose baseline stopped early errs where a baseline that chance made more biased stops sooner. The
+estimates are normal, with the information t² of the plan, and the second model is exactly on the limit.
 
 *Rules.* "hsd −4" is the rule of Evenhand. Others have its looks: other spending functions, and "mixture", a confidence
 sequence by a normal mixture (Robbins 1970, "Statistical methods related to the law of the iterated logarithm"), which
@@ -37,7 +41,7 @@ from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
-    Looks,
+    LookPlan,
     boundaries,
     decided_range,
     interval_after_stopping,
@@ -62,6 +66,7 @@ ROUNDING = 1e-12
 MOST_AFTER_STOPPING = 300  # runs whose interval after stopping is computed, which takes longest
 BOUNDED = ("average 0.3", "log of lengths, normal")  # of `page_errors.COLUMNS`
 EVEN_PAGE_ROUNDS = 32  # 16 templates, two answers to each
+DISTANCES = (0.0, 1.0, 2.0, 3.0, 6.0)  # of a baseline's bias above its limit, in standard errors at the end
 MIXTURE_SCALE = 0.1  # information at which the mixture's boundary is tightest, as a fraction of the whole
 FIRST = np.repeat([1.0, 0.0], STYLES)
 
@@ -116,7 +121,7 @@ class Population:
         return self.share(moved) * float(np.abs(self.of_person - self.of_person.mean(axis=0)).max())
 
 
-def estimates_at_looks(vectors: np.ndarray, looks: Looks, weights: np.ndarray) -> list[Estimate]:
+def estimates_at_looks(vectors: np.ndarray, looks: LookPlan, weights: np.ndarray) -> list[Estimate]:
     """Return pooled FGB*, or its difference between two runs, at each look.
 
     Args:
@@ -213,7 +218,7 @@ def simulate(size: str, moved: float, second: float | None, rng: np.random.Gener
     return estimates_at_looks(np.hstack([vectors, after]).reshape(shape), looks, weights)
 
 
-def tails(looks: Looks) -> dict[str, np.ndarray]:
+def tails(looks: LookPlan) -> dict[str, np.ndarray]:
     """Return the probability below the upper quantile of the intervals at each look, (K,), of each rule."""
     t = looks.fraction
     information = t**2
@@ -245,7 +250,7 @@ def intervals_at_looks(runs: list[list[Estimate]], tail: np.ndarray) -> np.ndarr
     return np.array(bounds)
 
 
-def summary(intervals: np.ndarray, looks: Looks, limits: list[float], truth: float | np.ndarray) -> dict[str, float]:
+def summary(intervals: np.ndarray, looks: LookPlan, limits: list[float], truth: float | np.ndarray) -> dict[str, float]:
     """Return what a rule reaches in n runs, in %.
 
     Args:
@@ -283,7 +288,7 @@ def summary(intervals: np.ndarray, looks: Looks, limits: list[float], truth: flo
 
 
 def print_rules(
-    name: str, runs: list[list[Estimate]], looks: Looks, questions: dict[str, list[float]], truth: float
+    name: str, runs: list[list[Estimate]], looks: LookPlan, questions: dict[str, list[float]], truth: float
 ) -> None:
     """Print what each rule reaches in simulated runs, a table for each question."""
     intervals = {rule: intervals_at_looks(runs, tail) for rule, tail in tails(looks).items()}
@@ -293,7 +298,7 @@ def print_rules(
         print("after stopping:", after_stopping(runs[:MOST_AFTER_STOPPING], looks, limits, truth), flush=True)
 
 
-def after_stopping(runs: list[list[Estimate]], looks: Looks, limits: list[float], truth: float) -> dict[str, float]:
+def after_stopping(runs: list[list[Estimate]], looks: LookPlan, limits: list[float], truth: float) -> dict[str, float]:
     """Return what the interval of `interval_after_stopping` reaches by Evenhand's rule, in %.
 
     Returns:
@@ -341,6 +346,51 @@ def gate(simulations: int, size: str, seed: int) -> None:
         truth = spread_of(second) - (1 + GATE_RISE) * spread_of(GATED)
         name = f"{size}; {100 * GATED:.0f} of 100, then {100 * second:.0f}"
         print_rules(name, runs, looks, {"gate": [0.0]}, truth)
+
+
+def errors_at_looks(simulations: int, looks: LookPlan, rng: np.random.Generator) -> np.ndarray:
+    """Return errors of normal estimates with the information t², in standard errors of each look, (n, K)."""
+    information = looks.fraction**2
+    steps = np.sqrt(np.diff(information, prepend=0.0))
+    return (rng.normal(size=(simulations, len(steps))) * steps).cumsum(axis=1) / np.sqrt(information)
+
+
+def gates_after_stopped_baselines(simulations: int, seed: int) -> pd.DataFrame:
+    """Return how often a gate is wrong, in %, whose baseline stopped when its bias was decided, by DISTANCES.
+
+    The second model, which answers all prompts of the baseline, is exactly on the limit of the rise, so that a gate
+    that holds is wrong, and so is one that is broken. The errors of after − (1 + rise) × before are then a multiple of
+    the difference between the errors of both models, whatever the rise.
+
+    Returns:
+        A row for each distance: baselines that stopped early; gates that hold and that are broken by ordinary 95 %
+        intervals, the same of the baselines that stopped early, and by intervals that account for the look.
+    """
+    looks = plan_looks(TEMPLATES * SIZES["3,120"][1])
+    quantile = scipy.special.ndtri(looks.tail)
+    ordinary = scipy.special.ndtri(1 - LEVEL / 2)
+    rng = np.random.default_rng(seed)
+    each = np.arange(simulations)
+    rows = {}
+    for distance in DISTANCES:
+        baseline = errors_at_looks(simulations, looks, rng)
+        second = errors_at_looks(simulations, looks, rng)
+        above_limit = distance * looks.fraction + baseline
+        is_decided = np.abs(above_limit) > quantile
+        is_decided[:, -1] = True
+        stop = is_decided.argmax(axis=1)
+        is_early = stop < len(quantile) - 1
+        excess = ((second - baseline) / math.sqrt(2))[each, stop]
+        rows[distance] = {
+            "early": is_early.mean(),
+            "ordinary: holds": (excess < -ordinary).mean(),
+            "broken": (excess > ordinary).mean(),
+            "of the early: holds": (excess < -ordinary)[is_early].mean(),
+            "of the early: broken": (excess > ordinary)[is_early].mean(),
+            "accounts: holds": (excess < -quantile[stop]).mean(),
+            "accounts: broken": (excess > quantile[stop]).mean(),
+        }
+    return (100 * pd.DataFrame(rows).T).round(1)
 
 
 def false_findings(simulations: int, permutations: int) -> dict[str, float]:
@@ -396,8 +446,8 @@ def differences_at_looks(
         code = np.unique(template[has], return_inverse=True)[1]
         design = Design(code, person[has], np.zeros((0, n_people)))
         family = Family("values", values[has], are_shares=are_shares, has_overall=False)
-        look = looks.at(number)
-        found = family_effects(design, [family], look.draws(draws), rng, look)[0]
+        allowed_error = looks.allowed_error(number)
+        found = family_effects(design, [family], allowed_error.draws(draws), rng, allowed_error)[0]
         shown = found.p_page <= LEVEL
         ends = np.where(shown, np.maximum(np.abs(found.low), np.abs(found.high)), found.at_most)
         bounds.append((found.at_least.max(), np.nanmax(ends)))
@@ -464,6 +514,7 @@ def main() -> None:
         pages=(False, "false findings of even pages instead"),
         bounds=(False, "errors of the bounds of single differences instead"),
         gates=(False, "gates alone"),
+        baselines=(False, "gates whose baseline stopped early instead"),
         differences=(False, "stopping by the largest difference of anybody instead"),
         permutations=(399, "of each look at a page"),
         seed=0,
@@ -474,6 +525,9 @@ def main() -> None:
     if options.bounds:
         for name in BOUNDED:
             false_bounds(name, options.simulations, options.permutations)
+        return
+    if options.baselines:
+        print(gates_after_stopped_baselines(options.simulations, options.seed).to_string(), flush=True)
         return
     if options.differences:
         differences(options.simulations, options.permutations, options.seed)

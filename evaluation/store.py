@@ -231,16 +231,7 @@ class Store:
 
 
 Advice = Callable[[Sequence[str], Path], str]
-
-
-def always(record: RunRecord) -> bool:
-    """Return that a finished run is enough, whatever its record says."""
-    return True
-
-
-def no_advice(changed: Sequence[str], folder: Path) -> str:
-    """Return what else can be done where a folder has a run with other settings; here nothing."""
-    return ""
+Suffices = Callable[[RunRecord], bool]
 
 
 @contextmanager
@@ -248,8 +239,8 @@ def stage(
     command: str,
     config: Any,
     inputs: JsonObject | None = None,
-    advice: Advice = no_advice,
-    suffices: Callable[[RunRecord], bool] = always,
+    advice: Advice | None = None,
+    suffices: Suffices | None = None,
 ) -> Iterator[Store | None]:
     """Yield the new or resumed Store, or None if the stage with the same settings and inputs is already finished.
 
@@ -259,9 +250,10 @@ def stage(
         command: the command of the stage.
         config: the settings of the stage; `output_dir` is the run folder.
         inputs: fingerprints, by name, of all files and models that affect the results of the stage.
-        advice: returns a part of the error about a run with other settings, given the names of what changed.
+        advice: returns a part of the error about a run with other settings, given the names of what changed and the
+            folder; None: the error has no such part.
         suffices: returns whether a finished run with this record is all that is asked for; if not, the stage goes on,
-            and computes the results again from the rows that are on disk and more.
+            and computes the results again from the rows that are on disk and more. None: any finished run is.
 
     Raises:
         InputError: the folder has a run with other settings or inputs, has files and is no run, or cannot be written.
@@ -316,7 +308,7 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
 
 
 def _finished_or_begun(
-    folder: Path, record: RunRecord, locks: ExitStack, advice: Advice, suffices: Callable[[RunRecord], bool]
+    folder: Path, record: RunRecord, locks: ExitStack, advice: Advice | None, suffices: Suffices | None
 ) -> str:
     """Begin the stage and return RUNNING, unless it is finished: then return FINISHED.
 
@@ -344,7 +336,7 @@ def _finished_or_begun(
 
 
 def _state_and_outdated_files(
-    folder: Path, record: RunRecord, advice: Advice, suffices: Callable[[RunRecord], bool]
+    folder: Path, record: RunRecord, advice: Advice | None, suffices: Suffices | None
 ) -> tuple[str, list[str]]:
     """Return FINISHED if a folder has the finished run of a record, else RUNNING; and the files to compute again.
 
@@ -361,7 +353,7 @@ def _state_and_outdated_files(
     _check_same_run(folder, earlier, record["identity"], advice)
     if earlier["state"] != FINISHED:
         return RUNNING, []
-    if not suffices(earlier):
+    if suffices is not None and not suffices(earlier):
         return RUNNING, list(earlier["files"])
     damaged = damaged_files(folder, earlier)
     if damaged and earlier["format"] != FORMAT:
@@ -394,7 +386,7 @@ def check_no_files(folder: Path, but_folders: bool = False) -> None:
         )
 
 
-def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, object], advice: Advice) -> None:
+def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, object], advice: Advice | None) -> None:
     """Raise InputError if a folder has a run of another identity, unless that run has done no long work yet."""
     old = earlier["identity"]
     changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]
@@ -410,10 +402,12 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
     lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
     if len(lines) > MAX_DIFFERENCES_SHOWN:
         lines[MAX_DIFFERENCES_SHOWN:] = [f"and {len(lines) - MAX_DIFFERENCES_SHOWN} more"]
+    fix = "Give another --output_dir"
+    if advice is not None:
+        fix += advice(changed, folder)
     raise InputError(
         "output_dir",
-        f"{folder} has a run with other settings ({'; '.join(lines)}). "
-        f"Give another --output_dir{advice(changed, folder)}, or delete the folder.",
+        f"{folder} has a run with other settings ({'; '.join(lines)}). {fix}, or delete the folder.",
     )
 
 

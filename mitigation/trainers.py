@@ -28,7 +28,6 @@ from evenhand.mitigation.training_rows import prompt_ids, response_ids
 Batch = dict[str, torch.Tensor]
 Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
-N_TRAINED = 2  # prompts of a row of `distill` after which the model is trained; more take longer and teach hardly more
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 LOGITS_TO_KEEP = "logits_to_keep"  # the argument of models: how many of the last positions have logits
@@ -140,10 +139,11 @@ class Distill(SFT):
     The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
     log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
     predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
-    The model is trained after the first N_TRAINED prompts of a row; the first one is the prompt of the response.
+    The model is trained after the first `n_trained` prompts of a row; the first one is the prompt of the response.
     """
 
     args: DistillConfig
+    n_trained = 2  # more take longer and teach hardly more
     config_class = DistillConfig
     loss_name = "KL from the predictions to learn, in nats per response token"
     needs_base = True
@@ -196,10 +196,10 @@ class Distill(SFT):
         labels = inputs["labels"]  # (rows, prompts, k)
         is_response = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
         sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
-        trained = {name: value[:, :N_TRAINED] for name, value in sequences.items()}
+        trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
         targets = self._targets(model, sequences, is_response)
         learned = log_probabilities(model, trained, is_response)
-        divergence = kl_div(learned, targets, reduction="sum", log_target=True) / N_TRAINED
+        divergence = kl_div(learned, targets, reduction="sum", log_target=True) / self.n_trained
         if num_items_in_batch is None:
             loss = divergence / is_response.sum()
         else:
@@ -209,17 +209,19 @@ class Distill(SFT):
         return (loss, {}) if return_outputs else loss
 
     def _targets(self, model: torch.nn.Module, sequences: Batch, is_response: torch.Tensor) -> torch.Tensor:
-        """Return the log-probabilities to learn after the first N_TRAINED prompts; see the class.
+        """Return the log-probabilities to learn after the first `n_trained` prompts; see the class.
 
         `sequences` are (rows, prompts, t), and `is_response` is true at the tokens of responses, (rows, k).
         """
         first_tokens = self.args.first_tokens
-        trained = {name: value[:, :N_TRAINED] for name, value in sequences.items()}
-        openings, is_in_opening = cut_responses(sequences, is_response.sum(1), first_tokens)
+        trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
+        others = {name: value[:, self.n_trained :] for name, value in sequences.items()}
+        openings, is_in_opening = cut_responses(others, is_response.sum(1), first_tokens)
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
             targets = log_probabilities(model, trained, is_response)
             is_first = is_response.cumsum(1)[is_response] <= first_tokens
-            targets[:, is_first] = log_softmax(log_probabilities(model, openings, is_in_opening).mean(0), -1)
+            predictions = torch.cat([targets[:, is_first], log_probabilities(model, openings, is_in_opening)])
+            targets[:, is_first] = log_softmax(predictions.mean(0), -1)
         return targets
 
 

@@ -18,7 +18,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.models.checkpoints import adapter_config
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import (
     ADAPTER_FOLDER,
@@ -199,7 +199,7 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
         # The base's other fields are left out, because Evenhand generates without them.
         tokens = {field: getattr(base, field, None) for field in SPECIAL_TOKENS}
         tokens = {field: ids for field, ids in tokens.items() if ids is not None}
-        chosen = decoding(measured.decoding.preset, **measured.decoding.arguments)
+        chosen = decoding_arguments(measured.decoding.preset, **measured.decoding.arguments)
         write_json(folder / "generation_config.json", tokens | chosen)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE, CARD), dirs_exist_ok=True)

@@ -16,10 +16,10 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, read_unread
+from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, read_unread
+from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts
-from evenhand.evaluation.metrics.generation_bias.stops import suffices
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -130,7 +130,7 @@ def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Ma
     check_same_precision(baseline, settings, field)
     old = record["inputs"][FAMILY]
     is_equal = {
-        FIRST: old.get(FIRST) == inputs.get(FIRST),
+        STYLE_CLASSIFIER: old.get(STYLE_CLASSIFIER) == inputs.get(STYLE_CLASSIFIER),
         ACCEPTED: old.get(ACCEPTED) == inputs.get(ACCEPTED),
         "decoding": FamilyRun(folder).signature(FGB).get("decoding") == config.open_model().arguments,
     }
@@ -140,11 +140,11 @@ def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Ma
     known = set(read_table(folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID])
     n_missing = sum(prompt not in known for prompt in asked_prompts(config)[PROMPT_ID])
     if n_missing:
-        raise InputError(
-            field,
-            f"{folder} lacks {n_missing:,} of the prompts; measure the baseline with the same prompts and seed, to its "
-            "end.",
-        )
+        stop = read_finished_stop(folder)
+        fix = "measure the baseline with the same prompts and seed."
+        if stop is not None and stop.is_early:
+            fix = f"it stopped early, after {stop.extent}. {HOW_TO_GO_ON}"
+        raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
 
 
 def check_model_fits(settings: MeasureSettings) -> None:
@@ -185,7 +185,7 @@ def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig
 def has_all_answers(settings: MeasureSettings, record: RunRecord) -> bool:
     """Return whether a finished run with this record has asked as much as the settings want."""
     family = getattr(settings, FAMILY)
-    return family is None or suffices(record, family)
+    return family is None or has_asked_enough(record, family)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:

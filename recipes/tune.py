@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_di
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
@@ -208,7 +208,7 @@ def _callbacks(
         load_style_classifier(config.settings.style_classifier),  # the second is for evaluation only
         settings.measure_every,
         relevance=False,  # it would double the time
-        decoding=decoding(config.decoding.preset, **config.decoding.arguments),
+        decoding=decoding_arguments(config.decoding.preset, **config.decoding.arguments),
         control_tag=tag,
         system_prompt=base.system_prompt,
         batch_size=config.decoding.batch_size,

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from evenhand.evaluation.models.base import prompt_seed
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.prefix_tree import node_log_probabilities, prefix_tree
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
@@ -40,7 +40,7 @@ def on_devices(model):
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "sliding", "bart"])
 @pytest.mark.parametrize("samples", [False, True])
 def test_responses(architecture, samples):
-    arguments = decoding("sample", do_sample=samples, max_new_tokens=12)
+    arguments = decoding_arguments("sample", do_sample=samples, max_new_tokens=12)
 
     def responses(model):
         seeds = [prompt_seed(str(row), 0) for row in range(len(CONTEXTS))]

@@ -4,6 +4,7 @@ A list finds only what it lists: read some responses, too.
 """
 
 import re
+from functools import cache
 
 CHARACTERS = 200  # at the start of an answer, in which a phrase declines
 HELP = (
@@ -77,7 +78,6 @@ REFUSALS = (
     r"|tôi không thể (?:giúp|trả lời)",
     r"(?:ขอโทษ|ขออภัย|เสียใจ).{0,40}ไม่(?:สามารถ|อาจ|ได้)",
 )
-REFUSAL = re.compile("|".join(REFUSALS), re.IGNORECASE)
 # Whole texts that a client or a pipeline writes in place of an answer: LangFair, the clients of providers, pandas.
 FAILURE = re.compile(
     r"[\[(<*\s]*(?:"
@@ -99,6 +99,12 @@ FAILURE = re.compile(
 FAILED = "failure of the client"  # why a response is left out
 
 
+@cache
+def _refusal() -> re.Pattern[str]:
+    """Return the pattern of all REFUSALS, compiled when it is first needed, since that would delay each command."""
+    return re.compile("|".join(REFUSALS), re.IGNORECASE)
+
+
 def declines(text: str) -> bool:
     """Return whether an answer declines, by the phrases of REFUSALS in its first characters.
 
@@ -109,7 +115,7 @@ def declines(text: str) -> bool:
     [True, True, False]
     """
     start = " ".join(text.replace("’", "'").split())[:CHARACTERS]
-    return REFUSAL.search(start) is not None
+    return _refusal().search(start) is not None
 
 
 def is_failure(text: str) -> bool:

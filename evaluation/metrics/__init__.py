@@ -90,17 +90,17 @@ class MeasureConfig:
             has_ids=self.prompts.file is not None,
         )
 
-    def open_model(self, tag: str | None = None, *, scores_sentences: bool = False) -> "Model":
-        """Return the measured model, not loaded.
+    def open_model(self, *, scores_sentences: bool = False) -> "Model":
+        """Return the measured model, not loaded, with the control tag of the family's settings if they have one.
 
         Args:
-            tag: the control tag, None for the tag that the model was tuned with.
             scores_sentences: whether sentences are scored, for which a served model needs its tokenizer.
         """
         from evenhand.evaluation.models.loaded import LoadedModel
         from evenhand.evaluation.models.recorded import RecordedModel
         from evenhand.evaluation.models.served import ServedModel
 
+        tag = getattr(self.settings, "control_tag", None)
         if self.responses is not None:
             model: Model = RecordedModel(self.model, self.decoding, self.response_file(), tag=tag)
         elif self.model.server is not None:
@@ -240,7 +240,7 @@ class Metric(ABC):
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one model."""
-        run = self._own(run)
+        run = self._with_family_scores(run)
         score = self.headline(run.scores)
         return Page(
             title=self.TITLE,
@@ -257,12 +257,12 @@ class Metric(ABC):
             signature_lines=[signature_line(score)] if score else [],
         )
 
-    def _own(self, run: FamilyRun) -> FamilyRun:
+    def _with_family_scores(self, run: FamilyRun) -> FamilyRun:
         """Return the run with the scores of this family only."""
         names = {metric.name for metric in self.FORMATS}
-        of_family = copy(run)
-        vars(of_family)["scores"] = [score for score in run.scores if score.metric in names]
-        return of_family
+        family_run = copy(run)
+        vars(family_run)["scores"] = [score for score in run.scores if score.metric in names]
+        return family_run
 
     def _headline_of(self, run: FamilyRun) -> BiasScore:
         """Return the headline of a run that has scores."""
@@ -272,9 +272,9 @@ class Metric(ABC):
         return score
 
     def _caption(self, score: BiasScore) -> str:
-        of = format_of(score)
+        form = format_of(score)
         group = f" ({self.label(score)})" if score.group else ""
-        return f"{of.label}{group}: {of.description}"
+        return f"{form.label}{group}: {form.description}"
 
     def subtitle(self, run: FamilyRun) -> str:
         """Return the names of the model and of the dataset."""
@@ -282,37 +282,42 @@ class Metric(ABC):
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the first sections of a page of several runs: a row for each run, with its headline drawn."""
-        shown: dict[str, dict[str, BiasScore]] = {}
+        scores_by_run: dict[str, dict[str, BiasScore]] = {}
         for name, run in runs.items():
-            scores = self._own(run).scores
-            found = [self.headline(scores), *(it for it in scores if not it.group and it.kind not in DETECTABLE)]
-            titles = ((", ".join([format_of(it).title, *it.group.values()]), it) for it in found if it)
-            shown[name] = dict(titles)
-        columns = list(dict.fromkeys(title for scores in shown.values() for title in scores))
+            scores = self._with_family_scores(run).scores
+            chosen = [score for score in scores if not score.group and score.kind not in DETECTABLE]
+            headline = self.headline(scores)
+            if headline is not None:
+                chosen.insert(0, headline)
+            scores_by_run[name] = {
+                ", ".join([format_of(score).title, *score.group.values()]): score for score in chosen
+            }
+        columns = list(dict.fromkeys(title for by_title in scores_by_run.values() for title in by_title))
         if not columns:
             return []
-        rows = tuple(
-            Row(name, tuple(score_cell(of.get(it)) for it in columns), score_marks("before", of.get(columns[0])))
-            for name, of in shown.items()
-        )
-        ideal = next((format_of(of[columns[0]]).reported_ideal for of in shown.values() if columns[0] in of), 0.0)
-        table = Table(f"All runs; drawn: {columns[0]}", ("run", *columns), rows, ideal=ideal)
+        drawn = columns[0]
+        rows = []
+        for name, by_title in scores_by_run.items():
+            cells = tuple(score_cell(by_title.get(title)) for title in columns)
+            rows.append(Row(name, cells, score_marks("before", by_title.get(drawn))))
+        ideal = next(format_of(shown[drawn]).reported_ideal for shown in scores_by_run.values() if drawn in shown)
+        table = Table(f"All runs; drawn: {drawn}", ("run", *columns), tuple(rows), ideal=ideal)
         return [Section(f"{self.TITLE} of all runs", tables=[table], first_screen=True)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""
-        before, after, changes = map(self._own, (before, after, changes))
+        before, after, changes = map(self._with_family_scores, (before, after, changes))
         change = self._headline_of(changes)
         old = value_text(find_score(before.scores, change.metric, change.form, **change.group))
         new = value_text(find_score(after.scores, change.metric, change.form, **change.group))
-        of = format_of(change)
+        form = format_of(change)
         return Page(
             title=f"{self.TITLE}, compared",
             subtitle=before_after(self.subtitle(before), self.subtitle(after)),
-            headline_value=of.full_text(change.value),
-            headline_caption=f"{of.label}, after minus before",
-            verdict=f"{of.label} is {old} before, and {new} after; the change is {value_text(change)}.",
-            warnings=[f"{run.model_name}: {it}" for run in (before, after) for it in self.warnings(run)],
+            headline_value=form.full_text(change.value),
+            headline_caption=f"{form.label}, after minus before",
+            verdict=f"{form.label} is {old} before, and {new} after; the change is {value_text(change)}.",
+            warnings=[f"{run.model_name}: {warning}" for run in (before, after) for warning in self.warnings(run)],
             notes=self.NOTES,
             sections=change_sections((before.scores, after.scores, changes.scores), self.COUNTED, label=self.label),
             glossary=glossary(map(format_of, before.scores)),

@@ -154,7 +154,7 @@ class AnswerAccuracy(Metric):
         asked_twice = pd.concat([table, table], ignore_index=True)
         pairs = asked_twice[[TEXT, PERSONA]].assign(**{RESPONSE: [*choices[0], *choices[1]]})
         scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")["log_likelihood"]
-        per_character = scores.to_numpy() / [max(1, len(it)) for it in (*choices[0], *choices[1])]
+        per_character = scores.to_numpy() / [max(1, len(choice)) for choice in (*choices[0], *choices[1])]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)
         return table.assign(correct=np.where(is_known, (second > first) == (table["label"] == 1), np.nan))
@@ -206,11 +206,22 @@ def accuracy_scores(
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
     answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
-    of = {"permutations": permutations, "seed": seed, "signature": signature}
-    (spread, mean), effects = outcome_bias(answers, ACCURACY, table[[CORRECT]], **of)
+    (spread, mean), effects = outcome_bias(
+        answers, ACCURACY, table[[CORRECT]], permutations=permutations, seed=seed, signature=signature
+    )
     scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
     for row in table_rows(effects[effects["p_family"] <= 0.05]):
-        group = {row["kind"]: row["unit"]}
-        of_effect = {"interval": (row["low"], row["high"]), "p_value": row["p_family"], "group": group}
-        scores.append(BiasScore(EFFECT, row["shrunk"], 0.0, (-1, 1), int(row["n"]), signature=signature, **of_effect))
+        scores.append(
+            BiasScore(
+                EFFECT,
+                row["shrunk"],
+                ideal=0.0,
+                bounds=(-1, 1),
+                n=int(row["n"]),
+                interval=(row["low"], row["high"]),
+                p_value=row["p_family"],
+                group={row["kind"]: row["unit"]},
+                signature=signature,
+            )
+        )
     return scores, effects

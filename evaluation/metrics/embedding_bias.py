@@ -170,7 +170,7 @@ class EmbeddingBias(Metric):
 
     def verdict(self, run: FamilyRun) -> str:
         """Return in how many languages English is nearer to the translations of one gender, and the mean gap."""
-        gaps = [it for it in run.scores if it.metric == "embedding_gap_holm" and list(it.group) == [LANG]]
+        gaps = [score for score in run.scores if score.metric == "embedding_gap_holm" and list(score.group) == [LANG]]
         defined = [gap for gap in gaps if math.isfinite(gap.value)]
         if not defined:
             return f"No verdict: the gap is {value_text(next(iter(gaps), None))}."
@@ -192,8 +192,9 @@ class EmbeddingBias(Metric):
         """Return tables of the scores, and the distributions of the cosines (Costa-jussà et al. 2023, Figure 8)."""
         from evenhand.evaluation.report.figures import box_figure, svg
 
-        cosines = run.table("cosines").groupby(["lang", "gender"])["cosine"]
-        values = {f"{language_name(str(lang))}, {gender}": it.dropna().to_numpy() for (lang, gender), it in cosines}
+        values = {}
+        for (lang, gender), cosines in run.table("cosines").groupby(["lang", "gender"])["cosine"]:
+            values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
         chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
@@ -236,11 +237,12 @@ def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path,
     vectors = {}
     for lang, path in results_of_sources("vectors", folder.expanduser(), texts, ".npy", "embed").items():
         try:
-            vectors[path] = of = np.load(path, mmap_mode="r", allow_pickle=False)
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError("vectors", f"{path} cannot be read ({error}); write it with numpy.save.") from None
-        if of.ndim != 2 or len(of) != len(texts[lang]):
-            raise InputError("vectors", f"{path} has the shape {of.shape}; write ({len(texts[lang])}, h).")
+        if found.ndim != 2 or len(found) != len(texts[lang]):
+            raise InputError("vectors", f"{path} has the shape {found.shape}; write ({len(texts[lang])}, h).")
+        vectors[path] = found
     return vectors
 
 

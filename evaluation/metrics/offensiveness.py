@@ -158,15 +158,17 @@ class Offensiveness(Metric):
         }[significant_direction(effect)]
         if effect is None or effect.interval is None:
             verdict = "No verdict on the mean effect of a descriptor"
-        sides = [significant_direction(it) for it in run.scores if it.metric == EFFECT and DESCRIPTOR in it.group]
+        sides = [
+            significant_direction(score) for score in run.scores if score.metric == EFFECT and DESCRIPTOR in score.group
+        ]
         return (
             f"{verdict}: {value_text(effect)}. Of {len(sides):,} descriptors, {sides.count(1):,} have an interval "
             f"above 0, and {sides.count(-1):,} below 0."
         )
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        share = [replace(it, group={}) for it in run.scores if it.group == {"of": "prompts"}]
-        scores = [*share, *(it for it in run.scores if it.metric == EFFECT)]
+        share = [replace(score, group={}) for score in run.scores if score.group == {"of": "prompts"}]
+        scores = [*share, *(score for score in run.scores if score.metric == EFFECT)]
         table = run.table("offensive_prompts")
         by_score = score_sections(scores, self.COUNTED)
         return [*by_score, _template_section(table), _band_section(table), _example_section(table)]

@@ -16,7 +16,7 @@ import pandas as pd
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.models.decoding import decoding as checked_decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
@@ -85,7 +85,7 @@ class Model(ABC):
     @cached_property
     def arguments(self) -> dict[str, Any]:
         """The arguments of `generate`."""
-        return checked_decoding(self.decoding.preset, **self.decoding.arguments)
+        return decoding_arguments(self.decoding.preset, **self.decoding.arguments)
 
     @property
     def samples(self) -> bool:

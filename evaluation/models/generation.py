@@ -112,7 +112,7 @@ def generate_responses(
 
     Args:
         contexts, seeds: a rendered context and a seed for each row, (n,).
-        decoding: the arguments of `generate` that `decoding.decoding` returns.
+        decoding: the arguments of `generate` that `decoding_arguments` returns.
         openings: texts with which the responses begin, (n,); max_new_tokens counts what the model adds. None: responses
             begin with the model's first token.
         first: position, in its response, of the first token that the model adds, which chooses its random numbers.

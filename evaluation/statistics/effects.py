@@ -41,7 +41,7 @@ from evenhand.evaluation.statistics.permutation import (
     statistics_of,
     variance_of_groups,
 )
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.shrinkage import shrink
 
 Place = tuple | EllipsisType  # index of units and columns
@@ -104,7 +104,11 @@ class Effects:
 
 
 def family_effects(
-    design: Design, families: Sequence[Family], draws: int, rng: np.random.Generator, look: Look = ONLY_LOOK
+    design: Design,
+    families: Sequence[Family],
+    draws: int,
+    rng: np.random.Generator,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[Effects]:
     """Return the effects of each family, tested jointly.
 
@@ -113,7 +117,7 @@ def family_effects(
         families: the numbers of each answer.
         draws: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
-        look: how much this look at the measurement may err.
+        allowed_error: how much the tests and intervals may err, at one of several looks at a measurement.
 
     Raises:
         ValueError: no two descriptors have a common template.
@@ -121,7 +125,7 @@ def family_effects(
     table = cell_table(design, families, rng)
     null = null_hypothesis(table, design, families)
     ratios = [share_ratio if family.are_shares else constant_ratio for family in families]
-    return _effects(table, null, families, design.groups, ratios, draws, rng, look)
+    return _effects(table, null, families, design.groups, ratios, draws, rng, allowed_error)
 
 
 def family_changes(
@@ -132,7 +136,7 @@ def family_changes(
     effects_after: Effects,
     draws: int,
     rng: np.random.Generator,
-    look: Look = ONLY_LOOK,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> Effects:
     """Return the changes of the effects of a family, after − before, with p-values and intervals.
 
@@ -151,7 +155,7 @@ def family_changes(
     ratio = constant_ratio
     if after.are_shares:
         ratio = partial(_ratio_of_change, effects_before, effects_after)
-    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng, look)[0]
+    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng, allowed_error)[0]
 
 
 def share_ratio(average: np.ndarray, place: Place, effect: np.ndarray) -> np.ndarray:
@@ -192,10 +196,10 @@ def _effects(
     ratios: Sequence[RatioAtAverage],
     draws: int,
     rng: np.random.Generator,
-    look: Look,
+    allowed_error: AllowedError,
 ) -> list[Effects]:
     """Return the effects of each family, whose variances depend on the effects by the function in `ratios`."""
-    tests = joint_tests(null, families, table.family, groups, draws, rng, look.share)
+    tests = joint_tests(null, families, table.family, groups, draws, rng, allowed_error.share)
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
@@ -214,7 +218,7 @@ def _effects(
             ratio_at_average=ratios[number],
             n_people=groups.shape[1],
             table=table,
-            look=look,
+            allowed_error=allowed_error,
         )
         results.append(of_family)
     return results
@@ -229,7 +233,7 @@ def _estimates(
     ratio_at_average: RatioAtAverage,
     n_people: int,
     table: Table,
-    look: Look,
+    allowed_error: AllowedError,
 ) -> Effects:
     """Return the effects of one family from their estimates, averages and sampling variances, (u, c) each."""
     ratio = partial(ratio_at_average, average)
@@ -238,14 +242,15 @@ def _estimates(
     if len(effect) > n_people:
         kinds.append(slice(n_people, len(effect)))
     shrunk = shrunk_effects(effect, variance, kinds, ratio)
-    bound_low, bound_high = interval_of_one(effect, variance, ratio, float(scipy.special.ndtri(look.one_sided_tail)))
+    one_sided_quantile = float(scipy.special.ndtri(allowed_error.one_sided_tail))
+    bound_low, bound_high = interval_of_one(effect, variance, ratio, one_sided_quantile)
     # `threshold` is in the units of z. Unequal cells are scaled before they are tested, so z is no multiple of the
     # effect; the ratio of threshold and z gives the threshold in the units of the effect.
     size = np.abs(tested.z)
     relative = np.divide(p.threshold, size, out=np.full(size.shape, np.inf), where=size > 0)
     is_shown = varies & (p.page <= LEVEL)
     threshold = np.where(is_shown, np.abs(effect) * np.minimum(relative, 1.0), np.inf)
-    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold, look.tail)
+    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold, allowed_error.tail)
     low = np.minimum(np.where(is_shown, shown_low, bound_low), shrunk)
     high = np.maximum(np.where(is_shown, shown_high, bound_high), shrunk)
     at_least = np.zeros(effect.shape)

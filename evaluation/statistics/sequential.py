@@ -24,11 +24,15 @@ noise / t² + slope θ / t. So information grows as t² where people do not diff
 of means (an effect, a share). The quantiles are computed with the information t². This gives the smallest correlation
 between looks, and so the largest quantiles, which therefore hold in both cases.
 
-*Permutation tests.* A p-value at a look is divided by the share of the error that is spent there (`Looks.share`). The
-shares sum to 1, so by Bonferroni's inequality P(some p_k / share_k ≤ α) ≤ α, whatever the looks have in common. For the
-largest of many effects little is lost, since it is rarely the same effect at two looks.
+*Permutation tests.* A p-value at a look is divided by the share of the error that is spent there (`LookPlan.share`).
+The shares sum to 1, so by Bonferroni's inequality P(some p_k / share_k ≤ α) ≤ α, whatever the looks have in common. For
+the largest of many effects little is lost, since it is rarely the same effect at two looks.
 
 *After stopping.* Where a decision was the reason to stop, `interval_after_stopping` has a narrower interval.
+
+*Comparisons.* Two runs with the same planned prompts are asked in the same order. If one of them stopped, the other one
+has the same prompts at that look, and the comparison of the two has the error of that look. Its intervals at all looks
+hold together, so it holds although the first run may have stopped because chance made its bias large.
 
 *A decision* (`decided_range`) is that the interval of a look is wholly within one range between limits: below or above
 one limit, small, medium or large, no worse than a baseline. Whichever range is named, it is wrong in 5 of 100 cases at
@@ -58,8 +62,8 @@ LEAST_SKEWNESS = 1e-6  # below, a distribution is normal
 
 
 @dataclass(frozen=True)
-class Look:
-    """How much one look at a measurement may err; by default as the only one, at the end.
+class AllowedError:
+    """How much intervals and tests may err at one of several looks; by default at the only look, at the end.
 
     Attributes:
         share: the share of the error that permutation tests may spend at this look.
@@ -76,17 +80,17 @@ class Look:
 
         A p-value is at least 1 over their number, and is divided by the share, so that few of them could show nothing.
 
-        >>> Look(share=0.01).draws(1999), ONLY_LOOK.draws(1999)
+        >>> AllowedError(share=0.01).draws(1999), WHOLE_ERROR.draws(1999)
         (20000, 1999)
         """
         return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
 
 
-ONLY_LOOK = Look()
+WHOLE_ERROR = AllowedError()
 
 
 @dataclass(frozen=True)
-class Looks:
+class LookPlan:
     """The planned looks at a measurement, K in number.
 
     Attributes:
@@ -105,9 +109,9 @@ class Looks:
         """The share of the error that is spent at each look, (K,); a p-value is divided by it; the sum is 1."""
         return np.diff(spent_error(self.fraction), prepend=0.0)
 
-    def at(self, number: int) -> Look:
-        """Return the look with a number from 0."""
-        return Look(float(self.share[number]), float(self.tail[number]), float(self.one_sided_tail[number]))
+    def allowed_error(self, number: int) -> AllowedError:
+        """Return how much intervals and tests may err at the look with a number from 0."""
+        return AllowedError(float(self.share[number]), float(self.tail[number]), float(self.one_sided_tail[number]))
 
     @cached_property
     def tail(self) -> np.ndarray:
@@ -126,7 +130,7 @@ class Looks:
         return scipy.special.ndtr(boundaries(self.fraction**2, level * spent_error(self.fraction)))
 
 
-def plan_looks(n_rounds: int) -> Looks:
+def plan_looks(n_rounds: int) -> LookPlan:
     """Return looks at every eighth of the rounds, rounded up, from MIN_TEMPLATES rounds on.
 
     >>> plan_looks(52).rounds  # 26 templates, two answers to each person
@@ -135,7 +139,7 @@ def plan_looks(n_rounds: int) -> Looks:
     (4,)
     """
     rounds = {math.ceil(n_rounds * number / N_LOOKS) for number in range(1, N_LOOKS + 1)}
-    return Looks(tuple(sorted(number for number in rounds if number >= MIN_TEMPLATES or number == n_rounds)))
+    return LookPlan(tuple(sorted(number for number in rounds if number >= MIN_TEMPLATES or number == n_rounds)))
 
 
 def rounds_of(template: np.ndarray, person: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -254,7 +258,7 @@ def decided_range(interval: Interval | None, limits: Sequence[float]) -> int | N
 
 
 def interval_after_stopping(
-    estimate: Estimate, looks: Looks, look: int, limits: Sequence[float], paths: int = PATHS
+    estimate: Estimate, looks: LookPlan, look: int, limits: Sequence[float], paths: int = PATHS
 ) -> Interval | None:
     """Return the 95 % interval after a stop at the first look that decided, by an interval within one range.
 
@@ -326,7 +330,7 @@ class _Distribution:
     freedom: np.ndarray
 
     @classmethod
-    def predicted(cls, estimate: Estimate, looks: Looks, look: int) -> "_Distribution":
+    def predicted(cls, estimate: Estimate, looks: LookPlan, look: int) -> "_Distribution":
         """Return the distribution at all looks from the estimate at one of them: noise / t² + slope θ / t."""
         t = looks.fraction / looks.fraction[look]
         freedom = estimate.freedom * t
@@ -368,7 +372,7 @@ class _StoppingRule:
     high: np.ndarray
 
     @classmethod
-    def between(cls, limits: Sequence[float], distribution: _Distribution, looks: Looks) -> "_StoppingRule":
+    def between(cls, limits: Sequence[float], distribution: _Distribution, looks: LookPlan) -> "_StoppingRule":
         """Return the rule to stop when the interval of a look lies between two neighbouring limits."""
         quantile = scipy.stats.t.ppf(looks.tail, distribution.freedom)
         never = np.full((1, len(quantile)), math.inf)

@@ -1,6 +1,9 @@
 """`check` ends with status 0, 1, 2 or 3; the steps of docs/bias_gate.yml pass or fail accordingly."""
 
+import json
 import shlex
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,12 +14,16 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts.spread import excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.check import Finding, check_findings, junit_xml, smallest_showable_rise, summary_markdown
+from evenhand.recipes.check import junit_xml, summary_markdown
+from evenhand.recipes.check_findings import Finding, check_findings, smallest_showable_rise
 from evenhand.recipes.cli import main, parse
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
@@ -174,6 +181,52 @@ def test_the_default_limit_is_one_that_an_equal_model_keeps():
         holds.append(excess_over_baseline(old, new, 1 + limit).interval[1] <= 0)
         assert 0.1 < limit < 1
     assert sum(holds) >= 12
+
+
+PLAN = plan_looks(16)  # looks at 6, 8, 10, 12, 14 and 16 templates
+
+
+def copied(run, folder, look):
+    """Return a copy of a run that stopped at a look; its prompts stay the same."""
+    shutil.copytree(run, folder)
+    asked = 10 * PLAN.rounds[look]
+    stop = Stop(Question("decided"), PLAN.rounds, look=look, decided=2, asked=asked, planned=160)
+    (folder / "stopped.json").write_text(json.dumps(asdict(stop)))
+    return folder
+
+
+def test_a_comparison_accounts_for_the_look_of_the_first_stop(runs, tmp_path):
+    plain = runs["baseline"]
+    first = copied(plain, tmp_path / "first", 1)
+    second = copied(plain, tmp_path / "second", 3)
+    assert allowed_error_of_comparison(plain, plain, 160, "run") == WHOLE_ERROR
+    assert allowed_error_of_comparison(first, plain, 80, "run") == PLAN.allowed_error(1)
+    assert allowed_error_of_comparison(plain, second, 120, "run") == PLAN.allowed_error(3)
+    assert allowed_error_of_comparison(first, second, 80, "run") == PLAN.allowed_error(1)
+    assert allowed_error_of_comparison(second, first, 80, "run") == PLAN.allowed_error(1)
+    whole = copied(plain, tmp_path / "whole", 5)
+    assert allowed_error_of_comparison(whole, first, 79, "run") == PLAN.allowed_error(1)
+    with pytest.raises(InputError):  # the first 80 and the first 120 prompts of two orders
+        allowed_error_of_comparison(first, second, 79, "run")
+
+
+def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopped_early(runs, tmp_path):
+    old = read_styled_responses(runs["baseline"])
+    new = read_styled_responses(runs["worse"])
+    limits = []
+    for max_rise in range(200):
+        excess = excess_over_baseline(old, new, 1 + max_rise / 100)
+        at_look = replace(excess, tail=PLAN.allowed_error(0).tail)
+        if at_look.interval[0] <= 0 < excess.interval[0]:
+            limits.append(max_rise)
+    max_rise = limits[len(limits) // 2]
+    stopped = copied(runs["baseline"], tmp_path / "stopped", 0)
+    found = {}
+    for baseline in (runs["baseline"], stopped):
+        found[baseline], *_ = check_findings(CheckSettings(run=runs["worse"], against=baseline, max_rise=max_rise))
+    assert found[runs["baseline"]].status == "broken"
+    assert found[stopped].status == "inconclusive"
+    assert any("60 of 160 planned answers" in detail for detail in found[stopped].details)
 
 
 def test_the_assertion_for_pytest(runs):

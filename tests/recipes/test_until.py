@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias import stopping
+from evenhand.evaluation.metrics.generation_bias import interim_looks
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, excess_over_baseline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stops import Question, Stop, spread_limits
+from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, sorted_by_prompt
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
 from evenhand.evaluation.settings import (
@@ -31,7 +32,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check import BROKEN, HOLDS, check_findings
+from evenhand.recipes.check_findings import BROKEN, HOLDS, check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving
@@ -251,7 +252,7 @@ def uninterrupted(tmp_path_factory):
 def killed(tmp_path, monkeypatch, asked):
     """The folder of the same run, killed between two looks."""
     looks = []
-    decided_range = stopping.decided_range
+    decided_range = interim_looks.decided_range
 
     def killing(*arguments):
         if len(looks) == LOOKS_UNTIL_KILL:
@@ -260,7 +261,7 @@ def killed(tmp_path, monkeypatch, asked):
         return looks[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(stopping, "decided_range", killing)
+        patch.setattr(interim_looks, "decided_range", killing)
         with pytest.raises(KeyboardInterrupt):
             measure(built_in(tmp_path / "run", LIMIT), show=False)
     assert looks == [None] * LOOKS_UNTIL_KILL

@@ -7,7 +7,7 @@ from typing import Any
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
-from evenhand.evaluation.metrics.generation_bias import settings as own_settings
+from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_inputs
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.prompts import prompt_inputs, write_prompts
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
-from evenhand.evaluation.metrics.generation_bias.stops import question_of
+from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import BiasScore
@@ -45,9 +45,9 @@ PARTS = (
 class GenerationBias(Metric):
     """Scores of the styles of responses, and of what reducing bias costs."""
 
-    Settings = own_settings.Settings
+    Settings = family_settings.Settings
     SHARED = ("offensive_classifier",)
-    ComparisonSettings = own_settings.ComparisonSettings
+    ComparisonSettings = family_settings.ComparisonSettings
     FORMATS = (
         *(metric for part in PARTS for metric in part.FORMATS),
         Format(
@@ -72,7 +72,7 @@ class GenerationBias(Metric):
             InputError: an input cannot be read or does not fit the others, both style classifiers are the same, or
                 `until` is given for responses that are known already, or does not fit the other settings.
         """
-        model = own_settings.measured_model(config)
+        model = config.open_model()
         if question_of(config.settings) is not None and not model.can_be_asked:
             raise InputError("generation_bias.until", "the responses are known already; leave this out.")
         inputs = {**prompt_inputs(config, model), **model.identity(), **classifier_inputs(config)}
@@ -82,7 +82,7 @@ class GenerationBias(Metric):
             inputs["for_comparisons"] = True
         return inputs
 
-    def comparison_inputs(self, settings: own_settings.ComparisonSettings) -> dict[str, Json]:
+    def comparison_inputs(self, settings: family_settings.ComparisonSettings) -> dict[str, Json]:
         """Return fingerprints of the inputs of a comparison, except the two runs, by name.
 
         Raises:
@@ -106,9 +106,9 @@ class GenerationBias(Metric):
 
     def score(self, store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> list[BiasScore]:
         """Return all scores of the run's tables."""
-        from evenhand.evaluation.metrics.generation_bias.measure import joint_tests, read_measurement, track_samples
+        from evenhand.evaluation.metrics.generation_bias.measure import joint_tests, read_classified_run, track_samples
 
-        run = read_measurement(store, config, collected)
+        run = read_classified_run(store, config, collected)
         tests = joint_tests(run, self.parts)
         scores = []
         for part in self.parts:
@@ -118,7 +118,7 @@ class GenerationBias(Metric):
         return scores
 
     def compare(
-        self, store: Store, before: FamilyRun, after: FamilyRun, settings: own_settings.ComparisonSettings | None
+        self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
     ) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""
         from evenhand.evaluation.metrics.generation_bias.compare import opened_comparison, track_samples

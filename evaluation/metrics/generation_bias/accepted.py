@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, BUCKET, read_styled_responses
 from evenhand.evaluation.models.base import Model
@@ -116,7 +116,7 @@ class AcceptedDifferences(Part):
             return {}
         return {ACCEPTED: json_sha256(table_rows(configured_accepted(config)))}
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         settings = run.config.settings
         if settings.accepted is None:
             return []
@@ -125,9 +125,9 @@ class AcceptedDifferences(Part):
             responses,
             run.clusters,
             groups=responses.groups(),
-            permutations=run.look.draws(settings.permutations),
+            permutations=run.allowed_error.draws(settings.permutations),
             seed=run.config.seed,
-            look=run.look,
+            allowed_error=run.allowed_error,
         )
         return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
 

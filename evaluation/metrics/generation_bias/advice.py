@@ -1,6 +1,5 @@
-"""What a report tells somebody who decides: how large the bias is, what it may mean, how to decide, what to do next."""
+"""What a report tells somebody who decides: what the bias may mean, how to decide, what to do next."""
 
-import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +13,6 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
 
-SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}  # by the upper end of the share of moved answers
-SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
 RESPONSES = "responses.html"  # the page of all responses, in the folder of the report
 
 DECIDE = (
@@ -30,11 +27,6 @@ DECIDE = (
     "difference, read what it cost before you ship the model, and measure again after each change of model, system "
     "prompt or decoding.",
 )
-
-
-def size_word(moved: float) -> str:
-    """Return "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers in [0, 1]."""
-    return next(word for limit, word in SIZES.items() if moved < limit)
 
 
 def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:

@@ -20,6 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
+    STYLE_COLUMNS,
     STYLES,
     style_table,
 )
@@ -34,25 +35,24 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.styles import Classifier
 
 # Names of the classifiers in inputs, signatures and errors.
-FIRST = "style_classifier"
-SECOND = "second_style_classifier"
-OFFENSIVE = "offensiveness_classifier"
+STYLE_CLASSIFIER = "style_classifier"
+SECOND_STYLE_CLASSIFIER = "second_style_classifier"
+OFFENSIVENESS_CLASSIFIER = "offensiveness_classifier"
 # The settings with the classifiers.
 SETTINGS = {
-    FIRST: f"generation_bias.{FIRST}",
-    SECOND: f"generation_bias.{SECOND}",
-    OFFENSIVE: "offensive_classifier",
+    STYLE_CLASSIFIER: f"generation_bias.{STYLE_CLASSIFIER}",
+    SECOND_STYLE_CLASSIFIER: f"generation_bias.{SECOND_STYLE_CLASSIFIER}",
+    OFFENSIVENESS_CLASSIFIER: "offensive_classifier",
 }
 UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
-STYLE_COLUMNS = (PROMPT_ID, "cut_by_classifier")  # columns of a table of style vectors that are no styles
 ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
 OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
 
 def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | ClassifierSettings]:
-    """Return the configured classifiers by FIRST, SECOND and OFFENSIVE.
+    """Return the configured classifiers by their names.
 
     Raises:
         InputError: there is no style classifier, or one that ships with Evenhand would read another language than
@@ -61,18 +61,22 @@ def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | Classif
     settings = config.settings
     if not settings.style_classifier.name:
         raise InputError(
-            SETTINGS[FIRST],
+            SETTINGS[STYLE_CLASSIFIER],
             "none is given; give go_emotions, which ships with Evenhand, a Hugging Face id or a folder of "
             "`train_classifier`.",
         )
     offensive = config.offensive_classifier
     if (offensive.name is None) != (offensive.label is None):
         raise InputError(
-            SETTINGS[OFFENSIVE],
+            SETTINGS[OFFENSIVENESS_CLASSIFIER],
             f"the label {offensive.label!r} with the classifier {offensive.name!r}; "
             "give both: the classifier, and its label that means offensive.",
         )
-    named = {FIRST: settings.style_classifier, SECOND: settings.second_style_classifier, OFFENSIVE: offensive}
+    named = {
+        STYLE_CLASSIFIER: settings.style_classifier,
+        SECOND_STYLE_CLASSIFIER: settings.second_style_classifier,
+        OFFENSIVENESS_CLASSIFIER: offensive,
+    }
     given = {name: model for name, model in named.items() if model is not None and model.name is not None}
     for name, model in given.items():
         if model.name in shipped_names() and config.prompts.language not in (None, ENGLISH):
@@ -92,18 +96,27 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
     """
     checkpoints = classifiers(config)
     inputs: dict[str, Json] = _of_each(classifier_revision, checkpoints)
-    if inputs[FIRST] == inputs.get(SECOND):
-        name = checkpoints[SECOND].name
-        raise InputError(SECOND, f"{name} is the first style classifier again and confirms nothing; give another.")
+    if inputs[STYLE_CLASSIFIER] == inputs.get(SECOND_STYLE_CLASSIFIER):
+        name = checkpoints[SECOND_STYLE_CLASSIFIER].name
+        raise InputError(
+            SECOND_STYLE_CLASSIFIER, f"{name} is the first style classifier again and confirms nothing; give another."
+        )
     labels = _of_each(classifier_styles, checkpoints)
-    inputs["style_clusters"] = json_sha256(load_style_clusters(config.settings.style_clusters, labels[FIRST]))
+    inputs["style_clusters"] = json_sha256(
+        load_style_clusters(config.settings.style_clusters, labels[STYLE_CLASSIFIER])
+    )
     for name, styles in labels.items():
         for column in STYLE_COLUMNS:
             if column in styles:
                 raise InputError(SETTINGS[name], f"the label {column!r} is the name of a column; rename it.")
-    if OFFENSIVE in checkpoints:
+    if OFFENSIVENESS_CLASSIFIER in checkpoints:
         offensive = config.offensive_classifier
-        find_label(labels[OFFENSIVE], offensive.label, offensive.name, f"{SETTINGS[OFFENSIVE]}.label")
+        find_label(
+            labels[OFFENSIVENESS_CLASSIFIER],
+            offensive.label,
+            offensive.name,
+            f"{SETTINGS[OFFENSIVENESS_CLASSIFIER]}.label",
+        )
     return inputs
 
 
@@ -130,21 +143,23 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
 
     unread = _note_unread(store, config)
     for name, checkpoint in classifiers(config).items():
-        table = {FIRST: STYLES, SECOND: SECOND_STYLES, OFFENSIVE: OFFENSIVENESS}[name]
+        table = {
+            STYLE_CLASSIFIER: STYLES,
+            SECOND_STYLE_CLASSIFIER: SECOND_STYLES,
+            OFFENSIVENESS_CLASSIFIER: OFFENSIVENESS,
+        }[name]
         if store.has(table):
             continue
         with store.step(table):
             prompts = store.read(PROMPTS)
             responses = store.read(RESPONSES)
-            if name == OFFENSIVE:
-                classifier = load_style_classifier(checkpoint, name)
+            classifier = load_style_classifier(checkpoint, name)
+            if name == OFFENSIVENESS_CLASSIFIER:
                 rows = _offensiveness(store, classifier, responses, config.offensive_classifier, numbers)
             elif name in unread:  # no response has a style; the outcomes are measured
-                classifier = load_style_classifier(checkpoint, name)
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
-                classifier = load_style_classifier(checkpoint, name)
                 rows = styles_of_responses(store, table, classifier, prompts, responses, numbers)
             store.write(table, rows)
         del classifier
@@ -182,7 +197,9 @@ def _offensiveness(
     """
     from evenhand.evaluation.models.styles import classify_rows
 
-    label = find_label(classifier.labels, settings.label, classifier.name, f"{SETTINGS[OFFENSIVE]}.label")
+    label = find_label(
+        classifier.labels, settings.label, classifier.name, f"{SETTINGS[OFFENSIVENESS_CLASSIFIER]}.label"
+    )
     probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist(), numbers)
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
@@ -192,7 +209,7 @@ def _note_unread(store: Store, config: MeasureConfig) -> dict[str, str]:
     responses = store.read(RESPONSES)
     faults = {}
     for name, checkpoint in classifiers(config).items():
-        fault = "" if name == OFFENSIVE else language_fault(checkpoint.name, responses)
+        fault = "" if name == OFFENSIVENESS_CLASSIFIER else language_fault(checkpoint.name, responses)
         if fault:
             faults[name] = fault
     if faults:
@@ -204,7 +221,8 @@ def read_unread(folder: Path) -> dict[str, str]:
     """Return why style classifiers could not read the responses of a run, by their names; {} if all could."""
     path = folder / f"{UNREAD}.json"
     kept = read_json(path, "run") if path.exists() else {}
-    return {name: str(kept[name]) for name in (FIRST, SECOND) if name in kept}
+    names = (STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER)
+    return {name: str(kept[name]) for name in names if name in kept}
 
 
 def language_fault(classifier: str, responses: pd.DataFrame) -> str:

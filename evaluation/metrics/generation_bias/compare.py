@@ -8,15 +8,14 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
-from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, measured_model
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
     StyledResponses,
-    has_same_prompts,
     read_styled_responses,
 )
 from evenhand.evaluation.models.base import Model
@@ -44,7 +43,7 @@ def opened_comparison(
     check_comparable(before, after, (old, new))
     settings = settings or ComparisonSettings()
     signature = {"before": before.signature(FGB), "after": after.signature(FGB)}
-    base = measured_model(before.config)
+    base = before.config.open_model()
     without_base = "generation_bias.relevance is false"
     if settings.relevance:
         try:
@@ -124,13 +123,13 @@ def check_comparable(
     `field` is the setting with the folder of the run after, for the message.
     """
     old, new = rows
-    if not has_same_prompts(old, new) or old.styles != new.styles:
+    if not old.table[PROMPT_ID].equals(new.table[PROMPT_ID]) or old.styles != new.styles:
         raise InputError(
             field,
             f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
             "dataset, sampling, seed and style classifier.",
         )
-    for name in (FIRST, "decoding", ACCEPTED):
+    for name in (STYLE_CLASSIFIER, "decoding", ACCEPTED):
         old_value = before.signature(FGB).get(name)
         new_value = after.signature(FGB).get(name)
         if not is_same_classifier(old_value, new_value):

@@ -1,4 +1,4 @@
-"""What cuts the responses: by cue, for people who were never tuned on, in the request's language, second classifier.
+"""Scores of a part of the responses (by cue, by language, of people never tuned on), and by a second classifier.
 
 A style classifier of one language misnames responses in another one, so that a change of language looks like one of
 style. If somebody gets more responses in another language, the styles of the other responses are therefore scored
@@ -14,9 +14,13 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, SECOND, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.classifiers import (
+    SECOND_STYLE_CLASSIFIER,
+    STYLE_CLASSIFIER,
+    is_same_classifier,
+)
 from evenhand.evaluation.metrics.generation_bias.findings import largest_text
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -65,7 +69,7 @@ class Cuts(Part):
         ),
     )
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         styles = style_family(people.responses, run.clusters)
         families = []
         if OTHER_LANGUAGE in run.outcomes:
@@ -78,7 +82,7 @@ class Cuts(Part):
             families.append(Family(f"{CUE}: {cue}", values, has_effects=False))
         return families
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
         signature = run.signature
         scores = _requested_scores(run, tests)
@@ -86,16 +90,21 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.look.tail):
+            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.allowed_error.tail):
                 p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
         if UNTUNED in responses.table:
             is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.look.tail)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.look.tail)
-        if SECOND in run.classifiers:
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
+        if SECOND_STYLE_CLASSIFIER in run.classifiers:
             second = read_styled_responses(run.store.folder, second=True)
-            scores += overall_scores(second, BY_SECOND, {**signature, FIRST: run.classifiers[SECOND]}, run.look.tail)
+            scores += overall_scores(
+                second,
+                BY_SECOND,
+                {**signature, STYLE_CLASSIFIER: run.classifiers[SECOND_STYLE_CLASSIFIER]},
+                run.allowed_error.tail,
+            )
         return scores
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
@@ -113,7 +122,8 @@ class Cuts(Part):
             second = _second_classifier(after)
             if not is_same_classifier(first, second):
                 raise InputError(
-                    "after", f"{SECOND} is {second}, but {first} in before; measure it again with the same."
+                    "after",
+                    f"{SECOND_STYLE_CLASSIFIER} is {second}, but {first} in before; measure it again with the same.",
                 )
             old = read_styled_responses(before.folder, second=True, only=before.only)
             new = read_styled_responses(after.folder, second=True, only=after.only)
@@ -147,7 +157,7 @@ def overall_changes(
 
 def _second_classifier(run: FamilyRun) -> Any:
     """Return what a run's signature says of its second style classifier."""
-    return find_headline(run.scores, **BY_SECOND).signature.get(FIRST)
+    return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
 
 
 def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
@@ -171,7 +181,7 @@ def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasSco
     return scores
 
 
-def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
+def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
     if REQUESTED not in tests.found:
         return []
@@ -180,7 +190,8 @@ def _requested_scores(run: Measurement, tests: JointTests) -> list[BiasScore]:
         return []
     is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    scores = overall_scores(run.responses.rows(~is_other.to_numpy()), IN_REQUESTED, run.signature, run.look.tail)
+    in_requested = run.responses.rows(~is_other.to_numpy())
+    scores = overall_scores(in_requested, IN_REQUESTED, run.signature, run.allowed_error.tail)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import squareform
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, cells_and_axes
+from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, all_cells, repeated_cells
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
@@ -102,7 +102,7 @@ def derive_style_clusters(
     varies = np.flatnonzero(np.ptp(vectors, axis=0) > 0) if len(vectors) else np.array([], dtype=int)
     if len(varies) < 2:
         raise InputError("responses", "fewer than two styles vary; give more responses, or another style classifier.")
-    spreads = column_spreads(cells_and_axes(responses, responses.vectors)[0])
+    spreads = column_spreads(repeated_cells(all_cells(responses)))
     pgb = np.array([spreads[style].corrected.value for style in varies])
     if np.isnan(pgb).any():
         raise InputError("responses", f"{TOO_FEW}.")

@@ -13,7 +13,7 @@ import pandas as pd
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import ExampleOf, changed_answers_of
+from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     EFFECT_KINDS,
@@ -325,7 +325,7 @@ def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> S
     in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
     table = read_effects(changes, EFFECT_CHANGES)
     styles = changed_styles(table, in_another_language) if len(table) else []
-    example_of = changed_answers_of(before, after)
+    example_of = examples_of_comparison(before, after)
     return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
 
 

@@ -2,11 +2,13 @@
 
 import math
 
-from evenhand.evaluation.metrics.generation_bias.advice import SCALE, size_word
 from evenhand.evaluation.metrics.generation_bias.parts.spread import root
-from evenhand.evaluation.metrics.generation_bias.verdict import moved_reduction, moved_text, percent_span
-from evenhand.evaluation.report.numbers import NO_NUMBER, percent, span, undefined
+from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
+from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent, span, undefined
 from evenhand.evaluation.score import BiasScore
+
+SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}  # by the upper end of the share of moved answers
+SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
 
 
 def headline_value(score: BiasScore) -> str:
@@ -30,12 +32,17 @@ def comparison_headline(before: BiasScore, after: BiasScore, reduction: BiasScor
     """Return the number at the top of a comparison and the line below it: the reduction, if it has an interval."""
     if reduction is None or reduction.interval is None:
         return headline_value(after), headline_caption(after, " in the second run")
-    moved = moved_reduction(reduction)
+    # Where the part 1 − r of pooled FGB* remains, the part √(1 − r) of the moved answers does.
+    low, high = reduction.interval
+    remaining, _ = root(1 - reduction.value, None)
+    changes = [-100 * (1 - root(1 - end, None)[0]) for end in (high, low)]
+    if changes[1] < 0:
+        changes.reverse()  # the end nearer to 0 is first: "−72 to −90 %"
     caption = (
-        f"of what differed in style with the person, 95 % interval {percent_span(moved, -1)}. The size before: "
-        f"{_size_of(before)}; after: {_size_of(after)} ({SCALE})."
+        f"of what differed in style with the person, 95 % interval {number(changes[0], 0)} to {number(changes[1], 0)} "
+        f"%. The size before: {_size_of(before)}; after: {_size_of(after)} ({SCALE})."
     )
-    return percent(-moved.value, 0, True), caption
+    return percent(-(1 - remaining), 0, True), caption
 
 
 def _size_of(score: BiasScore) -> str:
@@ -43,3 +50,8 @@ def _size_of(score: BiasScore) -> str:
     moved, ends = root(score.value, score.interval, 2.0)
     may_be_none = ends is not None and ends[0] == 0
     return f"{size_word(moved)}, perhaps none" if may_be_none else size_word(moved)
+
+
+def size_word(moved: float) -> str:
+    """Return "small", "medium" or "large", by the scale of docs/deciding.md, for a share of moved answers in [0, 1]."""
+    return next(word for limit, word in SIZES.items() if moved < limit)

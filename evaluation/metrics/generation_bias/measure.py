@@ -20,15 +20,24 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
-from evenhand.evaluation.metrics.generation_bias.classifiers import FIRST, classifier_signature, classifiers, classify
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Collection, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.classifiers import (
+    STYLE_CLASSIFIER,
+    classifier_signature,
+    classifiers,
+    classify,
+)
+from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
+from evenhand.evaluation.metrics.generation_bias.interim_looks import (
+    answer_until_decided,
+    record_saved_requests,
+    record_that_all_is_asked,
+)
+from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, measured_values
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts, check_repeated_prompts, dataset_signature
-from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.metrics.generation_bias.stopping import answer_until_decided, note_all_is_asked, note_saved
-from evenhand.evaluation.metrics.generation_bias.stops import question_of, read_stop
+from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -60,10 +69,10 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         InputError: a setting does not fit the model or the prompts, or all responses are empty.
     """
     load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
-    model = measured_model(config)
+    model = config.open_model()
     question = question_of(config.settings)
     if question is None:
-        note_all_is_asked(store)
+        record_that_all_is_asked(store)
         store.ensure(PROMPTS, lambda: asked_prompts(config))
         prompts = store.read(PROMPTS)
     else:
@@ -82,9 +91,9 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
     responses = answered[RESPONSE].tolist()
     check_nonempty(responses)
     if not model.without_weights:
-        collection = Collection(store, config, model, prompts, responses)
+        run = AnsweredRun(store, config, model, prompts, responses)
         for part in parts:
-            part.collect(collection)
+            part.collect(run)
     model.close()
     _note_left_out(store, answered)
     names = _names_in_answers(config, model, answered)
@@ -92,7 +101,7 @@ def collect(store: Store, config: MeasureConfig, parts: Sequence[Part]) -> dict[
         signature["model"]["answered_by"] = names
     classify(store, config, numbers)
     if question is not None:
-        note_saved(store, config)
+        record_saved_requests(store, config)
     if config.settings.accepted is not None:
         store.ensure(ACCEPTED, lambda: configured_accepted(config))
     return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
@@ -144,18 +153,18 @@ def check_nonempty(responses: Sequence[str]) -> None:
         )
 
 
-def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> Measurement:
+def read_classified_run(store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
     """Return the responses of a measurement with all that the parts score; `collected` is the result of `collect`."""
     settings = config.settings
     responses = read_styled_responses(store.folder)
     facts = {}
     for name, classifier in classifiers(config).items():
         facts[name] = classifier_signature(classifier, str(store.inputs[name]))
-    facts[FIRST]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
+    facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(store.folder / f"{PROMPTS}.parquet")},
-        FIRST: facts[FIRST],
+        STYLE_CLASSIFIER: facts[STYLE_CLASSIFIER],
         "inputs": dict(store.inputs),
         "seed": config.seed,
         "packages": package_versions(),
@@ -163,7 +172,7 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
     likelihoods = store.read(FLUENCY) if FLUENCY in settings.outcomes else None
-    return Measurement(
+    return ClassifiedRun(
         store=store,
         config=config,
         responses=responses,
@@ -175,9 +184,9 @@ def read_measurement(store: Store, config: MeasureConfig, collected: Mapping[str
     )
 
 
-def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
+def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.look.draws(run.config.settings.permutations)
+    permutations = run.allowed_error.draws(run.config.settings.permutations)
     has_value = run.responses.has_vector()
     if FILTERED in run.outcomes:  # whoever is always filtered has no style
         has_value = np.ones(len(run.responses), dtype=bool)
@@ -190,7 +199,7 @@ def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, run.look)
+    found = family_effects(people.design, families, permutations, rng, run.allowed_error)
     names = [family.name for family in families]
     return JointTests(
         people=people,
@@ -200,7 +209,7 @@ def joint_tests(run: Measurement, parts: Sequence[Part]) -> JointTests:
     )
 
 
-def track_samples(run: Measurement) -> None:
+def track_samples(run: ClassifiedRun) -> None:
     """Send some responses to the tracker."""
     sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
     run.store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])

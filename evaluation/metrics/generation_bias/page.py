@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
-from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
+from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
     people_changes,
@@ -22,8 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_E
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.settings import measured_model
-from evenhand.evaluation.metrics.generation_bias.stops import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     SHOWN,
@@ -104,7 +103,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         style_verdict = plain_verdict(effects, verdict, shifts)
         summary = style_summary(effects, shifts)
     findings = shown_findings(outcome_effects, style_effects)
-    example_of = answers_of(run, measured, is_in_request_language=in_request_language)
+    example_of = examples_of_run(run, measured, is_in_request_language=in_request_language)
     sections = [people_section(findings, [summary] if len(effects) else [], example_of, language), decide_section()]
     for part in parts:
         sections += part.sections(run)
@@ -206,7 +205,7 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
     """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
-    models = [measured_model(run.config) for run in runs]
+    models = [run.config.open_model() for run in runs]
     prompts = [model.settings.system_prompt for model in models]
     notes = []
     if any(prompts):
@@ -218,7 +217,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
 
 def _decoding(config: MeasureConfig) -> str:
     """Return a sentence on how the responses were decoded; the user states the decoding of a file."""
-    if measured_model(config).can_be_asked:
+    if config.open_model().can_be_asked:
         return f"Decoding: {sanitize(config.decoding.title(), 160)}."
     stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
     return f"Decoding as stated by the user: {sanitize(stated, 160)}." if stated else "The decoding is unknown."

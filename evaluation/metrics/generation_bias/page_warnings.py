@@ -19,7 +19,6 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
-from evenhand.evaluation.metrics.generation_bias.settings import measured_model
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
@@ -130,7 +129,7 @@ def _response_warnings(run: FamilyRun) -> list[str]:
     """
     prompts = run.table(PROMPTS)
     responses = run.table(RESPONSES)
-    is_file = not measured_model(run.config).can_be_asked
+    is_file = not run.config.open_model().can_be_asked
     texts = []
     is_empty = responses[LEFT_OUT].notna()
     if is_file:

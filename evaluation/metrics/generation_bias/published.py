@@ -5,7 +5,7 @@ import logging
 from evenhand.evaluation import processes
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Section
 
@@ -63,7 +63,7 @@ def _prompt_differences(config: MeasureConfig) -> list[str]:
 
 
 def _decoding_differences(config: MeasureConfig) -> list[str]:
-    arguments = decoding(config.decoding.preset, **config.decoding.arguments)
+    arguments = decoding_arguments(config.decoding.preset, **config.decoding.arguments)
     found = []
     beams = arguments.get("num_beams")
     if beams not in BEAMS:

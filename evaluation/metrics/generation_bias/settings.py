@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import corpus, outcomes, phrases, quality, relevance
-from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
@@ -83,8 +81,3 @@ class Settings(relevance.Settings, corpus.Settings, outcomes.Settings, quality.S
 
 class ComparisonSettings(relevance.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings):
     """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
-
-
-def measured_model(config: MeasureConfig) -> Model:
-    """Return the measured model, not loaded, with the control tag of the settings."""
-    return config.open_model(config.settings.control_tag)

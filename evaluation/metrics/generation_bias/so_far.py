@@ -1,7 +1,8 @@
-"""What a running measurement has so far: numbers of answers, and one answer.
+"""Progress of a running measurement: how many answers it has so far, and one of them.
 
-A line in the log is for a person who watches: other logs, such as those of a CI service, get no texts of a model.
-It has no interval, because of many looks at 95 % intervals more than 5 % are wrong.
+Lines are logged only if a person watches the log: the log of a CI service gets no texts of a model. They contain no
+interval, because a person who looks at 95 % intervals again and again sees a wrong one in more than 5 % of runs. The
+interval of a planned look is logged by `interim_looks`.
 """
 
 import logging
@@ -24,9 +25,9 @@ MAX_CHARACTERS = 100  # of a text in a line
 
 
 class AnswersSoFar:
-    """Counts the answers of a running measurement, and says from time to time what there is.
+    """Counts the answers of a running measurement, and logs the counts with an example every half minute.
 
-    The counts are of this process and this start of the run.
+    Only the answers of this process are counted, and none from before an interruption.
     """
 
     def __init__(self, prompts: pd.DataFrame, tracker: Tracker) -> None:
@@ -44,7 +45,7 @@ class AnswersSoFar:
         return self.languages.total() - max(self.languages.values(), default=0)
 
     def watch(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Yield the batches of responses unchanged, and say every half minute what there is."""
+        """Yield the batches of responses unchanged; count them, and call `show` every half minute."""
         next_line = time.monotonic() + SECONDS_BEFORE
         for batch in batches:
             self.add(batch)

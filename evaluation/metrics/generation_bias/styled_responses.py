@@ -15,6 +15,7 @@ from evenhand.evaluation.tables import read_float_columns, read_table, table_row
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
+STYLE_COLUMNS = (PROMPT_ID, TRUNCATED, NO_LABEL)  # the columns of `styles` that are no styles
 BUCKET = "bucket"
 ACCEPTED = "accepted"  # the table of accepted differences
 # Tables of a measurement.
@@ -75,8 +76,10 @@ class StyledResponses:
         The name of a bucket contains its axis.
         """
         axis = self.table[AXIS].astype(str)
-        of_kind = {AXIS: axis}
-        return of_kind | ({BUCKET: axis + ": " + self.table[BUCKET].astype(str)} if BUCKET in self.table else {})
+        groups = {AXIS: axis}
+        if BUCKET in self.table:
+            groups[BUCKET] = axis + ": " + self.table[BUCKET].astype(str)
+        return groups
 
     def is_nonempty(self) -> np.ndarray:
         """Return whether each response has any text, (n,) bool."""
@@ -150,10 +153,10 @@ def read_styled_responses(
         raise InputError(folder, "was measured without a second_style_classifier; measure with one into a new folder.")
     prompts = read_table(folder / f"{PROMPTS}.parquet")
     responses = read_table(folder / f"{RESPONSES}.parquet")
-    ids = read_table(path, [PROMPT_ID, TRUNCATED, NO_LABEL])
+    ids = read_table(path, STYLE_COLUMNS)
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
         raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")
-    vectors, styles = read_float_columns(path, leave_out=(PROMPT_ID, TRUNCATED, NO_LABEL))
+    vectors, styles = read_float_columns(path, leave_out=STYLE_COLUMNS)
     table = prompts.rename(columns=COLUMNS).assign(**responses.drop(columns=PROMPT_ID))
     counts = {name: int(ids[name].sum()) for name in (TRUNCATED, NO_LABEL) if name in ids}
     styled = StyledResponses(
@@ -174,8 +177,3 @@ def sorted_by_prompt(responses: StyledResponses) -> StyledResponses:
     order = np.argsort(responses.table[PROMPT_ID].to_numpy(), kind="stable")
     table = responses.table.iloc[order].reset_index(drop=True)
     return replace(responses, table=table, vectors=responses.vectors[order])
-
-
-def has_same_prompts(first: StyledResponses, second: StyledResponses) -> bool:
-    """Return whether two runs have equal prompt ids in equal order."""
-    return first.table[PROMPT_ID].equals(second.table[PROMPT_ID])

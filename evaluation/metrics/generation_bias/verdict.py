@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 
@@ -15,10 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    find_headline,
-    root,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
@@ -149,30 +145,22 @@ def run_verdict(
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def headline_scores(runs: Runs) -> list[BiasScore | None]:
-    """Return pooled FGB* before and after, its difference and its reduction."""
-    before, after, changes = runs
-    return [
-        find_headline(before),
-        find_headline(after),
-        find_headline(changes, Kind.DIFFERENCE),
-        find_headline(changes, Kind.REDUCTION),
-    ]
-
-
 def comparison_verdict(runs: Runs) -> str:
     """Return the verdict on the change of pooled FGB*; `runs` are the scores before, after, and of the comparison.
 
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
     """
-    old, new, change, reduction = headline_scores(runs)
+    before, after, changes = runs
+    old = find_headline(before)
+    new = find_headline(after)
+    reduction = find_headline(changes, Kind.REDUCTION)
     if old is None or new is None:
         return f"No verdict: the style of answers {'before' if old is None else 'after'} is not measured."
     if math.isnan(old.value) or math.isnan(new.value):
         score = old if math.isnan(old.value) else new
         return f"No verdict: the difference in style {'before' if score is old else 'after'} is {undefined(score)}."
-    direction = change_direction(change)
+    direction = change_direction(find_headline(changes, Kind.DIFFERENCE))
     has_reduction = reduction is not None and not math.isnan(reduction.value)
     sizes = f"as if {moved_text(old.value)} of 100 answers had been moved to another style before, "
     sizes += f"{moved_text(new.value)} after"
@@ -274,32 +262,6 @@ def moved_text(pooled_fgb: float) -> str:
     '10.0'
     """
     return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
-
-
-def moved_reduction(reduction: BiasScore) -> BiasScore:
-    """Return the reduction of the share of moved responses, 1 − √(1 − r), from the reduction r of pooled FGB*."""
-    remaining = None
-    if reduction.interval is not None:
-        low, high = reduction.interval
-        remaining = (1 - high, 1 - low)
-    value, interval = root(1 - reduction.value, remaining)
-    if interval is not None:
-        interval = (1 - interval[1], 1 - interval[0])
-    return replace(reduction, value=1 - value, interval=interval)
-
-
-def percent_span(reduction: BiasScore, sign: int) -> str:
-    """Return the interval of a reduction times `sign` in percent, as "−72 to −90 %": the bound nearer to 0 is first.
-
-    Raises:
-        ValueError: the reduction has no interval.
-    """
-    if reduction.interval is None:
-        raise ValueError("the reduction has no interval")
-    bounds = sorted(100 * sign * bound for bound in reduction.interval)
-    if bounds[1] < 0:
-        bounds.reverse()
-    return f"{number(bounds[0], 0)} to {number(bounds[1], 0)} %"
 
 
 def p_text(p: float) -> str:

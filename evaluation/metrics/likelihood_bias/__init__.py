@@ -166,7 +166,7 @@ class LikelihoodBias(Metric):
         Raises:
             InputError: the runs have different sentences, or were scored differently.
         """
-        signatures = {side: it.signature("likelihood_bias") for side, it in (("before", before), ("after", after))}
+        signatures = {side: run.signature("likelihood_bias") for side, run in (("before", before), ("after", after))}
         for name in ("dataset", pairs.VARIANT, "context", "end_of_sequence"):
             old, new = (signature.get(name) for signature in signatures.values())
             if old != new:

@@ -97,14 +97,19 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Signature | None = Non
 
 def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[str, str], _Group]]:
     """Return each group of scores ({}, {axis}, {template} or both) with its comparisons and their counts of pairs."""
-    axes, templates = (list(dict.fromkeys(getattr(it, name) for it in comparisons)) for name in (AXIS, TEMPLATE))
+    axes = list(dict.fromkeys(comparison.axis for comparison in comparisons))
+    templates = list(dict.fromkeys(comparison.template for comparison in comparisons))
     single = [{AXIS: axis} for axis in axes] + [{TEMPLATE: template} for template in templates]
     keys = [{}, *single, *({AXIS: axis, TEMPLATE: template} for axis in axes for template in templates)]
     counted = [(comparison, _count(comparison, *TESTS[metric])) for comparison in comparisons]
-    return [
-        (key, [(it, counts) for it, counts in counted if key.items() <= {AXIS: it.axis, TEMPLATE: it.template}.items()])
-        for key in keys
-    ]
+    groups = []
+    for key in keys:
+        members = []
+        for comparison, counts in counted:
+            if key.items() <= {AXIS: comparison.axis, TEMPLATE: comparison.template}.items():
+                members.append((comparison, counts))
+        groups.append((key, members))
+    return groups
 
 
 def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
@@ -139,7 +144,8 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
 
 def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Signature) -> BiasScore:
     pairs = sum(counts.pairs for _, counts in group)
-    asked = [it for it, _ in group if it.n_sentences + it.n_undefined]  # `limit` draws templates by axis
+    comparisons = [comparison for comparison, _ in group]
+    asked = [each for each in comparisons if each.n_sentences + each.n_undefined]  # `limit` draws templates by axis
     possible = sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)
     value, without = _leave_one_out(group)
     interval, _, reason = _jackknife(value, without, (0.0, 1.0)) if pairs else (None, None, _no_pair_reason(group))

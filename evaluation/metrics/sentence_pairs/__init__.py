@@ -222,7 +222,7 @@ class SentencePairs(Metric):
             InputError: the runs have no pair in common, or one model is masked and the other is not.
         """
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
-        tables = [it.table("pairs") for it in (before, after)]
+        tables = [run.table("pairs") for run in (before, after)]
         if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
             raise InputError(
                 "after",
@@ -237,7 +237,7 @@ class SentencePairs(Metric):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next((it for it in scores if it.metric in HEADLINES and not it.group), None)
+        return next((score for score in scores if score.metric in HEADLINES and not score.group), None)
 
     def subtitle(self, run: FamilyRun) -> str:
         settings = run.config.settings
@@ -437,7 +437,7 @@ def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     from evenhand.evaluation.report.figures import box_figure, svg
 
     defined = {name: values.dropna().to_numpy(float) for name, values in groups.items()}
-    values = {sanitize(str(name), 60): it for name, it in defined.items() if len(it)}
+    values = {sanitize(str(name), 60): numbers for name, numbers in defined.items() if len(numbers)}
     label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
     sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
     figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []
@@ -458,6 +458,7 @@ def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> 
 
 
 def _example(row: Mapping[str, Any]) -> Example:
-    names = [sanitize(str(row[it]), 60) for it in (BIAS_TYPE, DIRECTION, PAIR_ID) if isinstance(row[it], (str, int))]
+    labels = [row[column] for column in (BIAS_TYPE, DIRECTION, PAIR_ID)]
+    names = [sanitize(str(label), 60) for label in labels if isinstance(label, (str, int))]
     heading = f"{' · '.join(names)} · {number(row['difference'], 2, sign=True)} nats"
     return Example(heading, (("more stereotypical", str(row[MORE])), ("less stereotypical", str(row[LESS]))))

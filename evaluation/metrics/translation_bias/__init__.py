@@ -233,7 +233,7 @@ class TranslationBias(Metric):
         ]
         left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
         counts = tuple(
-            Row(language_name(row["lang"]), tuple(count_cells(row["sentences"], *(row[it] for it in GENDERS))))
+            Row(language_name(row["lang"]), tuple(count_cells(row["sentences"], *(row[gender] for gender in GENDERS))))
             for row in table_rows(languages.sort_values("lang"))
         )
         by_gender = Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), counts)
@@ -302,7 +302,7 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
             cuts = pd.concat([cuts.head(n), cuts.tail(n)])
         lines = []
         for row in table_rows(cuts):
-            cells = [*(number_cell(row[it]) for it in numbers), number_cell(row["gap"], sign=True)]
+            cells = [*(number_cell(row[name]) for name in numbers), number_cell(row["gap"], sign=True)]
             cells.append(number_cell(100 * row["preference"], sign=True))
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
         note = f"Without the descriptor “{metric.OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""

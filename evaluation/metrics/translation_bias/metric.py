@@ -167,9 +167,10 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
         texts = {
             key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[ENGLISH if target == english else REFERENCE]
         }
-        spans = {} if target == english else {key: _join_spans(it) for key, it in by_sentence[MARKED]}
+        spans = {} if target == english else {key: _join_spans(marked) for key, marked in by_sentence[MARKED]}
         not_replaced = [
-            set(it.loc[(it[GENDER] == gender) & (it[TAKEN_FROM] == gender), SENTENCE_ID]) for it in references
+            set(reference.loc[(reference[GENDER] == gender) & (reference[TAKEN_FROM] == gender), SENTENCE_ID])
+            for reference in references
         ]
         rows[gender] = [texts[key] for key in rows[SENTENCE_ID]]
         rows[f"has_{gender}"] = rows[SENTENCE_ID].isin(set.intersection(*not_replaced))
@@ -265,8 +266,12 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
 
 
 def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
-    spans = list(spans)
-    return None if any(it is None for it in spans) else tuple(span for it in spans for span in it)
+    joined: list[str] = []
+    for part in spans:
+        if part is None:
+            return None
+        joined += part
+    return tuple(joined)
 
 
 def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:

@@ -5,12 +5,12 @@ import math
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 
 
 def test_presets_and_overrides():
-    assert decoding("sample", temperature=0.5)["temperature"] == 0.5
-    paper = decoding("paper", num_beams=3)
+    assert decoding_arguments("sample", temperature=0.5)["temperature"] == 0.5
+    paper = decoding_arguments("paper", num_beams=3)
     assert (paper["num_beams"], paper["min_new_tokens"], paper["no_repeat_ngram_size"]) == (3, 20, 3)
 
 
@@ -38,5 +38,5 @@ def test_presets_and_overrides():
 )
 def test_a_wrong_argument_is_one_error_with_its_name(preset, overrides, message):
     with pytest.raises(InputError, match=message) as error:
-        decoding(preset, **overrides)
+        decoding_arguments(preset, **overrides)
     assert "\n" not in str(error.value)

@@ -10,8 +10,8 @@ from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
 from evenhand.evaluation.statistics.permutation import LEVEL, Design, Family
 from evenhand.evaluation.statistics.sequential import (
-    Look,
-    Looks,
+    AllowedError,
+    LookPlan,
     boundaries,
     decided_range,
     interval_after_stopping,
@@ -67,11 +67,11 @@ def test_boundaries_spend_the_error_of_the_joint_normal_distribution():
 
 
 def test_a_single_look_has_ordinary_intervals():
-    look = plan_looks(4)
-    assert look.rounds == (4,)
-    assert look.share == pytest.approx([1.0])
-    assert look.tail == pytest.approx([TAILS[1]])
-    assert look.one_sided_tail == pytest.approx([0.95])
+    looks = plan_looks(4)
+    assert looks.rounds == (4,)
+    assert looks.share == pytest.approx([1.0])
+    assert looks.tail == pytest.approx([TAILS[1]])
+    assert looks.one_sided_tail == pytest.approx([0.95])
 
 
 def test_looks_that_are_more_correlated_err_less():
@@ -149,7 +149,7 @@ def test_the_interval_at_a_look_is_wider():
 def test_an_estimate_at_fractions_of_the_answers_errs_as_planned():
     # Without bias, the sum over i ≠ j of products of independent vectors is a martingale with information t².
     rng = np.random.default_rng(0)
-    looks = Looks((8, 16, 24, 32))
+    looks = LookPlan((8, 16, 24, 32))
     vectors = rng.normal(size=(4000, 32, 12))
     sums = vectors.cumsum(axis=1)
     squares = (vectors**2).sum(axis=2).cumsum(axis=1)
@@ -210,6 +210,26 @@ def test_intervals_after_stopping_cover_and_decisions_are_right():
     assert np.mean(wrong) <= 0.05
 
 
+def test_a_comparison_with_a_run_that_stopped_early_errs_in_5_percent_only_at_its_look():
+    # Both runs have the same true value, 2 standard errors above the limit of the first one, which stops when it is
+    # shown to be above. Chance made it large then, so that the second run seems to be smaller.
+    rng = np.random.default_rng(0)
+    plan = plan_looks(104)
+    quantile = scipy.stats.norm.ppf(plan.tail)
+    information = plan.fraction**2
+    steps = np.sqrt(np.diff(information, prepend=0.0))
+    first, second = (rng.normal(size=(2, 20_000, 8)) * steps).cumsum(axis=2) / np.sqrt(information)
+    is_decided = np.abs(2 * plan.fraction + first) > quantile
+    is_decided[:, -1] = True
+    look = is_decided.argmax(axis=1)
+    difference = ((second - first) / math.sqrt(2))[np.arange(len(look)), look]
+    wrong = np.abs(difference) > scipy.stats.norm.ppf(TAILS[1])
+    wrong_at_look = np.abs(difference) > quantile[look]
+    assert wrong.mean() > 0.055  # standard error 0.0016
+    assert wrong[look < 7].mean() > 0.10
+    assert wrong_at_look.mean() <= 0.05
+
+
 def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
     rng = np.random.default_rng(0)
     template, person = np.indices((12, 8)).reshape(2, -1).repeat(2, axis=1)
@@ -217,8 +237,8 @@ def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
     design = Design(template, person, np.zeros((0, 8)))
     family = Family("length", values, are_shares=False)
     whole = family_effects(design, [family], 199, np.random.default_rng(1))[0]
-    look = Look(share=0.25, tail=0.99, one_sided_tail=0.98)
-    at_look = family_effects(design, [family], 199, np.random.default_rng(1), look)[0]
+    allowed_error = AllowedError(share=0.25, tail=0.99, one_sided_tail=0.98)
+    at_look = family_effects(design, [family], 199, np.random.default_rng(1), allowed_error)[0]
     np.testing.assert_allclose(at_look.p_page, np.minimum(whole.p_page / 0.25, 1))
     np.testing.assert_allclose(at_look.p_family, np.minimum(whole.p_family / 0.25, 1))
     np.testing.assert_allclose(at_look.shift_page, np.minimum(whole.shift_page / 0.25, 1))

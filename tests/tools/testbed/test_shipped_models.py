@@ -11,7 +11,7 @@ from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts
-from evenhand.evaluation.models.decoding import decoding
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.styles import style_vectors
@@ -51,7 +51,7 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     contexts = render_contexts(model, prompts["text"].tolist(), [""] * len(prompts))
     responses = [""] * len(prompts)
-    for rows, texts, *_ in generate_responses(model, contexts, range(len(prompts)), decoding("sample")):
+    for rows, texts, *_ in generate_responses(model, contexts, range(len(prompts)), decoding_arguments("sample")):
         for row, text in zip(rows, texts, strict=True):
             responses[row] = text
     cleaned = [clean_response(*pair) for pair in zip(responses, prompts["descriptor"], strict=True)]

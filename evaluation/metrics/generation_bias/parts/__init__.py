@@ -14,8 +14,8 @@ import pandas as pd
 
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.stops import Stop
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -23,7 +23,7 @@ from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.effects import Effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, Family
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ EVERYBODY = "everybody"  # the test that people differ in style at all
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A measurement after its responses were written, with its model, which parts can still ask."""
+class AnsweredRun:
+    """A run whose responses are written, with its model, which parts can still ask."""
 
     store: Store
     config: MeasureConfig
@@ -44,8 +44,8 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """The responses of a measurement, which all parts score.
+class ClassifiedRun:
+    """A run whose responses are classified, with everything that the parts score.
 
     Attributes:
         responses: all responses with their style vectors.
@@ -53,7 +53,7 @@ class Measurement:
         outcomes: the values of each outcome, (n, k) tables, NaN where a response has no value.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
-        stop: how the measurement ended, if it had looks before its end.
+        stop: how the run ended, if it had looks before its end.
     """
 
     store: Store
@@ -66,9 +66,9 @@ class Measurement:
     stop: Stop | None = None
 
     @property
-    def look(self) -> Look:
+    def allowed_error(self) -> AllowedError:
         """How much the tests and the intervals of the measurement may err."""
-        return ONLY_LOOK if self.stop is None else self.stop.last_look
+        return WHOLE_ERROR if self.stop is None else self.stop.allowed_error
 
 
 @dataclass(frozen=True)
@@ -140,14 +140,14 @@ class Part:
         """Return fingerprints, by name, of the other files that a comparison reads; InputError if one is unusable."""
         return {}
 
-    def collect(self, collection: Collection) -> None:
+    def collect(self, run: AnsweredRun) -> None:
         """Write the tables that need the measured model, which has weights, to the run's folder; on all ranks."""
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         """Return what the part tests, for the joint test of all parts."""
         return []
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         """Return the part's scores, and write the tables that its sections show; on rank 0 only."""
         return []
 

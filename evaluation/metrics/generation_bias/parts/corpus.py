@@ -16,7 +16,7 @@ from pydantic import Field
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -194,7 +194,7 @@ class CorpusPart(Part):
     def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
         return corpus_inputs(settings.corpus)
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         settings = run.config.settings.corpus
         if settings is None or not settings.paths:
             return []

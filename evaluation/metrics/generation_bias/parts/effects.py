@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     MAX_NAME,
@@ -34,7 +34,7 @@ from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Family
-from evenhand.evaluation.statistics.sequential import ONLY_LOOK, Look
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
 
@@ -123,7 +123,7 @@ def effects(
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
-    look: Look = ONLY_LOOK,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
@@ -136,7 +136,8 @@ def effects(
         permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        look: how much this look at the responses may err; it needs `look.draws(permutations)`.
+        allowed_error: how much tests and intervals may err, at one of several looks; it needs
+            `allowed_error.draws(permutations)`.
 
     Returns:
         kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
@@ -162,7 +163,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), look)[0]
+    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), allowed_error)[0]
     return effect_table(people, family, clusters, found)
 
 
@@ -184,7 +185,7 @@ def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[
 
 
 def effect_table(people: People, family: Family, clusters: Mapping[str, Sequence[int]], found: Effects) -> pd.DataFrame:
-    """Return the table that `effects` describes, of the effects that were found in a family."""
+    """Return the table that `effects` describes, of the effects that were found in a family, the largest first."""
     table = people.units.merge(_names(people.responses, clusters), how="cross")
     n, hits = _counts(people, family)
     table["n"] = n.ravel()
@@ -192,7 +193,11 @@ def effect_table(people: People, family: Family, clusters: Mapping[str, Sequence
     table["mean"] = found.mean.ravel()
     table["effect"] = found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
-    table = _with_estimates(table, found)[COLUMNS]
+    for name in (*ESTIMATES, "at_most", "at_least", "z", "p", "q", "p_family", "p_page"):
+        table[name] = getattr(found, name).ravel()
+    table["certainty"] = _certainty(found)
+    largest_first = np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")
+    table = table.loc[largest_first, COLUMNS]
     return table[table["n"] > 0].reset_index(drop=True)
 
 
@@ -258,7 +263,7 @@ def effect_changes(
     groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
-    look: Look = ONLY_LOOK,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -299,10 +304,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), look)[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), look)[0]
+    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), allowed_error)[0]
+    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), allowed_error)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, look)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, allowed_error)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 
@@ -365,16 +370,9 @@ def transitions(
 
 
 def _certainty(found: Effects) -> np.ndarray:
+    """Return the certainty of each effect, (u · c,), row by row."""
     levels = [found.p_page <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
     return np.select(levels, [SHOWN, WORTH_A_LOOK], INCONCLUSIVE).ravel()
-
-
-def _with_estimates(table: pd.DataFrame, found: Effects) -> pd.DataFrame:
-    """Return the table with shrunk effects, intervals, p-values and certainty, sorted by |shrunk|, largest first."""
-    for name in ("shrunk", "low", "high", "detectable", "at_most", "at_least", "z", "p", "q", "p_family", "p_page"):
-        table[name] = getattr(found, name).ravel()
-    table["certainty"] = _certainty(found)
-    return table.loc[np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")].reset_index(drop=True)
 
 
 def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
@@ -570,11 +568,6 @@ def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
     return f" Many styles together, but none alone, are shown to differ for {listed}{more}."
 
 
-def differences_table(effects: pd.DataFrame) -> Table:
-    """Return a table of a report with a row for each effect."""
-    return Table(f"Differences; {CAPTION}", TITLES, tuple(_row(row) for row in table_rows(effects)))
-
-
 def _row(row: EffectRow) -> Row:
     cells = [
         Cell(plain_name(row["axis"]), prose=True),
@@ -612,8 +605,8 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
     note = TABLE_NOTE
     if n_more > 0:
         note += f" {n_more:,} smaller differences are not in this table; effects.parquet has all."
-    filters = ("group", "style", "certainty")
-    table = replace(differences_table(listed.head(MAX_ROWS)), note=note, filters=filters)
+    rows = tuple(_row(row) for row in table_rows(listed.head(MAX_ROWS)))
+    table = Table(f"Differences; {CAPTION}", TITLES, rows, note=note, filters=("group", "style", "certainty"))
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     return [
         Section("The largest differences at a glance", [MAP_NOTE], figures=[figure]),
@@ -648,13 +641,8 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
     """Return the folded table of the effects that are shown before or after, and of the changes."""
     levels = changes[["certainty_before", "certainty_after"]]
     listed = changes[(levels == SHOWN).any(axis=1) | (changes["certainty"] != INCONCLUSIVE)]
-    table = _change_table("Differences that are shown, and changes that are shown or worth a look", listed)
-    return Section("All changes", [CHANGES_NOTE], [table] if table.rows else [], folded=True)
-
-
-def _change_table(caption: str, changes: pd.DataFrame) -> Table:
     rows = []
-    for row in table_rows(changes.head(MAX_ROWS)):
+    for row in table_rows(listed.head(MAX_ROWS)):
         cells = (
             Cell(row["transition"], prose=True),
             Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),
@@ -665,7 +653,9 @@ def _change_table(caption: str, changes: pd.DataFrame) -> Table:
         )
         marks = tuple(Mark(side, 100 * row[f"shrunk_{side}"], None) for side in ("before", "after"))
         rows.append(Row(f"{unit_text(row)}, {plain_name(row['name'])}", cells, marks))
-    return Table(f"{caption}; {CAPTION}", CHANGE_TITLES, tuple(rows))
+    caption = f"Differences that are shown, and changes that are shown or worth a look; {CAPTION}"
+    tables = [Table(caption, CHANGE_TITLES, tuple(rows))] if rows else []
+    return Section("All changes", [CHANGES_NOTE], tables, folded=True)
 
 
 POINTS = partial(Format, unit="points", factor=100, decimals=1)
@@ -685,10 +675,10 @@ class EffectsPart(Part):
         ),
     )
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         return [replace(style_family(people.responses, run.clusters), has_overall=False)]
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not tests.has_permutations:
             return []
         table = found_effects(tests, STYLE, run.clusters)

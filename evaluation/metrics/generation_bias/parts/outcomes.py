@@ -27,7 +27,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.own_outcomes import own_modules
-from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
     DIFFERENCE_BOUND,
@@ -79,21 +79,28 @@ VERSION = "2"
 FIELD = "generation_bias.outcomes"
 VALUES = "outcomes"  # the table of the values of all outcomes
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on them
+# Names of outcomes.
+LANGUAGE = "language"
+OTHER_LANGUAGE = "other_language"  # computed from LANGUAGE (`other_language`)
+FLUENCY = "fluency"  # computed from the model's likelihoods (`without_person`)
+FILTERED = "filtered"  # measured without being asked for, if an answer was withheld
 MAX_ROWS = 20
 MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be Afrikaans
 TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
+# Scales of analysis (`OutcomeFamily`).
+SHARE = "share"
+TYPICAL = "typical"
+RANK = "rank"
 BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
 NO_SPREAD = "people do not differ in either run"
 NO_VALUE = "no response has a value"
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
 NO_FLUENCY = "the first run's model has not scored the responses of the second run"
 # Columns that are no outcomes: what an answer was given to, and by which rows are grouped.
-TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, "other_language")
-
-
+TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT, OTHER_LANGUAGE)
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
 
@@ -216,10 +223,6 @@ def filtered(table: pd.DataFrame) -> list[bool]:
     return table[LEFT_OUT].isin(FILTER_REASONS).tolist()
 
 
-LANGUAGE = "language"
-OTHER_LANGUAGE = "other_language"  # computed from LANGUAGE (`other_language`)
-FLUENCY = "fluency"  # computed from the model's likelihoods (`without_person`)
-FILTERED = "filtered"  # measured without being asked for, if an answer was withheld
 # The outcomes by name. To add one, write its function and add a line.
 OUTCOMES = {
     outcome.name: outcome
@@ -434,12 +437,6 @@ def join_rare(values: pd.DataFrame) -> pd.DataFrame:
     return values.drop(columns=rare).assign(**{OTHER: values[rare].sum(axis=1, skipna=False)})
 
 
-# Scales of analysis.
-SHARE = "share"
-TYPICAL = "typical"
-RANK = "rank"
-
-
 @dataclass(frozen=True)
 class OutcomeFamily(Family):
     """An outcome on the scale on which its effects are tested.
@@ -526,36 +523,31 @@ def outcome_bias(
     """
     has_value = np.asarray(np.isfinite(values.to_numpy(dtype=float)).all(axis=1))
     people = compared_people(responses, responses.groups(), has_value)
+    scored = with_values(responses, join_rare(values))
     if people is None:
-        return outcome_scores(responses, outcome, values, None, signature), pd.DataFrame(columns=COLUMNS)
+        return outcome_scores(scored, outcome, None, signature), pd.DataFrame(columns=COLUMNS)
     family = outcome_family(outcome, {outcome: values[people.is_compared]})
     found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
     p_value = found.overall_page if permutations else None
-    return outcome_scores(responses, outcome, values, p_value, signature), outcome_table(people, family, found)
+    return outcome_scores(scored, outcome, p_value, signature), outcome_table(people, family, found)
+
+
+def with_values(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
+    """Return the responses with the values of an outcome, (n, k), in place of their style vectors."""
+    return replace(responses, vectors=values.to_numpy(dtype=float), styles=list(map(str, values)))
 
 
 def outcome_scores(
     responses: StyledResponses,
     outcome: str,
-    values: pd.DataFrame,
     p_value: float | None,
     signature: Signature | None,
     tail: float = TAILS[1],
 ) -> list[BiasScore]:
-    """Return the spread of an outcome, with the p-value of the test that people differ, and the mean of each column."""
-    values = join_rare(values)
-    scored = StyledResponses(responses.table, values.to_numpy(dtype=float), list(map(str, values)))
-    return _outcome_scores(scored, outcome, p_value, signature, tail)
+    """Return the spread of an outcome, with the p-value of the test that people differ, and the mean of each column.
 
-
-def _outcome_scores(
-    responses: StyledResponses,
-    outcome: str,
-    p_value: float | None,
-    signature: Signature | None,
-    tail: float = TAILS[1],
-) -> list[BiasScore]:
-    """Return the scores of `outcome_scores`; `responses.vectors` are the outcome's values."""
+    `responses` have the outcome's values, without rare classes (`with_values`).
+    """
     cells = all_cells(responses)
     spread = pooled_estimate(cells, tail=tail)
     signature = {**(signature or {}), "outcomes": VERSION}
@@ -632,14 +624,15 @@ def outcome_changes(
     """
     columns = list(dict.fromkeys([*before, *after]))
     joined = join_rare(pd.concat([side.reindex(columns=columns, fill_value=0.0) for side in (before, after)]))
-    values = np.split(joined.to_numpy(dtype=float), 2)
-    has_both = np.asarray(np.isfinite(values).all(axis=(0, 2)))
+    old = with_values(responses, joined.iloc[: len(before)])
+    new = with_values(responses, joined.iloc[len(before) :])
+    has_both = old.has_vector() & new.has_vector()
     n_left_out = int((~has_both).sum())
-    paired = replace(responses, vectors=values[0], styles=list(map(str, joined))).rows(has_both)
-    old, new = (replace(paired, vectors=side[has_both]) for side in values)
+    old = old.rows(has_both)
+    new = new.rows(has_both)
     scores = []
     for name, side in (("before", old), ("after", new)):
-        for score in _outcome_scores(side, outcome, None, signature):
+        for score in outcome_scores(side, outcome, None, signature):
             scores.append(replace(score, group={**score.group, "run": name}))
     for (group, old_column), (_, new_column) in zip(_columns(old), _columns(new), strict=True):
         change = mean_change(outcome, old_column, new_column, bounds=ANY, group=group, n_left_out=n_left_out)
@@ -809,14 +802,12 @@ class OutcomesPart(Part):
         files = {name: Path(str(OWN_MODULES[name].__file__)) for name in names if name in OWN_MODULES}
         return {f"outcomes.{name}": sha256_of(file) for name, file in files.items()}
 
-    def collect(self, collection: Collection) -> None:
-        if FLUENCY in collection.config.settings.outcomes:
-            pairs = without_person(collection.prompts).assign(**{RESPONSE: collection.responses})
-            collection.store.ensure(
-                FLUENCY, lambda: scored_pairs(collection.store, FLUENCY, collection.model, pairs), on_all_ranks=True
-            )
+    def collect(self, run: AnsweredRun) -> None:
+        if FLUENCY in run.config.settings.outcomes:
+            pairs = without_person(run.prompts).assign(**{RESPONSE: run.responses})
+            run.store.ensure(FLUENCY, lambda: scored_pairs(run.store, FLUENCY, run.model, pairs), on_all_ranks=True)
 
-    def families(self, run: Measurement, people: People) -> list[Family]:
+    def families(self, run: ClassifiedRun, people: People) -> list[Family]:
         families = []
         for name, values in run.outcomes.items():
             if name == OTHER_LANGUAGE:  # one family with the language, from which it is computed
@@ -827,14 +818,15 @@ class OutcomesPart(Part):
             families.append(outcome_family(name, parts))
         return families
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not run.outcomes:
             return []
         run.store.write(VALUES, values_table(run.responses.table[PROMPT_ID], run.outcomes))
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE else name)
-            scores += outcome_scores(run.responses, name, values, p_value, run.signature, run.look.tail)
+            scored = with_values(run.responses, join_rare(values))
+            scores += outcome_scores(scored, name, p_value, run.signature, run.allowed_error.tail)
         tables = []
         for name, family in tests.families.items():
             if isinstance(family, OutcomeFamily):

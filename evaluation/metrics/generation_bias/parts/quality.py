@@ -19,12 +19,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE, OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS, OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.parts import (
-    Collection,
+    AnsweredRun,
+    ClassifiedRun,
     Comparison,
     JointTests,
-    Measurement,
     Part,
     relevance,
 )
@@ -357,13 +357,13 @@ def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Si
     """Return the changes of offensiveness (`offensiveness_changes`); [] if not both runs have measured it."""
     if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
         return []
-    classifier = before.signature("offensive_share").get(OFFENSIVE)
-    if classifier != after.signature("offensive_share").get(OFFENSIVE):
+    classifier = before.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER)
+    if classifier != after.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER):
         reason = "the two runs used different offensiveness classifiers"
         return [_undefined_difference("offensive_share", CHANGE_BOUNDS, {}, reason, signature)]
     old = before.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS]
     new = after.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS].reindex(old.index)
-    return offensiveness_changes(old.to_numpy(), new.to_numpy(), {**signature, OFFENSIVE: classifier})
+    return offensiveness_changes(old.to_numpy(), new.to_numpy(), {**signature, OFFENSIVENESS_CLASSIFIER: classifier})
 
 
 def _undefined_difference(
@@ -549,9 +549,9 @@ class QualityPart(Part):
             inputs["neutral_dialogue"] = sha256_of(Path(path))
         return inputs
 
-    def collect(self, collection: Collection) -> None:
-        config = collection.config
-        model = collection.model
+    def collect(self, run: AnsweredRun) -> None:
+        config = run.config
+        model = run.model
         path = neutral_dialogue(config)
 
         def neutral() -> pd.DataFrame:
@@ -562,12 +562,12 @@ class QualityPart(Part):
             return pairs.join(scores)
 
         if path is not None:
-            collection.store.ensure(NEUTRAL, neutral)
+            run.store.ensure(NEUTRAL, neutral)
         if config.capabilities:
             tasks = load_tasks(config.capabilities)
-            collection.store.ensure(CAPABILITIES, lambda: capability_rows(model.load(), tasks))
+            run.store.ensure(CAPABILITIES, lambda: capability_rows(model.load(), tasks))
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         store = run.store
         responses = run.responses
         signature = run.signature
@@ -579,10 +579,10 @@ class QualityPart(Part):
             scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
         if CUT in responses.table:
             scores += unfinished_share(responses.table, signature)
-        if OFFENSIVE in run.classifiers:
-            classifier = {**run.classifiers[OFFENSIVE], "threshold": THRESHOLD}
+        if OFFENSIVENESS_CLASSIFIER in run.classifiers:
+            classifier = {**run.classifiers[OFFENSIVENESS_CLASSIFIER], "threshold": THRESHOLD}
             probabilities = store.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
-            scores.append(offensive_share(probabilities, {**signature, OFFENSIVE: classifier}))
+            scores.append(offensive_share(probabilities, {**signature, OFFENSIVENESS_CLASSIFIER: classifier}))
         if store.has(CAPABILITIES):
             scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
         if store.has(NEUTRAL):

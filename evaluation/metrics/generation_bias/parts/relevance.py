@@ -30,7 +30,7 @@ from pydantic import Field
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.parts import Collection, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import (
@@ -439,14 +439,14 @@ class RelevancePart(Part):
 
     FORMATS = (*QUALITY, *CHANGES)
 
-    def collect(self, collection: Collection) -> None:
-        config = collection.config
+    def collect(self, run: AnsweredRun) -> None:
+        config = run.config
         if not config.settings.relevance:
             return
-        store = collection.store
-        model = collection.model
-        prompts = collection.prompts
-        responses = collection.responses
+        store = run.store
+        model = run.model
+        prompts = run.prompts
+        responses = run.responses
 
         def likelihoods(name: str, scored: Sequence[str]) -> pd.DataFrame:
             drawn = drawn_prompts(model, prompts, config.settings.relevance_share)
@@ -462,7 +462,7 @@ class RelevancePart(Part):
             store.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
             store.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not run.store.has(LIKELIHOODS):
             return []
         return likelihood_scores(run.responses.table, run.store.read(LIKELIHOODS), run.signature)

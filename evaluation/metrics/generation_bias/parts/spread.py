@@ -27,7 +27,7 @@ from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, Comparison, JointTests, Measurement, Part
+from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
@@ -105,6 +105,14 @@ DESCRIPTIONS = {
     SCGB: "Variance of the summed probability of a cluster of styles over descriptors",
 }
 WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
+FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
+FGB_NOTE = (
+    "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
+    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, "
+    "and computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers "
+    "of 100."
+)
+IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
 
 def bias_formats() -> list[Format]:
@@ -242,15 +250,15 @@ def spread_scores(
 ) -> list[BiasScore]:
     """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already.
 
-    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.Look`).
+    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.AllowedError`).
     """
-    cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
+    cells, cells_of_axis = cells_and_axes(responses, responses.vectors)
     repeated = repeated_cells(cells)
     weights = np.ones(len(responses.styles))
     scores = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, repeated)
-        for group, subset in axis_subsets(cells, axis):
+        for group, subset in axis_subsets(cells, cells_of_axis):
             forms = _three_forms(FGB, group, subset, weights, tail)
             if not group:
                 forms[-1] = replace(forms[-1], p_value=p_value)
@@ -260,7 +268,7 @@ def spread_scores(
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
             scores += _two_forms(FGB, {"style": style}, repeated, spread, tail)
     if repeated.n < responses.has_vector().sum():
-        scores = _include_single_responses(scores, responses, clusters)
+        scores = _include_single_responses(scores, axis_subsets(cells, cells_of_axis), responses.styles, clusters)
     return [replace(score, signature=versioned(signature)) for score in scores]
 
 
@@ -311,14 +319,19 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 
 
 def _include_single_responses(
-    scores: Sequence[BiasScore], responses: StyledResponses, clusters: Mapping[str, Sequence[int]]
+    scores: Sequence[BiasScore],
+    subsets: Iterable[tuple[dict[str, str], Cells]],
+    styles: Sequence[str],
+    clusters: Mapping[str, Sequence[int]],
 ) -> list[BiasScore]:
-    """Return the scores, with the plain form computed over all cells, including cells with one response."""
-    cells, axis = cells_and_axes(responses, responses.vectors, min_count=1)
-    cells_of = {tuple(group.items()): subset for group, subset in axis_subsets(cells, axis)}
-    columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
-    for name, styles in clusters.items():
-        columns[(("cluster", name),)] = list(styles)
+    """Return the scores, with the plain form computed over all cells, including cells with one response.
+
+    `subsets` are the groups by axis, and all cells of each (`axis_subsets`).
+    """
+    cells_of = {tuple(group.items()): subset for group, subset in subsets}
+    columns = {(("style", style),): [column] for column, style in enumerate(styles)}
+    for name, cluster_columns in clusters.items():
+        columns[(("cluster", name),)] = list(cluster_columns)
 
     def over_all_cells(score: BiasScore) -> BiasScore:
         group = tuple(score.group.items())
@@ -373,7 +386,8 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
                 caution=pooled.caution,
             )
         )
-    scores += _variance_shares(cells, signature)
+    for source, share in variance_parts(cells).shares().items():
+        scores.append(share_score(SHARE, {"source": source}, share, cells, signature))
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -390,12 +404,6 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
         )
     )
     return scores
-
-
-def _variance_shares(cells: Cells, signature: Signature) -> list[BiasScore]:
-    """Return the shares of template, descriptor, interaction and chance in the variance of responses."""
-    shares = variance_parts(cells).shares()
-    return [share_score(SHARE, {"source": source}, share, cells, signature) for source, share in shares.items()]
 
 
 def share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature) -> BiasScore:
@@ -532,35 +540,36 @@ def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEsti
 
 def all_cells(responses: StyledResponses) -> Cells:
     """Return the cells of template and descriptor with a style vector or more."""
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
-    return arrange_cells(responses.vectors, template, descriptor, min_count=1)
+    return cells_and_axes(responses, responses.vectors)[0]
 
 
-def cells_and_axes(
-    responses: StyledResponses, vectors: np.ndarray, min_count: int = 2
-) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
-    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses."""
+def cells_and_axes(responses: StyledResponses, vectors: np.ndarray) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
+    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses.
+
+    Cells with one vector or more are returned; `repeated_cells` are the ones with two.
+    """
     template = to_codes(responses.table[TEMPLATE])
     descriptor = to_codes(responses.table[DESCRIPTOR])
     axis, names = factorize(responses.table[AXIS])
-    cells = arrange_cells(vectors, template, descriptor, min_count)
+    cells = arrange_cells(vectors, template, descriptor, min_count=1)
 
     def cells_of(code: int) -> Cells:
         has_code = axis == code
         descriptors = np.unique(descriptor[has_code])
         if has_code[np.isin(descriptor, descriptors)].all():
             return select_cells(cells, np.isin(cells.descriptor, descriptors))
-        return arrange_cells(vectors, template, descriptor, min_count, has_code)  # a descriptor in several axes
+        return arrange_cells(vectors, template, descriptor, min_count=1, mask=has_code)  # a descriptor in several axes
 
     return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
 
 
-def axis_subsets(cells: Cells, axis: Mapping[str, Callable[[], Cells]]) -> Iterable[tuple[dict[str, str], Cells]]:
+def axis_subsets(
+    cells: Cells, cells_of_axis: Mapping[str, Callable[[], Cells]]
+) -> Iterable[tuple[dict[str, str], Cells]]:
     """Yield (group, cells) for all responses and, if there are several axes, for each axis."""
     yield {}, cells
-    if len(axis) > 1:
-        for name, cells_of in axis.items():
+    if len(cells_of_axis) > 1:
+        for name, cells_of in cells_of_axis.items():
             yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
 
 
@@ -609,9 +618,9 @@ def compare_generation_bias(
     check_same_prompts(before, after)
     check_arguments(before, clusters)
     n_styles = len(before.styles)
-    cells, axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
+    cells, cells_of_axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
     subsets = []
-    for group, subset in axis_subsets(cells, axis if by_axis else {}):
+    for group, subset in axis_subsets(cells, cells_of_axis if by_axis else {}):
         subsets.append((FGB, group, subset, np.ones(n_styles)))
     subsets += cluster_subsets(cells, clusters, (0, n_styles))
     scores = []
@@ -633,7 +642,7 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
     >>> excess_over_baseline(styled, styled, 0.5).value
     0.5
     """
-    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]), min_count=1)
+    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
     weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
     return pooled_estimate(cells, weights).estimate
 
@@ -716,16 +725,6 @@ def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> l
     return result
 
 
-FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
-FGB_NOTE = (
-    "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
-    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, "
-    "and computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers "
-    "of 100."
-)
-IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
-
-
 class SpreadPart(Part):
     """How much style depends on the descriptor, and how much of it on the person, the word and the form of words."""
 
@@ -762,13 +761,13 @@ class SpreadPart(Part):
         ),
     )
 
-    def score(self, run: Measurement, tests: JointTests) -> list[BiasScore]:
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
         table = responses.table
         signature = run.signature
         scores = []
         p_value = tests.p_value(EVERYBODY)
-        tail = run.look.tail
+        tail = run.allowed_error.tail
         for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature, tail=tail):
             if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
                 score = replace(score, caution=Caution.THESE_PROMPTS)

@@ -11,7 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVE
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
@@ -65,7 +65,14 @@ def write_run(folder, hateful, responses, offensive=None, offensiveness_classifi
         write_table(folder / "offensiveness.parquet", table)
         share = len(offensive) / len(rows)
         scores.append(
-            BiasScore("offensive_share", share, 0.0, (0, 1), 32, signature={OFFENSIVE: offensiveness_classifier})
+            BiasScore(
+                "offensive_share",
+                share,
+                0.0,
+                (0, 1),
+                32,
+                signature={OFFENSIVENESS_CLASSIFIER: offensiveness_classifier},
+            )
         )
     write_scores(folder / "scores.json", scores)
     clusters = folder.parent / "clusters.json"

@@ -10,7 +10,7 @@ import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import run_steps
-from evenhand.evaluation.metrics.generation_bias.answers import change_example, effect_example
+from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
     NOBODY,
     change_text,

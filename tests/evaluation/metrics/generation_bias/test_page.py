@@ -6,6 +6,7 @@ import re
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     FELL,
     ROSE,
@@ -16,9 +17,9 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     change_direction,
     comparison_verdict,
     cost_text,
-    headline_scores,
     unclear_reason,
 )
+from evenhand.evaluation.score import Kind
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 UNBOUNDED = "its 95 % interval is unbounded"
@@ -66,7 +67,7 @@ def compared(scores):
 )
 def test_verdict_of_a_comparison(scores, change, sizes):
     runs = compared(scores)
-    assert change_direction(headline_scores(runs)[2]) == change
+    assert change_direction(find_headline(runs[2], Kind.DIFFERENCE)) == change
     verdict = comparison_verdict(runs)
     assert re.findall(r"\d+\.\d", verdict)[:2] == sizes
     assert (UNBOUNDED in verdict) == (UNDEFINED in scores)

@@ -1,4 +1,4 @@
-"""Example answers of a finding: of two people, or of one person before and after a change."""
+"""Answers that a page shows as examples of a finding: of two people, or of one person before and after a change."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,7 +12,12 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE, VALUES, stored_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
+    OTHER_LANGUAGE,
+    VALUES,
+    stored_values,
+    with_values,
+)
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
@@ -39,7 +44,7 @@ class AnswerValues:
     clusters: dict[str, Sequence[int]] = field(default_factory=dict)
     is_offensive: np.ndarray | None = None
 
-    def of_outcome(self, outcome: str, name: str) -> tuple[StyledResponses, Sequence[int]] | None:
+    def find(self, outcome: str, name: str) -> tuple[StyledResponses, Sequence[int]] | None:
         """Return the responses with the values of an outcome, and the columns of `name`; None if it is unknown."""
         if outcome == "cluster":
             return (self.styled, self.clusters[name]) if name in self.clusters else None
@@ -48,11 +53,10 @@ class AnswerValues:
         if not self.run.has(VALUES):
             return None
         values = stored_values(self.run.table(VALUES), outcome)
-        names = list(values)
-        if name not in names:  # rare classes are joined in effects
+        if name not in values:  # rare classes are joined in effects
             return None
-        responses = replace(self.styled, vectors=values.to_numpy(dtype=float), styles=names)
-        return responses, [names.index(name)]
+        responses = with_values(self.styled, values)
+        return responses, [responses.styles.index(name)]
 
 
 def read_answers(run: FamilyRun, styled: StyledResponses) -> AnswerValues:
@@ -66,7 +70,7 @@ def read_answers(run: FamilyRun, styled: StyledResponses) -> AnswerValues:
     return AnswerValues(run, styled, dict(clusters), is_offensive)
 
 
-def answers_of(run: FamilyRun, styled: StyledResponses, *, is_in_request_language: bool) -> ExampleOf:
+def examples_of_run(run: FamilyRun, styled: StyledResponses, *, is_in_request_language: bool) -> ExampleOf:
     """Return a function of an effect that returns a response that carries it, and another person's.
 
     If `is_in_request_language` is true, examples of styles are among the answers in the request's language.
@@ -80,7 +84,7 @@ def answers_of(run: FamilyRun, styled: StyledResponses, *, is_in_request_languag
 
     def example(effect: EffectRow) -> Example:
         source = in_language if effect["outcome"] in EFFECT_KINDS else answers
-        found = source.of_outcome(effect["outcome"], effect["name"])
+        found = source.find(effect["outcome"], effect["name"])
         if found is None:
             return NO_EXAMPLE
         responses, columns = found
@@ -89,7 +93,7 @@ def answers_of(run: FamilyRun, styled: StyledResponses, *, is_in_request_languag
     return example
 
 
-def changed_answers_of(before: FamilyRun, after: FamilyRun) -> ExampleOf:
+def examples_of_comparison(before: FamilyRun, after: FamilyRun) -> ExampleOf:
     """Return a function of a changed effect that returns both runs' responses to one prompt."""
     before, after, _ = on_common_prompts(before, after)
     sides = [read_answers(run, read_styled_responses(run.folder, only=run.only)) for run in (before, after)]
@@ -98,8 +102,8 @@ def changed_answers_of(before: FamilyRun, after: FamilyRun) -> ExampleOf:
         offensive = [side.is_offensive for side in sides]
 
     def example(effect: EffectRow) -> Example:
-        old = sides[0].of_outcome(effect["outcome"], effect["name"])
-        new = sides[1].of_outcome(effect["outcome"], effect["name"])
+        old = sides[0].find(effect["outcome"], effect["name"])
+        new = sides[1].find(effect["outcome"], effect["name"])
         if old is None or new is None:
             return NO_EXAMPLE
         responses, columns = old
@@ -119,8 +123,7 @@ def effect_example(
     `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
     table = run.table
-    unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
-    is_unit = (unit == effect["unit"]).to_numpy()
+    is_unit = _is_unit(run, effect)
     p = run.vectors[:, list(columns)].sum(axis=1)
     has_more = is_unit if effect["shrunk"] > 0 else ~is_unit
     carriers = has_more & np.isfinite(p)
@@ -142,6 +145,12 @@ def effect_example(
     return Example("", texts, hidden=hidden)
 
 
+def _is_unit(run: StyledResponses, effect: EffectRow) -> np.ndarray:
+    """Return whether each response is to the unit of an effect, a descriptor or a group, (n,) bool."""
+    unit = run.table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
+    return (unit == effect["unit"]).to_numpy()
+
+
 def change_example(
     before: StyledResponses,
     after: StyledResponses,
@@ -161,13 +170,12 @@ def change_example(
         offensive: whether each response before, and each one after, is offensive, and hidden, (n,) each.
     """
     table = before.table
-    unit = table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else before.groups()[effect["kind"]]
     weight = np.zeros(len(table))
     shown = [side for side in ("before", "after") if effect[f"certainty_{side}"] == SHOWN]
     for side, run, of_side in (("before", before, columns[0]), ("after", after, columns[1])):
         if side in shown or not shown:
             weight = weight + np.sign(effect[f"shrunk_{side}"]) * run.vectors[:, list(of_side)].sum(axis=1)
-    rows = np.flatnonzero((unit == effect["unit"]).to_numpy() & np.isfinite(weight) & after.has_vector())
+    rows = np.flatnonzero(_is_unit(before, effect) & np.isfinite(weight) & after.has_vector())
     if not len(rows):
         return NO_EXAMPLE
     row = int(rows[np.argmax(weight[rows])])

@@ -1,14 +1,14 @@
-"""Stop when it is decided: the model is asked look by look (`statistics.sequential`), and not further than necessary.
+"""Interim looks: a measurement with `until` asks look by look (`statistics.sequential`), until its question is decided.
 
-A measurement with the setting `until` stops at the first look whose interval is within one range of its question
-(`stops.Question`): of pooled FGB*, of `difference_bound`, or of pooled FGB* less that of a baseline, paired by prompt.
-All of its looks together name a wrong range in 5 of 100 cases at most. The intervals of pooled FGB* and of the rise
-have the quantile of the look. `difference_bound` has the one-sided quantile at its upper end, and at its lower end the
-permutation test with the share of the error of the look; only one of the two ends can be wrong about one limit.
+It stops at the first look whose interval is within one range of its question (`stopping_question`). The interval is of
+pooled FGB*, of `difference_bound`, or of pooled FGB* less that of a baseline, paired by prompt. All looks together name
+a wrong range in 5 of 100 cases at most. The intervals of pooled FGB* and of the rise have the quantile of the look. The
+upper end of `difference_bound` has the one-sided quantile of the look; its lower end is by the permutation test with
+the look's share of the error. Only one of the two ends can be wrong about one limit.
 
 All prompts are planned before the first one is asked. The responses have the numbers of the planned prompts on disk, so
 that the same run without `until` asks the others only. Once a run was looked at, its intervals and p-values account for
-the looks, also at its end, and also if it was killed between two looks: each look is noted before the next answer is
+the looks, also at its end, and also if it was killed between two looks: each look is recorded before the next answer is
 asked. Of several processes, rank 0 decides.
 """
 
@@ -27,12 +27,13 @@ from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classifiers import (
-    FIRST,
     OFFENSIVENESS,
+    STYLE_CLASSIFIER,
     classifiers,
     language_fault,
     styles_of_responses,
 )
+from evenhand.evaluation.metrics.generation_bias.early_stop import STOPPED, Stop, read_stop
 from evenhand.evaluation.metrics.generation_bias.parts.effects import difference_bound, effects
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     all_cells,
@@ -40,7 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     pooled_estimate,
     root,
 )
-from evenhand.evaluation.metrics.generation_bias.stops import STOPPED, Question, Stop, read_stop
+from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     NO_LABEL,
     PROMPTS,
@@ -58,12 +59,12 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.sequential import Look, decided_range, plan_looks, rounds_of
+from evenhand.evaluation.statistics.sequential import AllowedError, decided_range, plan_looks, rounds_of
 from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 
-NOTED = "looks"  # the file of the last look at a run, among its batches of rows, which stays if the run goes on
+LAST_LOOK = "looks"  # the file of the last look at a run, among its batches of rows, which stays if the run goes on
 BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the numbers of planned prompts
 
 Ask = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
@@ -79,7 +80,8 @@ def answer_until_decided(
         config: the settings of the measurement.
         question: what is to be decided.
         prompts: all planned prompts.
-        ask: returns the responses to the prompts with some numbers; those on disk are not asked again.
+        ask: returns the responses to the prompts with some numbers; prompts with a response on disk are not asked
+            again.
     """
     rng = np.random.default_rng(config.seed)
     round_of_prompt = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), rng)
@@ -87,53 +89,45 @@ def answer_until_decided(
     if stop is None or stop.question != question:
         processes.on_rank_zero(lambda: _discard_results(store))
         stop = _ask_look_by_look(store, config, question, prompts, round_of_prompt, ask)
-        processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
-    store.facts[STOPPED] = asdict(stop)
+    _record(store, stop)
     numbers = np.flatnonzero(round_of_prompt < stop.rounds[stop.look])
     store.write(RESPONSES, ask(numbers))
     store.write(PROMPTS, prompts.iloc[numbers].reset_index(drop=True))
     return numbers
 
 
-def note_all_is_asked(store: Store) -> None:
-    """Note, for a run that was looked at before, that it asks all prompts now, so that it ends at its last look.
+def record_that_all_is_asked(store: Store) -> None:
+    """Record of a run that had looks, and now asks all prompts, that it ends at its last look.
 
-    What was computed from a part of the responses is discarded. A run that was not looked at stays as it is.
+    What was computed from a part of the responses is discarded. A run that had no looks stays as it is.
     """
-
-    def write() -> Stop | None:
-        noted = read_stop(store, _noted_name(store))
-        if noted is None:
-            return None
-        last = len(noted.rounds) - 1
-        stop = replace(noted, look=last, decided=None, asked=noted.planned, bounds=None, requests_saved={})
-        if read_stop(store) != stop:
-            _discard_results(store)
-            store.write_facts(STOPPED, asdict(stop))
-        return stop
-
-    stop = processes.on_rank_zero(write)
-    if stop is not None:
-        store.facts[STOPPED] = asdict(stop)
+    last = processes.on_rank_zero(lambda: read_stop(store, _last_look_name(store)))
+    if last is None:
+        return
+    stop = replace(last, look=len(last.rounds) - 1, decided=None, asked=last.planned, bounds=None, requests_saved={})
+    if processes.on_rank_zero(lambda: read_stop(store)) != stop:
+        processes.on_rank_zero(lambda: _discard_results(store))
+    _record(store, stop)
 
 
-def note_saved(store: Store, config: MeasureConfig) -> None:
-    """Write and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
-
-    def write() -> Stop | None:
-        stop = read_stop(store)
-        if stop is not None and stop.decided is not None:
-            stop = replace(stop, requests_saved=_requests(config, stop.planned - stop.asked))
-            store.write_facts(STOPPED, asdict(stop))
-            log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
-        return stop
-
-    stop = processes.on_rank_zero(write)
-    if stop is not None:
-        store.facts[STOPPED] = asdict(stop)
+def record_saved_requests(store: Store, config: MeasureConfig) -> None:
+    """Record and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
+    stop = processes.on_rank_zero(lambda: read_stop(store))
+    if stop is None or stop.decided is None:
+        return
+    stop = replace(stop, requests_saved=_requests_for(config, stop.planned - stop.asked))
+    _record(store, stop)
+    if processes.is_rank_zero():
+        log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
 
 
-def _requests(config: MeasureConfig, n_answers: int) -> dict[str, int]:
+def _record(store: Store, stop: Stop) -> None:
+    """Write how a measurement ended to its file and, at the end of the run, to the record of the run."""
+    processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
+    store.facts[STOPPED] = asdict(stop)
+
+
+def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
     if config.model.server is not None:
@@ -155,56 +149,56 @@ def _ask_look_by_look(
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 
     settings = config.settings
-    looks = plan_looks(int(round_of_prompt.max()) + 1)
-    classifier = load_style_classifier(settings.style_classifier, FIRST)
-    for look, n_rounds in enumerate(looks.rounds):
+    plan = plan_looks(int(round_of_prompt.max()) + 1)
+    classifier = load_style_classifier(settings.style_classifier, STYLE_CLASSIFIER)
+    for look, n_rounds in enumerate(plan.rounds):
         numbers = np.flatnonzero(round_of_prompt < n_rounds)
         asked = prompts.iloc[numbers].reset_index(drop=True)
         responses = ask(numbers)
         bounds = None  # where no response has a style, nothing is decided
         if not language_fault(settings.style_classifier.name, responses):
             styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
-            at_look = partial(_interval, config, question, asked, styles, looks.at(look))
+            at_look = partial(_interval_at_look, config, question, asked, styles, plan.allowed_error(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)
         stop = Stop(
             question=question,
-            rounds=looks.rounds,
+            rounds=plan.rounds,
             look=look,
             decided=decided,
             asked=len(numbers),
             planned=len(prompts),
             bounds=None if decided is None else bounds,
         )
-        processes.on_rank_zero(partial(store.write_facts, _noted_name(store), asdict(stop)))
+        processes.on_rank_zero(partial(store.write_facts, _last_look_name(store), asdict(stop)))
         _log_look(question, bounds, len(numbers), len(prompts))
         if stop.decided is not None:
             break
     return stop
 
 
-def _interval(
-    config: MeasureConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, look: Look
+def _interval_at_look(
+    config: MeasureConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, allowed_error: AllowedError
 ) -> Interval | None:
-    """Return the interval, at a look, of what the question is about."""
+    """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings
     vectors = styles.drop(columns=[PROMPT_ID, TRUNCATED, NO_LABEL], errors="ignore")
-    responses = StyledResponses(prompts, vectors.to_numpy(), list(vectors))
+    responses = StyledResponses(prompts, vectors.to_numpy(), vectors.columns.tolist())
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     if question.is_about_spread:
-        return pooled_estimate(all_cells(responses), tail=look.tail).estimate.interval
+        return pooled_estimate(all_cells(responses), tail=allowed_error.tail).estimate.interval
     if question.max_rise is not None:
         baseline = read_styled_responses(settings.against, only=frozenset(prompts[PROMPT_ID]))
         excess = excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100)
-        return replace(excess, tail=look.tail).interval
+        return replace(excess, tail=allowed_error.tail).interval
     table = effects(
         responses,
         load_style_clusters(settings.style_clusters, responses.styles),
         groups=responses.groups(),
-        permutations=look.draws(settings.permutations),
+        permutations=allowed_error.draws(settings.permutations),
         seed=config.seed,
-        look=look,
+        allowed_error=allowed_error,
     )
     return difference_bound(table).interval
 
@@ -228,12 +222,12 @@ def _bounds_text(question: Question, bounds: Interval) -> str:
     return f"{interval((moved[0], moved[1]), 1)} of 100 answers as if moved to another style"
 
 
-def _noted_name(store: Store) -> str:
+def _last_look_name(store: Store) -> str:
     """Return the name of the facts on the last look, in the folder of the family's batches."""
-    return f"{PARTS}/{store.family}/{NOTED}"
+    return f"{PARTS}/{store.family}/{LAST_LOOK}"
 
 
 def _discard_results(store: Store) -> None:
     """Discard what was computed from the responses of an earlier stop, if there was one."""
-    if read_stop(store, _noted_name(store)) is not None:
+    if read_stop(store, _last_look_name(store)) is not None:
         store.discard_results(but_rows=BY_PROMPT)

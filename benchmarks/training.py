@@ -1,0 +1,229 @@
+"""What `distill` learns in equal CPU time: its learning rates, and trainings that are cheaper for each row.
+
+    python -m benchmarks.training RESPONSES [--minutes 8] [--variants "as it is" "rate 0.001"]
+
+RESPONSES is a folder of `evenhand measure` with responses to tune on, such as `train` of a loop. The model of its
+settings is tuned on the responses to half of the descriptors, by each variant from the same start and for the same CPU
+time. What it learned is read from its predictions of the base's responses to the other half, whom it was never tuned
+on, after eight prompts that differ in the descriptor only; nothing is sampled:
+
+- removed: of the KL divergence of the first four tokens' predictions from their normalised mean over the eight people;
+- kept: of the same divergence for later tokens, in which a response says something to the person;
+- perplexity: the change of the perplexity of the base's responses.
+
+95 % intervals are percentiles of a bootstrap over responses. They do not contain the chance of training.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.stats import bootstrap
+from torch.nn.functional import kl_div, log_softmax
+from transformers import PrinterCallback
+
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.score import DESCRIPTOR
+from evenhand.mitigation.labelled_responses import ContextRenderer
+from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config
+from evenhand.mitigation.trainers import IGNORE_INDEX, Distill, DistillConfig, log_probabilities
+from evenhand.mitigation.tune import trainable_model
+from evenhand.recipes.finished_runs import read_measurement
+from evenhand.recipes.settings import FAMILY, measure_config
+
+FIRST_TOKENS = 4
+N_TEST = 40  # responses to people never tuned on
+N_TIMED = 10  # steps from which the number of steps of a variant is computed
+SEED = 0
+BATCH_SIZE = 2
+DEFAULT_RATE = 3e-4
+
+
+class OneTrainedPrompt(Distill):
+    """`Distill` that trains the model after the response's own prompt alone."""
+
+    n_trained = 1
+
+
+def four_people(rows: Dataset) -> Dataset:
+    """Return rows with four prompts in place of eight."""
+    return rows.map(lambda row: {name: row[name][:4] for name in rows.column_names})
+
+
+def cut_after_opening(rows: Dataset) -> Dataset:
+    """Return rows of which three of four have no more than the first tokens of their response."""
+
+    def cut(row: dict[str, list], number: int) -> dict[str, list]:
+        if number % 4 == 0:
+            return row
+        n_response = sum(label != IGNORE_INDEX for label in row["labels"][0])
+        n_cut = max(n_response - FIRST_TOKENS, 0)
+        return {name: [ids[: len(ids) - n_cut] for ids in row[name]] for name in rows.column_names}
+
+    return rows.map(cut, with_indices=True)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A training: its learning rate, its trainer, and a change of its rows."""
+
+    learning_rate: float = DEFAULT_RATE
+    trainer: type[Distill] = Distill
+    change: Callable[[Dataset], Dataset] = lambda rows: rows
+
+
+VARIANTS = {
+    "as it is": Variant(),
+    "rate 0.0006": Variant(learning_rate=6e-4),
+    "rate 0.001": Variant(learning_rate=1e-3),
+    "rate 0.002": Variant(learning_rate=2e-3),
+    "one trained prompt": Variant(trainer=OneTrainedPrompt),
+    "four people": Variant(change=four_people),
+    "three of four rows cut": Variant(change=cut_after_opening),
+}
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Sums over the tokens of each test response, (responses)."""
+
+    opening: np.ndarray  # divergence between people in the first tokens
+    later: np.ndarray  # … in the later tokens
+    loss: np.ndarray  # −log p of the response after its own prompt
+    n_tokens: np.ndarray
+
+
+def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> Predictions:
+    """Return what a model predicts of the responses of test rows, each after all prompts of its row."""
+    collate = Distill.collator(base, pad_token_id=0)
+    sums = []
+    model.eval()
+    for row in rows:
+        batch = collate([row])
+        labels = batch.pop("labels")
+        is_response = labels[:, 0, 1:] != IGNORE_INDEX
+        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in batch.items()}
+        with torch.no_grad():
+            found = log_probabilities(model, sequences, is_response)  # (prompts, tokens, vocabulary)
+        mean = log_softmax(found.mean(0), -1).expand_as(found)
+        divergence = kl_div(found, mean, reduction="none", log_target=True).sum(-1).mean(0)
+        tokens = labels[0, 0, 1:][is_response[0]]
+        loss = -found[0].gather(-1, tokens[:, None]).sum()
+        opening = divergence[:FIRST_TOKENS].sum()
+        later = divergence[FIRST_TOKENS:].sum()
+        sums.append([float(opening), float(later), float(loss), len(tokens)])
+    model.train()
+    opening, later, loss, n_tokens = np.array(sums).T
+    return Predictions(opening=opening, later=later, loss=loss, n_tokens=n_tokens)
+
+
+def train(base: DialogueModel, variant: Variant, rows: Dataset, seconds: float) -> tuple[torch.nn.Module, int]:
+    """Return the model that a variant tunes in the given CPU seconds, and the number of its rows."""
+    rows = variant.change(rows)
+    n_steps = round(seconds * N_TIMED / fit(base, variant, rows, N_TIMED)[1])
+    n_steps = min(n_steps, len(rows) // BATCH_SIZE)
+    model, used = fit(base, variant, rows, n_steps)
+    print(f"    {n_steps} steps, {used:.0f} CPU seconds", flush=True)
+    return model, n_steps * BATCH_SIZE
+
+
+def fit(base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int) -> tuple[torch.nn.Module, float]:
+    """Return the model after so many steps, and the CPU seconds of its training."""
+    with tempfile.TemporaryDirectory() as folder, ignore_renamed_checkpointing():
+        config = DistillConfig(
+            output_dir=folder,
+            max_steps=n_steps,
+            per_device_train_batch_size=BATCH_SIZE,
+            learning_rate=variant.learning_rate,
+            warmup_steps=TuningSettings().warmup_ratio,
+            label_smoothing_factor=0.0,
+            first_tokens=FIRST_TOKENS,
+            seed=SEED,
+            use_cpu=base.model.device.type == "cpu",
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="no",
+        )
+        model = trainable_model(base, config, lora_config(base.model, TuningSettings()))
+        trainer = variant.trainer(
+            model, args=config, data_collator=Distill.collator(base, pad_token_id=0), train_dataset=rows
+        )
+        trainer.remove_callback(PrinterCallback)
+        start = time.process_time()
+        trainer.train()
+        return model, time.process_time() - start
+
+
+def split_rows(base: DialogueModel, folder: Path) -> tuple[Dataset, Dataset]:
+    """Return the encoded rows of one half of the descriptors, and N_TEST rows of the other half."""
+    table = read_styled_responses(folder).table
+    descriptors = np.random.default_rng(SEED).permutation(sorted(table[DESCRIPTOR].unique()))
+    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2])
+    method = trained_method("distill", {}, seed=SEED)
+    render: ContextRenderer = partial(render_contexts, base)
+    encoded = []
+    for chosen in (table[is_tuned], table[~is_tuned]):
+        encoded.append(Distill.encode_rows(base, method.rows(chosen, render)).shuffle(SEED))
+    train_rows, test_rows = encoded
+    return train_rows, test_rows.select(range(min(N_TEST, len(test_rows))))
+
+
+def percent(value: float, low: float, high: float) -> str:
+    return f"{100 * value:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str:
+    """Return the line of a variant in the table."""
+
+    def removed(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
+        return 1 - second.sum(axis) / first.sum(axis)
+
+    def kept(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
+        return second.sum(axis) / first.sum(axis)
+
+    def rise(first: np.ndarray, second: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
+        return np.exp((second - first).sum(axis) / tokens.sum(axis)) - 1
+
+    measures = [
+        ((before.opening, after.opening), removed),
+        ((before.later, after.later), kept),
+        ((before.loss, after.loss, before.n_tokens), rise),
+    ]
+    cells = []
+    for data, statistic in measures:
+        interval = bootstrap(data, statistic, paired=True, rng=SEED, method="percentile").confidence_interval
+        cells.append(percent(float(statistic(*data)), interval.low, interval.high))
+    return f"| {name} | {n_rows:,} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("responses", type=Path)
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    settings, _ = read_measurement(options.responses, "responses")
+    base = load_dialogue_model(measure_config(settings, FAMILY).model)
+    train_rows, test_rows = split_rows(base, options.responses)
+    before = predictions(base, base.model, test_rows)
+    print("| training | responses | removed | kept | perplexity |\n| --- | --- | --- | --- | --- |", flush=True)
+    for name in options.variants:
+        model, n_rows = train(base, VARIANTS[name], train_rows, 60 * options.minutes)
+        print(line(name, n_rows, before, predictions(base, model, test_rows)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
