@@ -196,11 +196,6 @@ def training(**fields):
     return {"tune": {"training": fields}}
 
 
-@pytest.fixture
-def nothing_runs(monkeypatch):
-    monkeypatch.setattr(module, "run_point", lambda point, stages: pytest.fail(f"{point.method} ran"))
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -216,15 +211,13 @@ def nothing_runs(monkeypatch):
         ),
     ],
 )
-def test_a_setting_of_a_later_stage_is_refused_before_the_first(given, message, tmp_path, nothing_runs):
+def test_a_setting_of_a_later_stage_is_refused_before_the_first(given, message, tmp_path):
     with pytest.raises(InputError, match=message):
         loop(settings(tmp_path / "run", **{"methods": ["rejection"], **given}))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_are_checked_once(
-    tmp_path, monkeypatch, nothing_runs
-):
+def test_a_wrong_point_of_an_ablation_is_refused_before_any_and_equal_tunings_are_checked_once(tmp_path, monkeypatch):
     checks = []
     monkeypatch.setattr(module, "check_tuning", lambda model, method, training: checks.append(training.lora_rank))
     sweep = [{"method": "rejection", "label.quantile": [0.5, 0.7], "tune.training.lora_rank": [4, 8]}]

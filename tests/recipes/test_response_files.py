@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import is_repeated, read_responses
+from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
-from evenhand.evaluation.models import loading, recorded
+from evenhand.evaluation.models import loading
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.recipes.check_findings import check_findings
@@ -69,13 +69,10 @@ def runs(prompt_rows, tmp_path_factory):
         ]
 
 
-def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        recorded, "read_responses", lambda path, *options: calls.append(path) or read_responses(path, *options)
-    )
+def test_prompt_and_response_files_have_a_row_each(prompt_rows, tmp_path):
     responses = [(KIND, CURT)[row % 2] for row in range(len(prompt_rows))]
-    assert calls == [measure_responses(tmp_path / "run", prompt_rows, responses).with_suffix(".csv")]
+    run = measure_responses(tmp_path / "run", prompt_rows, responses)
+    assert pd.read_parquet(run / "responses.parquet")["response"].tolist() == responses
     assert list(prompt_rows)[:5] == ["prompt_id", "repeat", "prompt", "system", "persona"]
     assert len(prompt_rows) == 14 * 2 * 4 and prompt_rows["prompt_id"].is_unique
     assert prompt_rows["prompt"].equals(prompt_rows["text"]) and set(prompt_rows["repeat"]) <= {1, 2, 3, 4}
