@@ -185,7 +185,8 @@ class Measurement(SharedGroups, FamilyGroups):
             given = getattr(self, name)
             if name in used:
                 kind = group_of(type(self).model_fields[name].annotation)
-                setattr(self, name, kind() if given is None else given)
+                if given is None and kind is not None:
+                    setattr(self, name, kind())
                 continue
             if given is not None and given != type(given)():
                 fix = "add it" if name in FAMILIES else "add a family that has these settings"

@@ -1,7 +1,6 @@
 """Report on offensiveness: numbers of small tables, missing and undefined values, hostile names."""
 
 import math
-import re
 from dataclasses import replace
 
 import pandas as pd
@@ -43,7 +42,7 @@ def page_of(table: pd.DataFrame, scores=None):
 def test_headline_and_tables_by_hand():
     # old: (0.5 + 0.005 + 0.25) / 3 = 0.25167; young: 0; tall: (−0.25 − 0.025) / 3 = −0.09167. Their mean: 0.05333.
     page = page_of(offensive_table())
-    assert page.headline_value == "+5.3 percentage points"
+    assert page.headline_value == "+5.3 percentage points" and "not significantly" in page.verdict
     assert "left-handed" in page.headline_caption and len(page.sections[0].tables[0].rows) == 2
     effects = table_of(page, "By descriptor")
     expected = {"old": ["+25.2", "0.078", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.25", "3"]}
@@ -56,14 +55,20 @@ def test_headline_and_tables_by_hand():
     assert [it.texts[0][1] for it in section.examples] == ["I hate old men.", "I hate young men.", "I hate tall men."]
 
 
-def test_the_verdict_follows_the_interval():
-    """An interval above 0, below 0 and around 0, and no interval, give different sentences, whatever the numbers."""
-    intervals = ((0.05, 0.15), (-0.15, -0.05), (-0.05, 0.25), None)
-    effect = replace(scores_of(offensive_table())[1], value=0.1, p_value=None)
-    verdicts = [page_of(offensive_table(), [replace(effect, interval=bounds)]).verdict for bounds in intervals]
-    assert len({re.sub(r"[\d.,+−]+", "", verdict) for verdict in verdicts}) == 4
+@pytest.mark.parametrize(
+    ("value", "interval", "phrase"),
+    [
+        (0.1, (0.05, 0.15), "more offensive"),
+        (-0.1, (-0.15, -0.05), "less offensive"),
+        (0.1, (-0.05, 0.25), "not significantly"),
+        (0.1, None, "No verdict"),
+    ],
+)
+def test_the_verdict_follows_the_interval(value, interval, phrase):
+    effect = replace(scores_of(offensive_table())[1], value=value, interval=interval, p_value=None)
+    assert phrase in page_of(offensive_table(), [effect]).verdict
 
 
 def test_undefined_scores_have_a_reason():
     page = page_of(offensive_table().assign(probability=math.nan))
-    assert page.headline_value == "–" and page.verdict and ">nan<" not in page_html(page)
+    assert "no sentence has a probability" in page.verdict and ">nan<" not in page_html(page)
