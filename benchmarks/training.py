@@ -108,7 +108,7 @@ def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> P
     """Return what a model predicts of the responses of test rows, each after all prompts of its row."""
     collate = Distill.collator(base, pad_token_id=0)
     sums = []
-    model.eval()
+    model.eval()  # without dropout; a trainer sets its model to training
     for row in rows:
         batch = collate([row])
         labels = batch.pop("labels")
@@ -123,7 +123,6 @@ def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> P
         opening = divergence[:FIRST_TOKENS].sum()
         later = divergence[FIRST_TOKENS:].sum()
         sums.append([float(opening), float(later), float(loss), len(tokens)])
-    model.train()
     opening, later, loss, n_tokens = np.array(sums).T
     return Predictions(opening=opening, later=later, loss=loss, n_tokens=n_tokens)
 
