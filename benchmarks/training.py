@@ -57,7 +57,7 @@ class OneTrainedPrompt(Distill):
 
 
 def four_people(rows: Dataset) -> Dataset:
-    """Return rows with four prompts in place of eight."""
+    """Return the rows with the first four of their eight prompts."""
     return rows.map(lambda row: {name: row[name][:4] for name in rows.column_names})
 
 
@@ -184,7 +184,7 @@ def percent(value: float, low: float, high: float) -> str:
 
 
 def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str:
-    """Return the line of a variant in the table."""
+    """Return the row of the printed table with what a variant learned."""
 
     def removed(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
         return 1 - second.sum(axis) / first.sum(axis)

@@ -310,7 +310,7 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
 def _finished_or_begun(
     folder: Path, record: RunRecord, locks: ExitStack, advice: Advice | None, suffices: Suffices | None
 ) -> str:
-    """Begin the stage and return RUNNING, unless it is finished: then return FINISHED.
+    """Return FINISHED if the stage is finished; otherwise begin it, and return RUNNING.
 
     Beginning a stage locks its folder until `locks` closes, deletes the files that are computed again, and writes the
     record.

@@ -209,7 +209,7 @@ class Distill(SFT):
         return (loss, {}) if return_outputs else loss
 
     def _targets(self, model: torch.nn.Module, sequences: Batch, is_response: torch.Tensor) -> torch.Tensor:
-        """Return the log-probabilities to learn after the first `n_trained` prompts; see the class.
+        """Return the targets: the log-probabilities to learn after the first `n_trained` prompts of each row.
 
         `sequences` are (rows, prompts, t), and `is_response` is true at the tokens of responses, (rows, k).
         """

@@ -101,7 +101,7 @@ def is_used(setting: str, method: str) -> bool:
 
 
 def grid_points(grid: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return each combination of the values in a grid, as a dictionary {setting: value}.
+    """Return all combinations of the values of several settings, each as a dictionary {setting: value}.
 
     >>> grid_points({"model": ["a", "b"], "seed": 1})
     [{'model': 'a', 'seed': 1}, {'model': 'b', 'seed': 1}]

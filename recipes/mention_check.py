@@ -1,4 +1,4 @@
-"""A check of a style classifier: how much the mention of a descriptor changes the styles of a text.
+"""A check of a style classifier: whether a text has other styles merely because it mentions a descriptor.
 
 Evenhand replaces descriptors in responses before it classifies them. A classifier reacts to what is not replaced, such
 as a paraphrase, in the way that is measured here.

@@ -113,7 +113,7 @@ def in_folder(folder, examples, *command):
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
         cwd=folder,
         env=environment,
     )
@@ -194,17 +194,8 @@ def test_methods_of_a_folder_go_through_the_loop_together(examples, tmp_path):
     """The method of the page tunes the model, and another one of the folder asks the tuned model in another way."""
     (examples / "methods" / "greeting.py").write_text(GREETING)
     (tmp_path / "loop.yaml").write_text(LOOP)
-    command = [sys.executable, "-m", "evenhand", "loop", "--config", "loop.yaml", "--output_dir", "run"]
-    environment = os.environ | {"EVENHAND_PATH": str(examples), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, "--report_to", "none"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        cwd=tmp_path,
-        env=environment,
-    )
+    command = ["-m", "evenhand", "loop", "--config", "loop.yaml", "--output_dir", "run"]
+    done = in_folder(tmp_path, examples, *command, "--report_to", "none")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "run" / "shortest+greeting"
     assert {path.name for path in folder.iterdir()} == {"tune", "after", "compare"}
@@ -212,8 +203,5 @@ def test_methods_of_a_folder_go_through_the_loop_together(examples, tmp_path):
     (signature, *_) = [score.signature["model"] for score in read_scores(folder / "after" / "scores.json")]
     assert signature["system_prompt"] == "I like music." and signature["name"].endswith("adapter")
     assert "I like music." in (folder / "after" / "report.html").read_text()
-    measured = [*command[:3], "measure", "--model", "m", "--greeting.words", "Hi."]
-    refused = subprocess.run(
-        measured, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path, env=environment
-    )
+    refused = in_folder(tmp_path, examples, "-m", "evenhand", "measure", "--model", "m", "--greeting.words", "Hi.")
     assert refused.returncode == 2 and "greeting: " in refused.stderr

@@ -62,7 +62,7 @@ class Stop:
 
     @property
     def allowed_error(self) -> AllowedError:
-        """How much tests and intervals may err at the look at which the measurement stopped."""
+        """The error that tests and intervals are allowed at the look at which the measurement stopped."""
         return self.plan.allowed_error(self.look)
 
     @property
@@ -82,7 +82,7 @@ class Stop:
 
     @property
     def saved(self) -> str:
-        """How many answers or requests were not necessary, in words; "" if none."""
+        """A phrase with the number of answers or requests that the early stop saved; "" if it saved none."""
         if not self.is_early:
             return ""
         if not self.requests_saved:

@@ -17,7 +17,7 @@ SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}
 
 @dataclass(frozen=True)
 class Question:
-    """What a measurement decides before it stops: about pooled FGB*, unless a limit of something else is given.
+    """The question that a measurement decides before it stops. By default, it is about pooled FGB*.
 
     Attributes:
         until: the setting: DECIDED, or a limit of pooled FGB* in answers of 100.
