@@ -30,14 +30,13 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
-from evenhand.evaluation.score import BiasScore, Form, find_score, read_scores, signature_line
+from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.recipes.finished_runs import check_trust, read_measurement
 from evenhand.recipes.label import read_threshold
-from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS

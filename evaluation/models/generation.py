@@ -92,7 +92,7 @@ class Response(NamedTuple):
 
 
 # The responses to some rows: the numbers of the rows, and of each row what a `Response` has, in its order.
-Answers = tuple[list[int], list[str | None], list[bool], list[bool]]
+AnswerBatch = tuple[list[int], list[str | None], list[bool], list[bool]]
 
 
 def generate_responses(
@@ -104,8 +104,8 @@ def generate_responses(
     openings: Sequence[str] | None = None,
     first: int = 0,
     batch_size: int = 256,
-) -> Iterator[Answers]:
-    """Yield the `Answers` to contexts, one for each context, in batches: the longest contexts first.
+) -> Iterator[AnswerBatch]:
+    """Yield the `AnswerBatch` to contexts, one for each context, in batches: the longest contexts first.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. A response is the text up to the
     first end-of-sequence token, without special tokens, outer white space and reasoning.
@@ -152,7 +152,7 @@ def generate_responses(
         yield _answers(responses, [rows[job] for job in batch])
 
 
-def _answers(responses: Sequence[Response], rows: Sequence[list[int]]) -> Answers:
+def _answers(responses: Sequence[Response], rows: Sequence[list[int]]) -> AnswerBatch:
     """Return the responses of a batch, each for all of its rows, as lists."""
     answered = [(row, response) for response, its_rows in zip(responses, rows, strict=True) for row in its_rows]
     return (

@@ -20,7 +20,7 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, sanitize
 from evenhand.evaluation.score import display_name
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-SCORES = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
+SCORES_TITLE = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ parts jointly, and owns what changes the responses (accepted differences) and wh
 never tuned on, another language, the second classifier).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
@@ -121,6 +123,15 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
+
+
+@contextmanager
+def record_base_failure(store: Store, metric: str, base: Model) -> Iterator[None]:
+    """Leave the body if the base model cannot be loaded, and record why as `store.failures[metric]`."""
+    try:
+        yield
+    except InputError as error:  # perhaps a disk or a server that is away: the same command then tries again
+        store.failures[metric] = f"{base.name} cannot be loaded: {error}"
 
 
 class Part:
