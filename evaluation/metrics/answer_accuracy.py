@@ -47,7 +47,7 @@ POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
 
 class Settings(StrictSettings):
-    """Accuracy of answers: does who asks decide how often the answer is right?"""
+    """Accuracy of answers: does the share of right answers depend on who asks?"""
 
     questions: AnyPath | None = Field(
         None,

@@ -112,7 +112,8 @@ class NearestStyle(Method):
         """Nearest style: from how many candidates the answer is chosen."""
 
         candidates: Candidates = Field(
-            4, description="candidates, of which the nearest in style to a response to another person is the answer"
+            4,
+            description="number of candidates; the one nearest in style to a response to another person is the answer",
         )
 
     settings: Settings

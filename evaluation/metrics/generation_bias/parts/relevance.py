@@ -95,8 +95,8 @@ class Settings(StrictSettings):
     )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
-        description="share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M "
-        "parameters",
+        description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
+        "for a model under 10 M parameters",
     )
 
 
