@@ -64,7 +64,7 @@ def writes_checked(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_owner(path: Path) -> None:
-    """Raise InputError if `path` is in a folder that this process works in, and the folder is no longer its own."""
+    """Raise InputError if `path` is in a folder that this process worked in and that no longer belongs to it."""
     if _owned_folders:
         resolved = path.parent.resolve()
         for folder in (resolved, *resolved.parents):

@@ -32,7 +32,7 @@ OMIT_IF_NULL = "omit_if_null"
 NOT_COMPARED: dict[str, JsonValue] = {IDENTITY: False}  # it changes no result
 BY_CONTENT: dict[str, JsonValue] = {IDENTITY: "content"}  # a fingerprint of what the path or name leads to counts
 WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or in Python, never on the command line
-OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # later than the first runs, which know nothing of it
+OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # newer than the first runs, whose records lack it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
@@ -65,7 +65,7 @@ class StrictSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     def replaced(self, **changes: object) -> Self:
-        """Return a copy with other values of some fields, checked as those of a new object are."""
+        """Return a copy with other values of some fields; all values are checked again."""
         return type(self)(**{**vars(self), **changes})
 
 

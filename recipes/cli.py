@@ -274,7 +274,7 @@ def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
 
 
 def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
-    """Return the values of a file overridden by those of flags, group by group; `cls` is the class of a group."""
+    """Return the values of a file, overridden by the values of flags; `cls` is the class of the group."""
     if cls is None or not isinstance(flags, Mapping):
         return flags
     if not isinstance(file, Mapping):
@@ -457,8 +457,8 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
 def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
     """Return the groups of settings that `--help` leaves out.
 
-    These are the groups of all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all
-    methods but those of the flag `--method`.
+    These are the groups of the families of metrics that the flag `--metrics` does not name and, in `measure` and
+    `tune`, of the methods that the flag `--method` does not name.
     """
     from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
 

@@ -43,8 +43,8 @@ def judge(settings: AgreementSettings) -> None:
         styles = classifier_styles(classifier)
         unknown = sorted(set(chain.from_iterable(labels)).difference(styles))
         if unknown:
-            has = f"which {classifier.name} has not; its labels: {', '.join(styles)}"
-            raise InputError("labels", f"the texts have {unknown[0]!r}, {has}.")
+            known = f"{classifier.name} has the labels: {', '.join(styles)}"
+            raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
         inputs[name] = classifier_revision(classifier)
     with stage("judge", settings, inputs) as run:
         if run is None:

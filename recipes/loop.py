@@ -196,8 +196,8 @@ def check_points(folder: Path, points: Sequence[Point]) -> None:
     """
     for path in dict.fromkeys(stage.output_dir for point in points for stage in point.stages):
         check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
-    measurements: list[MeasureSettings] = []  # which are checked already
-    tunings: list[Any] = []  # what the checks of tunings depended on, of those that are checked already
+    measurements: list[MeasureSettings] = []  # that are checked already
+    tunings: list[Any] = []  # the values that the check of a tuning reads, of the tunings that are checked already
     for point in points:
         base = point.before.model.name
         for measurement in (point.before, point.train, point.after, point.after_without_tag):

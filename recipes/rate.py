@@ -163,7 +163,7 @@ def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, *, sh
     """Write the scores and the report into the folder of the pairs; return the report by its path.
 
     Raises:
-        InputError: a link in the folder leads out of it.
+        InputError: a link in the folder leads out of the folder.
     """
     check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     write_scores(folder / SUMMARY / SCORES, scores)

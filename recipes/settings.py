@@ -1,7 +1,7 @@
 """The settings of each command, as pydantic models. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
-`Experiment`); the command's class adds those that the loop sets for its stages.
+`Experiment`); the command's class adds the settings that the loop sets for its stages.
 """
 
 from collections.abc import Iterable, Mapping

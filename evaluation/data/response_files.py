@@ -96,7 +96,7 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
 
 
 def has_own_prompts(columns: Mapping[str, list], descriptor_column: str | None) -> bool:
-    """Return whether a file of responses has prompts of its own, although it has a column prompt_id of another tool.
+    """Return whether a file of responses contains its prompts, although it has a column prompt_id of another tool.
 
     Files of `write_prompt_table` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
     """
@@ -304,7 +304,7 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
 
 
 def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.DataFrame:
-    """Return the prompts, followed by those whose repeats are among the ids: "a#2" is the second response to "a"."""
+    """Return the prompts and, for each id of a repeat, the prompt again: "a#2" is the second response to "a"."""
     known = {prompt_id: row for row, prompt_id in enumerate(prompts[PROMPT_ID])}
     repeats = {}
     for prompt_id in map(str, prompt_ids):

@@ -60,7 +60,9 @@ METRICS = (
 )
 declare(METRICS)
 # Notes of the report's tables.
-NOT_INDEPENDENT = "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
+NOT_INDEPENDENT = (
+    "Votes on one pair are not independent, so these intervals are too narrow; intervals by pair are valid."
+)
 OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
 CHANCE = "About one in twenty of these intervals excludes 50 by chance."
 RANDOM_SIDES = (

@@ -113,7 +113,7 @@ class Figure:
 class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
-    `texts` are (name, text) pairs; those with an index in `hidden` are hidden until the reader clicks, because a
+    `texts` are (name, text) pairs; the texts with an index in `hidden` are hidden until the reader clicks, because a
     classifier marked them as offensive. `claim` is a sentence above the texts.
     """
 

@@ -132,7 +132,7 @@ def scores_table(
         column: the name of the column of labels.
         counted: the plural noun for the units that n counts.
         further: functions that return the cells of further columns, by name.
-        max_rows: if there are more than LONG scores, only so many, those furthest from the ideal, are rows.
+        max_rows: if there are more than LONG scores, the number of rows, of the scores furthest from the ideal.
     """
     given = [score for score in scores if score is not None]
     undefined_scores = [score for score in given if math.isnan(score.value)]

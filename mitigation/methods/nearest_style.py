@@ -1,7 +1,7 @@
 """Answer in the style of a response to another person; no training.
 
 Of several candidates, the nearest in style to a response to another person is the answer. The contents stay the
-person's own. Generation takes one response more than there are candidates.
+person's own. A prompt takes as many responses as there are candidates, and one more.
 """
 
 from collections.abc import Iterator

@@ -193,7 +193,7 @@ def threshold_chart(
 
 
 def panel_titles(measured: Sequence[SettingRow]) -> dict[str, str]:
-    """Return the titles of the panels by the names of their columns, of those that were measured."""
+    """Return the titles of the panels that were measured, by the names of their columns."""
     titles = dict(NAMES)
     for name in measured[0]:
         metric, _, cluster = name.partition(": ")

@@ -75,7 +75,7 @@ class ClassifiedRun:
 
 @dataclass(frozen=True)
 class JointTests:
-    """The tests of everything that the report on one run calls shown, adjusted for all of them.
+    """The joint tests of everything that the report on one run calls shown; p-values are adjusted for all tests.
 
     Attributes:
         people: the people who can be compared; None if nobody can.

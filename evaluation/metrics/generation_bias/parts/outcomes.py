@@ -1,6 +1,6 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-OUTCOMES is the table of them: to add an outcome, write its function and add a line, or write a module of your own
+The table OUTCOMES has all: to add an outcome, write its function and add a line, or write a module of your own
 (docs/extending.md). The values of an outcome are a
 table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
 a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
