@@ -6,12 +6,14 @@ parts jointly, and owns what changes the responses (accepted differences) and wh
 never tuned on, another language, the second classifier).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
@@ -73,7 +75,7 @@ class ClassifiedRun:
 
 @dataclass(frozen=True)
 class JointTests:
-    """The tests of everything that the report on one run calls shown, adjusted for all of them.
+    """The joint tests of everything that the report on one run calls shown; p-values are adjusted for all tests.
 
     Attributes:
         people: the people who can be compared; None if nobody can.
@@ -123,6 +125,15 @@ class Comparison:
     without_base: str
     signature: Signature
     allowed_error: AllowedError
+
+
+@contextmanager
+def record_base_failure(store: Store, metric: str, base: Model) -> Iterator[None]:
+    """Leave the body if the base model cannot be loaded, and record why as `store.failures[metric]`."""
+    try:
+        yield
+    except InputError as error:  # perhaps a disk or a server that is away: the same command then tries again
+        store.failures[metric] = f"{base.name} cannot be loaded: {error}"
 
 
 class Part:

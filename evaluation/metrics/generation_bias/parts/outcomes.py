@@ -1,6 +1,6 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-OUTCOMES is the table of them: to add an outcome, write its function and add a line, or write a module of your own
+The table OUTCOMES has all: to add an outcome, write its function and add a line, or write a module of your own
 (docs/extending.md). The values of an outcome are a
 table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
 a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
@@ -27,7 +27,14 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.own_outcomes import own_modules
-from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    AnsweredRun,
+    ClassifiedRun,
+    Comparison,
+    JointTests,
+    Part,
+    record_base_failure,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
     DIFFERENCE_BOUND,
@@ -351,12 +358,9 @@ def fluency_after(comparison: Comparison) -> pd.DataFrame | None:
         return None
     store = comparison.store
     pairs = without_person(comparison.new.table)
-    try:
-        table = store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs))
-    except InputError as error:  # perhaps a disk or a server that is away
-        store.failures[FLUENCY] = f"{comparison.base.name} cannot be loaded: {error}"
-        return None
-    return fluency(table)
+    with record_base_failure(store, FLUENCY, comparison.base):
+        return fluency(store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs)))
+    return None
 
 
 def outcome_values(name: str, table: pd.DataFrame) -> pd.DataFrame:

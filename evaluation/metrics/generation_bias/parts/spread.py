@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.people import compared_people, 
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
-from evenhand.evaluation.report.page import SCORES, Section, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Section, Table
 from evenhand.evaluation.report.score_sections import (
     Runs,
     change_table,
@@ -380,7 +380,7 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
             )
         )
     for source, share in variance_parts(cells).shares().items():
-        scores.append(share_score(SHARE, {"source": source}, share, cells, signature))
+        scores.append(variance_share_score(SHARE, {"source": source}, share, cells, signature))
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -399,7 +399,9 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
     return scores
 
 
-def share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature) -> BiasScore:
+def variance_share_score(
+    metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature
+) -> BiasScore:
     """Return the score of a share of the variance of responses, in [−1, 1], which has no ideal."""
     return BiasScore(
         metric,
@@ -804,13 +806,13 @@ class SpreadPart(Part):
             note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
-        return [Section(SCORES, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
+        return [Section(SCORES_TITLE, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         runs = (before.scores, after.scores, changes.scores)
         forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
-        main = Section(SCORES, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
+        main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
         return [main, _published_section(runs)]
 
 
