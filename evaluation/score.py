@@ -16,6 +16,8 @@ from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
+SCORES = "scores.json"  # the file of all scores of a run
+
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
 PROMPT_ID = "prompt_id"
 PERSONA = "persona"

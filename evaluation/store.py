@@ -54,6 +54,7 @@ from evenhand.evaluation.manifest import (
     write_record,
 )
 from evenhand.evaluation.progress import progress, working
+from evenhand.evaluation.score import SCORES
 from evenhand.evaluation.settings import as_settings, identity_of
 from evenhand.evaluation.tables import read_table, table_run, write_table
 from evenhand.evaluation.tracking import Tracker, start_tracking
@@ -61,7 +62,6 @@ from evenhand.evaluation.tracking import Tracker, start_tracking
 log = logging.getLogger("evenhand")
 
 LOCK = ".lock"
-SCORES = "scores.json"
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row

@@ -69,7 +69,8 @@ POSITIONAL_HELP = {
 }
 # The commands with a model and short names, and where a measurement is in their settings.
 PREFIXES = {"measure": "", "loop": "measure."}
-# What is most often given has a short name, the end of its name. A setting to come never changes what one means.
+# The settings that are given most often have a short name, the end of their name. The list is written out so that a
+# new setting never changes what a short name means.
 SHORT_NAMES = (
     "model",
     "model.server",
@@ -273,7 +274,7 @@ def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
 
 
 def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
-    """Return the values of a file overridden by those of flags, group by group; `cls` is the class of a group."""
+    """Return the values of a file, overridden by the values of flags; `cls` is the class of the group."""
     if cls is None or not isinstance(flags, Mapping):
         return flags
     if not isinstance(file, Mapping):
@@ -331,11 +332,11 @@ class _Parser(ArgumentParser):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What stands on a command line.
+    """The content of a command line.
 
     Attributes:
         command: the name of the command, or "" without one.
-        options: what is no setting: version, print_config, verbose, quiet.
+        options: the arguments that are no settings: version, print_config, verbose, quiet.
         config: the file or folder after `--config`.
         max_new_tokens: the number after `--max_new_tokens`, which is a key of the setting `decoding.arguments`.
         size: the word after `--size`, one of SIZES, or "".
@@ -353,7 +354,7 @@ class CommandLine:
 
 
 def _read_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Return what stands on a command line; print the help or the completion, and exit, if it is asked for.
+    """Return the content of a command line; print the help or the completion, and exit, if it is asked for.
 
     Raises:
         InputError: a command or flag is unknown, or the value of a flag is missing or cannot be read.
@@ -456,8 +457,8 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
 def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
     """Return the groups of settings that `--help` leaves out.
 
-    These are the groups of all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all
-    methods but those of the flag `--method`.
+    These are the groups of the families of metrics that the flag `--metrics` does not name and, in `measure` and
+    `tune`, of the methods that the flag `--method` does not name.
     """
     from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
 

@@ -15,8 +15,8 @@ from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
-    Design,
     Pilot,
+    StudySize,
     interval_width,
     shows_difference,
     smallest_design,
@@ -131,7 +131,7 @@ def read_pilot(folder: Path) -> Pilot:
         interaction = max(parts.interaction.value / parts.chance, 0.0)
     n_descriptors = len(np.unique(cells.descriptor))
     n_templates = len(np.unique(cells.template))
-    return Pilot(Design(n_descriptors, n_templates, cells.n / len(cells.count), interaction), estimate)
+    return Pilot(StudySize(n_descriptors, n_templates, cells.n / len(cells.count), interaction), estimate)
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:

@@ -38,10 +38,10 @@ class Answer:
     """A text that a model wrote.
 
     Attributes:
-        text: the text without reasoning that was in parts of its own; None if there is none.
+        text: the text without the parts that are reasoning; None if there is none.
         stop: why the text ended, in the words of its source, "" if that is unknown.
-        refusal: a refusal in a field of its own, "" if there is none.
-        reasoning: reasoning in a field or parts of its own, "" if there is none.
+        refusal: a refusal in a separate field, "" if there is none.
+        reasoning: reasoning in a separate field or in separate parts, "" if there is none.
     """
 
     text: str | None

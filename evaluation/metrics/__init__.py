@@ -22,7 +22,15 @@ from evenhand.evaluation.report.score_sections import (
     score_sections,
     value_text,
 )
-from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, read_scores, signature_line
+from evenhand.evaluation.score import (
+    SCORES,
+    BiasScore,
+    Signature,
+    display_name,
+    find_score,
+    read_scores,
+    signature_line,
+)
 from evenhand.evaluation.settings import (
     ClassifierSettings,
     DecodingSettings,
@@ -126,7 +134,7 @@ class FamilyRun:
     @cached_property
     def scores(self) -> list[BiasScore]:
         """All scores in the folder."""
-        return read_scores(self.folder / "scores.json")
+        return read_scores(self.folder / SCORES)
 
     @property
     def model_name(self) -> str:

@@ -67,7 +67,7 @@ class AnswersSoFar:
             self.tracker.log_samples(pd.DataFrame([{TEXT: prompt, RESPONSE: response}]))
 
     def text(self) -> str:
-        """Return one line: how many answers, how many in another language or refused, and one of them."""
+        """Return one line: how many answers, how many in another language or refused, and one example."""
         line = f"so far {self.n:,} answers, {self.n_other_language:,} in another language, {self.n_refused:,} refused"
         if self.example is None:
             return line

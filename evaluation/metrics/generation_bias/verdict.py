@@ -211,7 +211,7 @@ def _remaining_text(after: BiasScore) -> str:
     return {SHOWN: "is still above 0", NOT_SHOWN: "cannot be told from 0", NO_VERDICT: "has no interval"}[verdict]
 
 
-def cost_text(changes: Sequence[BiasScore]) -> str:
+def cost_sentence(changes: Sequence[BiasScore]) -> str:
     """Return the sentence on what a change cost, from the scores of a comparison."""
     known = []
     unknown = []
@@ -251,7 +251,7 @@ def accepted_text(runs: Runs) -> str:
 
 def comparison_explanations(runs: Runs) -> list[str]:
     """Return the sentences below the verdict of a comparison: on evenness, costs and accepted differences."""
-    texts = (even_change_text(runs), cost_text(runs[2]), accepted_text(runs))
+    texts = (even_change_text(runs), cost_sentence(runs[2]), accepted_text(runs))
     return [text for text in texts if text]
 
 

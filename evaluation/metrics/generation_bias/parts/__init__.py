@@ -6,12 +6,14 @@ what changes the responses (accepted differences) and what cuts them (cues, peop
 language, the second classifier).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
@@ -73,7 +75,7 @@ class ClassifiedRun:
 
 @dataclass(frozen=True)
 class JointTests:
-    """The tests of everything that the report on one run calls shown, adjusted for all of them.
+    """The joint tests of everything that the report on one run calls shown; p-values are adjusted for all tests.
 
     Attributes:
         people: the people who can be compared; None if nobody can.
@@ -109,6 +111,7 @@ class Comparison:
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the scores.
+        allowed_error: how much tests and intervals may err, which is less if a run was looked at before its end.
     """
 
     store: Store
@@ -121,6 +124,16 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
+    allowed_error: AllowedError
+
+
+@contextmanager
+def record_base_failure(store: Store, metric: str, base: Model) -> Iterator[None]:
+    """Leave the body if the base model cannot be loaded, and record why as `store.failures[metric]`."""
+    try:
+        yield
+    except InputError as error:  # perhaps a disk or a server that is away: the same command then tries again
+        store.failures[metric] = f"{base.name} cannot be loaded: {error}"
 
 
 class Part:

@@ -210,7 +210,7 @@ def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) ->
 
 
 def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of responses with a value, and of those with a 1 in a column of 0 and 1, (u, c) each."""
+    """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each."""
     values = family.all_values
     has_value = np.isfinite(values).all(axis=1)
     person = people.design.person[has_value]
@@ -627,7 +627,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 
 def change_summary(changes: pd.DataFrame) -> str:
-    """Return a sentence: how many effects were shown before, what became of them, and how many changes are shown."""
+    """Return a sentence on how many effects were shown before, how many of these are left, and the shown changes."""
     single = changes[changes["outcome"] == "style"]
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
@@ -699,6 +699,7 @@ class EffectsPart(Part):
         config = comparison.before.config
         if not config.settings.permutations:
             return []
+        allowed_error = comparison.allowed_error
 
         def changes() -> pd.DataFrame:
             return effect_changes(
@@ -706,8 +707,9 @@ class EffectsPart(Part):
                 comparison.new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
-                permutations=config.settings.permutations,
+                permutations=allowed_error.draws(config.settings.permutations),
                 seed=config.seed,
+                allowed_error=allowed_error,
             )
 
         table = comparison.store.table(EFFECT_CHANGES, changes)

@@ -110,7 +110,7 @@ class Settings(StrictSettings):
     )
 
 
-def neutral_dialogue(config: MeasureConfig) -> str | None:
+def neutral_dialogue_file(config: MeasureConfig) -> str | None:
     """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
     name = config.settings.neutral_dialogue
     if name is None:
@@ -543,7 +543,7 @@ class QualityPart(Part):
         if config.capabilities:
             tasks = read_tasks(config.capabilities)
             inputs[CAPABILITIES] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
-        path = neutral_dialogue(config)
+        path = neutral_dialogue_file(config)
         if path is not None and not model.without_weights:
             load_neutral_dialogue(path)  # raises if it cannot be used
             inputs["neutral_dialogue"] = sha256_of(Path(path))
@@ -552,7 +552,7 @@ class QualityPart(Part):
     def collect(self, run: AnsweredRun) -> None:
         config = run.config
         model = run.model
-        path = neutral_dialogue(config)
+        path = neutral_dialogue_file(config)
 
         def neutral() -> pd.DataFrame:
             pairs = load_neutral_dialogue(path)

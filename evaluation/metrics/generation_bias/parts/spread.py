@@ -31,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.people import compared_people, 
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
-from evenhand.evaluation.report.page import SCORES, Section, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Section, Table
 from evenhand.evaluation.report.score_sections import (
     Runs,
     change_table,
@@ -73,6 +73,7 @@ from evenhand.evaluation.statistics.intervals import (
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
 from evenhand.evaluation.statistics.variance_shares import Share, variance_parts
@@ -379,7 +380,7 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
             )
         )
     for source, share in variance_parts(cells).shares().items():
-        scores.append(share_score(SHARE, {"source": source}, share, cells, signature))
+        scores.append(variance_share_score(SHARE, {"source": source}, share, cells, signature))
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -398,7 +399,9 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
     return scores
 
 
-def share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature) -> BiasScore:
+def variance_share_score(
+    metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature
+) -> BiasScore:
     """Return the score of a share of the variance of responses, in [−1, 1], which has no ideal."""
     return BiasScore(
         metric,
@@ -591,13 +594,14 @@ def compare_generation_bias(
     *,
     by_axis: bool = True,
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
     Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
     difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
     Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
-    bias falls from 1 to 0.
+    bias falls from 1 to 0. `allowed_error` is how much tests and intervals may err, at one of several looks.
 
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
@@ -616,7 +620,7 @@ def compare_generation_bias(
     scores = []
     for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
         for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
-            for change in _paired_scores(metric, subset, weights, estimate):
+            for change in _paired_scores(metric, subset, weights, estimate, allowed_error):
                 scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
     return scores
 
@@ -638,30 +642,35 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
 
 
 def _paired_scores(
-    metric: str, cells: Cells, weights: np.ndarray, estimate: Callable[[Cells, np.ndarray], SpreadEstimate]
+    metric: str,
+    cells: Cells,
+    weights: np.ndarray,
+    estimate: Callable[[Cells, np.ndarray], SpreadEstimate],
+    allowed_error: AllowedError,
 ) -> list[BiasScore]:
     """Return the difference and the reduction of a spread; the cells have the columns before, then those after."""
     zeros = np.zeros_like(weights)
     in_old = np.concatenate([weights, zeros])
     in_new = np.concatenate([zeros, weights])
-    before = estimate(cells, in_old).estimate
+    before = replace(estimate(cells, in_old).estimate, tail=allowed_error.tail)
     after = estimate(cells, in_new).estimate
-    difference = estimate(cells, in_new - in_old)
-    n = difference.cells.n
+    found = estimate(cells, in_new - in_old)
+    difference = replace(found.estimate, tail=allowed_error.tail)
+    n = found.cells.n
     change = BiasScore(
         metric,
-        difference.estimate.value,
+        difference.value,
         ideal=-before.value,
         bounds=(-3.0, 3.0),
         n=n,
-        interval=difference.estimate.interval,
-        p_value=difference.estimate.p_value,
+        interval=difference.interval,
+        p_value=allowed_error.p_value(difference.p_value),
         n_left_out=cells.n + cells.n_left_out - n,
-        reason=difference.reason,
+        reason=found.reason,
         kind=Kind.DIFFERENCE,
-        caution=difference.caution,
+        caution=found.caution,
     )
-    return [change, _reduction(change, before, after, difference.estimate)]
+    return [change, _reduction(change, before, after, difference)]
 
 
 def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference: Estimate) -> BiasScore:
@@ -687,13 +696,13 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
     covariance = covariance_from_variances(
         difference.standard_error**2, before.standard_error**2, after.standard_error**2
     )
-    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom)
+    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom, difference.tail)
     if before.interval[0] <= 0:
         if interval is not None:
             return undefined
         return replace(undefined, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
     if interval is None:
-        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom)))
+        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom, difference.tail)))
     return replace(
         undefined,
         value=1 - after.value / before.value,
@@ -775,7 +784,11 @@ class SpreadPart(Part):
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         return compare_generation_bias(
-            comparison.old, comparison.new, comparison.clusters, signature=comparison.signature
+            comparison.old,
+            comparison.new,
+            comparison.clusters,
+            signature=comparison.signature,
+            allowed_error=comparison.allowed_error,
         )
 
     def sections(self, run: FamilyRun) -> list[Section]:
@@ -793,13 +806,13 @@ class SpreadPart(Part):
             note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
-        return [Section(SCORES, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
+        return [Section(SCORES_TITLE, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         runs = (before.scores, after.scores, changes.scores)
         forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
-        main = Section(SCORES, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
+        main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
         return [main, _published_section(runs)]
 
 
