@@ -1,5 +1,12 @@
 """Generation bias: how a model's style depends on the descriptor in its prompt (Smith et al. 2022, A.7).
 
+The way of a response from prompt to score:
+
+1. `collect` passes the prompts that have no response yet to `Model.respond`, and `Store.rows` saves each batch.
+2. `classify` gives each response a style vector; `Store.rows` saves these, too.
+3. `score` reads the tables of prompts, responses and styles as `StyledResponses`.
+4. Each part scores them: `parts.spread` computes FGB from cells, and pooled FGB* from pairs of people.
+
 At most 5 of 100 reports on even models show anything, since everything that a report calls shown is tested jointly
 (`joint_tests`): whether people differ at all, and what each part tests.
 """
