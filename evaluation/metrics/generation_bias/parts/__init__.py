@@ -124,7 +124,7 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
-    allowed_error: AllowedError
+    allowed_error: AllowedError = WHOLE_ERROR
 
 
 @contextmanager
