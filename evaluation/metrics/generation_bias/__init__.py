@@ -170,8 +170,7 @@ class GenerationBias(Metric):
         question = question_of(config.settings)
         if question is None:
             record_that_all_is_asked(store)
-            store.ensure(PROMPTS, lambda: asked_prompts(config))
-            prompts = store.read(PROMPTS)
+            prompts = store.table(PROMPTS, lambda: asked_prompts(config))
         else:
             prompts = asked_prompts(config)
         check_repeated_prompts(config, model, prompts)
@@ -180,9 +179,9 @@ class GenerationBias(Metric):
         signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
         numbers = None
         if question is None:
-            store.ensure(RESPONSES, lambda: _responses(store, model, prompts), on_all_ranks=True)
+            store.ensure(RESPONSES, lambda: _ask(store, model, prompts), on_all_ranks=True)
         else:
-            numbers = answer_until_decided(store, config, question, prompts, partial(_responses, store, model, prompts))
+            numbers = answer_until_decided(store, config, question, prompts, partial(_ask, store, model, prompts))
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
         responses = answered[RESPONSE].tolist()
@@ -245,7 +244,8 @@ def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
     """Note in the record of the run how many answers are left out, by the reason."""
     left_out = answered[LEFT_OUT].dropna()
     if len(left_out):
-        store.facts["left_out"] = left_out.value_counts(sort=False).to_dict()
+        counts = left_out.value_counts(sort=False)
+        store.facts["left_out"] = {str(reason): int(n) for reason, n in counts.items()}
 
 
 def _names_in_answers(config: MeasureConfig, model: Model, answered: pd.DataFrame) -> list[str]:
@@ -259,7 +259,7 @@ def _names_in_answers(config: MeasureConfig, model: Model, answered: pd.DataFram
     return names
 
 
-def _responses(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray | None = None) -> pd.DataFrame:
+def _ask(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray | None = None) -> pd.DataFrame:
     """Return the response to each prompt, or to the ones with these numbers; write candidates, if there are any."""
     asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
     model.check(asked)
