@@ -51,7 +51,9 @@ Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
 SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
-COMPLETIONS, CHAT_COMPLETIONS = "/completions", "/chat/completions"  # ends of a server's address that name its API
+# The ends of a server's address that name its API.
+COMPLETIONS = "/completions"
+CHAT_COMPLETIONS = "/chat/completions"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
