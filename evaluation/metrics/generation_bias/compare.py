@@ -9,6 +9,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, record_base_failure
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
@@ -36,7 +37,8 @@ def opened_comparison(
     """Return two runs on their common prompts, and the share of the prompts that are common.
 
     Raises:
-        InputError: the two runs have different prompts, styles, decoding or style classifiers.
+        InputError: the two runs have different prompts, styles, decoding or style classifiers, or stopped early, in
+            different orders.
     """
     before, after, is_common = on_common_prompts(before, after)
     old = compared_responses(before)
@@ -59,6 +61,7 @@ def opened_comparison(
         base=base,
         without_base=without_base,
         signature=signature,
+        allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
     return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, signature=signature)
 

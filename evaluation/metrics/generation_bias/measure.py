@@ -132,9 +132,7 @@ def _responses(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.nd
     if numbers is not None:
         asked = asked.iloc[numbers]
     so_far = AnswersSoFar(prompts, store.tracker)
-    rows = store.rows(
-        RESPONSES, asked, lambda missing: so_far.watch(model.respond(missing)), unit="responses", numbers=numbers
-    )
+    rows = store.rows(RESPONSES, asked, model.respond, unit="responses", numbers=numbers, watch=so_far.add)
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})

@@ -111,6 +111,7 @@ class Comparison:
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the scores.
+        allowed_error: how much tests and intervals may err, which is less if a run was looked at before its end.
     """
 
     store: Store
@@ -123,6 +124,7 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
+    allowed_error: AllowedError = WHOLE_ERROR
 
 
 @contextmanager

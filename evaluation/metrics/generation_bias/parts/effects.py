@@ -698,6 +698,7 @@ class EffectsPart(Part):
         config = comparison.before.config
         if not config.settings.permutations:
             return []
+        allowed_error = comparison.allowed_error
 
         def changes() -> pd.DataFrame:
             return effect_changes(
@@ -705,8 +706,9 @@ class EffectsPart(Part):
                 comparison.new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
-                permutations=config.settings.permutations,
+                permutations=allowed_error.draws(config.settings.permutations),
                 seed=config.seed,
+                allowed_error=allowed_error,
             )
 
         table = comparison.store.table(EFFECT_CHANGES, changes)

@@ -80,6 +80,7 @@ from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.scores import mean_change
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
 VERSION = "2"
@@ -612,19 +613,22 @@ def outcome_changes(
     after: pd.DataFrame,
     *,
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of an outcome between two runs over the same prompts, and both runs' scores on these prompts.
 
     The difference of the form MEAN is the change of each column's mean, paired by prompt. That of SPREAD is the
     spread after, a, less the spread before, b. Its p-value is of the paired difference a² − b² of pooled FGB* of the
     columns (`compare_generation_bias`). Its interval is the interval of this difference divided by a + b, since
-    a² − b² = (a − b) (a + b); it excludes 0 if and only if p < 0.05. A prompt without a value in one run is left out of
-    both. Scores of the runs (as of `outcome_bias`, without tests) have the group {"run": "before"} or {"run": "after"}.
+    a² − b² = (a − b) (a + b); it excludes 0 if and only if p < 0.05 (at one of several looks, p may be larger). A
+    prompt without a value in one run is left out of both. Scores of the runs (as of `outcome_bias`, without tests) have
+    the group {"run": "before"} or {"run": "after"}.
 
     Args:
         responses: the rows' templates and descriptors.
         before, after: the outcome of each response in both runs, (n, k); a class that only one of them has is 0 in the
             other.
+        allowed_error: how much the tests and the intervals of changes and spreads may err, at one of several looks.
     """
     columns = list(dict.fromkeys([*before, *after]))
     joined = join_rare(pd.concat([side.reindex(columns=columns, fill_value=0.0) for side in (before, after)]))
@@ -636,24 +640,38 @@ def outcome_changes(
     new = new.rows(has_both)
     scores = []
     for name, side in (("before", old), ("after", new)):
-        for score in outcome_scores(side, outcome, None, signature):
+        for score in outcome_scores(side, outcome, None, signature, allowed_error.tail):
             scores.append(replace(score, group={**score.group, "run": name}))
     for (group, old_column), (_, new_column) in zip(_columns(old), _columns(new), strict=True):
-        change = mean_change(outcome, old_column, new_column, bounds=ANY, group=group, n_left_out=n_left_out)
+        change = mean_change(
+            outcome,
+            old_column,
+            new_column,
+            bounds=ANY,
+            group=group,
+            n_left_out=n_left_out,
+            allowed_error=allowed_error,
+        )
         scores.append(replace(change, form=Form.MEAN))
     spread_before = find_score(scores, outcome, Form.SPREAD, run="before").value
     spread_after = find_score(scores, outcome, Form.SPREAD, run="after").value
-    change = _spread_change(outcome, old, new, spread_before, spread_after)
+    change = _spread_change(outcome, old, new, spread_before, spread_after, allowed_error)
     scores.append(replace(change, n_left_out=len(responses) - change.n))
     signature = {**(signature or {}), "outcomes": VERSION}
     return [replace(score, signature=signature) for score in scores]
 
 
 def _spread_change(
-    outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
+    outcome: str,
+    old: StyledResponses,
+    new: StyledResponses,
+    spread_before: float,
+    spread_after: float,
+    allowed_error: AllowedError,
 ) -> BiasScore:
     """Return the difference of the spread of an outcome; `old` and `new` have its values as vectors, paired."""
-    square = headline_of(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
+    changes = compare_generation_bias(old, new, {}, by_axis=False, allowed_error=allowed_error)
+    square = headline_of(changes, Kind.DIFFERENCE)
     scale = _divisor(old.styles) * (spread_before + spread_after)
     interval = None
     if square.interval and scale > 0:
@@ -855,7 +873,9 @@ class OutcomesPart(Part):
             old = stored_values(before, name)
             new = fluency_after(comparison) if name == FLUENCY else stored_values(after, name)
             if new is not None:
-                scores += outcome_changes(comparison.old, name, old, new, signature=signature)
+                scores += outcome_changes(
+                    comparison.old, name, old, new, signature=signature, allowed_error=comparison.allowed_error
+                )
                 continue
             for form in (Form.MEAN, Form.SPREAD):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
