@@ -654,6 +654,8 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
         return ".".join([*location, str(cause)])
     if error["type"] == "extra_forbidden":
         return f"{dotted}: {_unknown_setting(location, cls)}"
+    if error["type"] == "missing":
+        return f"{dotted}: it is missing; give a value."
     return f"{dotted}: {format_value(error['input'])} cannot be used: {error['msg']}."
 
 
