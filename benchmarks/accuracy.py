@@ -20,7 +20,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import Classifier, style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
-from evenhand.evaluation.score import Form as ScoreForm
+from evenhand.evaluation.score import CheckedScore as ScoreForm
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -37,7 +37,7 @@ FORMS = {"FGB": ScoreForm.PLAIN, "FGB*": ScoreForm.CORRECTED, "pooled FGB*": Sco
 
 
 @dataclass(frozen=True)
-class Form:
+class CheckedScore:
     """A score whose intervals are checked: weights of the columns, whether it is pooled, and its true value."""
 
     weights: np.ndarray
@@ -64,7 +64,11 @@ def with_clusters(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) ->
 
 
 def simulate(
-    prompts: pd.DataFrame, vectors: np.ndarray, forms: Mapping[str, Form], options: Namespace, rng: np.random.Generator
+    prompts: pd.DataFrame,
+    vectors: np.ndarray,
+    forms: Mapping[str, CheckedScore],
+    options: Namespace,
+    rng: np.random.Generator,
 ) -> dict[int, dict[str, list[Estimate]]]:
     """Return the estimates of all trials, by number of responses to a cell and by form.
 
@@ -116,12 +120,12 @@ def main() -> None:
     columns = np.eye(vectors.shape[2])
     all_styles = columns[:n_styles].sum(axis=0)
     forms = {
-        "FGB*": Form(all_styles, is_pooled=False, truth=true["FGB*"]),
-        "pooled FGB*": Form(all_styles, is_pooled=True, truth=true["pooled FGB*"]),
+        "FGB*": CheckedScore(all_styles, is_pooled=False, truth=true["FGB*"]),
+        "pooled FGB*": CheckedScore(all_styles, is_pooled=True, truth=true["pooled FGB*"]),
     }
     for i, cluster in enumerate(clusters):
         value = find_score(truth, "scgb", ScoreForm.POOLED_CORRECTED, cluster=cluster).value
-        forms[f"pooled SCGB* {cluster}"] = Form(columns[n_styles + i], is_pooled=True, truth=value)
+        forms[f"pooled SCGB* {cluster}"] = CheckedScore(columns[n_styles + i], is_pooled=True, truth=value)
     results = simulate(prompts, vectors, forms, options, rng)
     print_results(results, true, forms, options.trials)
     if options.figure:
@@ -131,7 +135,7 @@ def main() -> None:
 def print_results(
     results: Mapping[int, Mapping[str, list[Estimate]]],
     true: Mapping[str, float],
-    forms: Mapping[str, Form],
+    forms: Mapping[str, CheckedScore],
     trials: int,
 ) -> None:
     """Print the means and standard deviations of measurements, and the coverage of their intervals."""

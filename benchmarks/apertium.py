@@ -28,7 +28,7 @@ import yaml
 
 from benchmarks.measuring import SHARED, parse_options
 from evenhand.evaluation.data.gendered_translations import (
-    ENGLISH,
+    ENGLISH_TEXT,
     FEMININE,
     GENDER,
     LANG,
@@ -86,7 +86,7 @@ def pattern_references(descriptors: Path) -> pd.DataFrame:
         gender = MASCULINE if prompt["noun_gender"] == MASCULINE_NOUN else FEMININE
         rows.append(
             {
-                ENGLISH: english,
+                ENGLISH_TEXT: english,
                 LANG: "es",
                 GENDER: gender,
                 REFERENCE: prompt[TEXT],

@@ -48,7 +48,7 @@ FORMS = ("FGB*", "pooled FGB*", "one style, pooled", "difference, pooled")
 
 
 @dataclass(frozen=True)
-class Design:
+class Simulation:
     """A simulated measurement: numbers of descriptors, templates and responses, bias, and kind of style vectors."""
 
     descriptors: int
@@ -62,17 +62,17 @@ class Design:
         return f"{self.descriptors} × {self.templates}, {self.answers_per_cell}; {self.bias}, {self.vectors}"
 
 
-def designs() -> Iterator[Design]:
+def designs() -> Iterator[Simulation]:
     """Yield a design for each size and number of responses, with one of the biases and one kind of vectors."""
     for row, size in enumerate(SIZES):
         for column, answers_per_cell in enumerate(PER_CELL):
             bias = list(BIASES)[(row + column) % 3]
             vectors = VECTORS[(row + 2 * column + column // 3) % 3]
             descriptors, templates = size
-            yield Design(descriptors, templates, answers_per_cell, bias, vectors)
+            yield Simulation(descriptors, templates, answers_per_cell, bias, vectors)
 
 
-def means(design: Design, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def means(design: Simulation, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean style vectors of two runs, (descriptors, templates, styles); the second has half of the bias."""
     narrow = np.array([36.0, 6.0, 3.0, *[0.6] * (STYLES - 3)])
     base = rng.dirichlet(narrow if design.vectors == "narrow" else np.ones(STYLES), design.templates)
@@ -119,7 +119,7 @@ def estimates(cells: Cells) -> list[Estimate]:
     return [descriptor_spread(cells, WEIGHTS[0]).corrected, *pooled]
 
 
-def simulate(design: Design, simulations: int, rng: np.random.Generator) -> np.ndarray:
+def simulate(design: Simulation, simulations: int, rng: np.random.Generator) -> np.ndarray:
     """Return each interval's bounds (NaN if it has none) and true value, (simulations, forms, 3)."""
     p_before, p_after = means(design, rng)
     found = np.full((simulations, len(FORMS), 3), np.nan)

@@ -29,7 +29,7 @@ from evenhand.evaluation.data.corpus import count_phrases
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
-from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.progress import progress, start_logging
@@ -163,7 +163,7 @@ def train(
 def masked_accuracy(model: MaskedModel, texts: Sequence[str], seed: int) -> float:
     """Return the share of masked tokens that the model predicts exactly; a random 15 % of each text's tokens."""
     rng = np.random.default_rng(seed)
-    ids, special = encode_sentences(model, [text for text in texts if len(text) < 200])
+    ids, special = tokenize_sentences(model, [text for text in texts if len(text) < 200])
     positions = []
     for is_special in special:
         candidates = np.flatnonzero(~np.array(is_special))
@@ -182,7 +182,7 @@ def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) ->
     for path in sorted(folder.glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[:pairs_per_paradigm]]
         sentences = [row["sentence_good"] for row in rows] + [row["sentence_bad"] for row in rows]
-        ids, special = encode_sentences(model, sentences)
+        ids, special = tokenize_sentences(model, sentences)
         positions = [np.flatnonzero(~np.array(is_special)).tolist() for is_special in special]
         log_p = np.empty(sum(map(len, positions)))
         with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as done:

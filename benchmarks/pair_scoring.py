@@ -16,9 +16,9 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from benchmarks.measuring import SHARED, parse_options, timed
-from evenhand.evaluation.data.sentence_pairs import read_pairs, resolve_pairs_file
+from evenhand.evaluation.data.sentence_pairs import read_sentence_pairs, resolve_pairs_file
 from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions
-from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.score import LESS, MORE
 
@@ -34,7 +34,7 @@ def random_model(vocabulary: int, tokenizer: BertTokenizer) -> MaskedModel:
 
 def sentences(model: MaskedModel, pairs: pd.DataFrame) -> Sentences:
     """Return the sentences of the pairs and the positions of the tokens that both sentences of a pair share."""
-    ids, special = encode_sentences(model, [text for pair in pairs[[MORE, LESS]].to_numpy() for text in pair])
+    ids, special = tokenize_sentences(model, [text for pair in pairs[[MORE, LESS]].to_numpy() for text in pair])
     positions = []
     for more in range(0, len(ids), 2):
         positions += find_shared_positions(ids[more], ids[more + 1], special[more], special[more + 1])
@@ -113,7 +113,7 @@ def main() -> None:
     words = (SHARED / "tokenizers" / "bert-base-uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
     # With `vocab_file`, the class returns an empty tokenizer without an error; it needs `vocab`.
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
-    table = read_pairs(resolve_pairs_file(given.pairs))
+    table = read_sentence_pairs(resolve_pairs_file(given.pairs))
     pairs = table[table["left_out"].isna()].sample(given.n, random_state=0)
     print(f"{given.threads} threads; seconds of CPU")
     for vocabulary in given.vocabulary:

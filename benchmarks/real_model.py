@@ -44,11 +44,11 @@ def show(name: str, n: int, unit: str, seconds: float) -> None:
 def by_evenhand(model: DialogueModel, contexts: list[str]) -> list[str]:
     """Return the response of `generate_responses` to each context."""
     responses = [""] * len(contexts)
-    for rows, texts, *_ in generate_responses(
+    for batch in generate_responses(
         model, contexts, range(len(contexts)), decoding_arguments("sample"), batch_size=128
     ):
-        for row, text in zip(rows, texts, strict=True):
-            responses[row] = text
+        for row, response in batch.items():
+            responses[row] = response.text
     return responses
 
 

@@ -37,7 +37,7 @@ from evenhand.mitigation.labelled_responses import ContextRenderer
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config
-from evenhand.mitigation.trainers import IGNORE_INDEX, Distill, DistillConfig, log_probabilities
+from evenhand.mitigation.trainers import IGNORE_INDEX, DistillConfig, DistillTrainer, log_probabilities
 from evenhand.mitigation.tune import trainable_model
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, measure_config
@@ -50,8 +50,8 @@ BATCH_SIZE = 2
 DEFAULT_RATE = 3e-4
 
 
-class OneTrainedPrompt(Distill):
-    """`Distill` that trains the model after the response's own prompt alone."""
+class OneTrainedPrompt(DistillTrainer):
+    """`DistillTrainer` that trains the model after the response's own prompt alone."""
 
     n_trained = 1
 
@@ -79,7 +79,7 @@ class Variant:
     """A training: its learning rate, its trainer, and a change of its rows."""
 
     learning_rate: float = DEFAULT_RATE
-    trainer: type[Distill] = Distill
+    trainer: type[DistillTrainer] = DistillTrainer
     change: Callable[[Dataset], Dataset] = lambda rows: rows
 
 
@@ -106,7 +106,7 @@ class Predictions:
 
 def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> Predictions:
     """Return what a model predicts of the responses of test rows, each after all prompts of its row."""
-    collate = Distill.collator(base, pad_token_id=0)
+    collate = DistillTrainer.collator(base, pad_token_id=0)
     sums = []
     model.eval()  # without dropout; a trainer sets its model to training
     for row in rows:
@@ -157,7 +157,7 @@ def fit(base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int) -> t
         )
         model = trainable_model(base, config, lora_config(base.model, TuningSettings()))
         trainer = variant.trainer(
-            model, args=config, data_collator=Distill.collator(base, pad_token_id=0), train_dataset=rows
+            model, args=config, data_collator=DistillTrainer.collator(base, pad_token_id=0), train_dataset=rows
         )
         trainer.remove_callback(PrinterCallback)
         start = time.process_time()
@@ -174,7 +174,7 @@ def split_rows(base: DialogueModel, folder: Path) -> tuple[Dataset, Dataset]:
     render: ContextRenderer = partial(render_contexts, base)
     encoded = []
     for chosen in (table[is_tuned], table[~is_tuned]):
-        encoded.append(Distill.encode_rows(base, method.rows(chosen, render)).shuffle(SEED))
+        encoded.append(DistillTrainer.encode_rows(base, method.rows(chosen, render)).shuffle(SEED))
     train_rows, test_rows = encoded
     return train_rows, test_rows.select(range(min(N_TEST, len(test_rows))))
 

@@ -49,8 +49,8 @@ def load_module(package: str, name: str, field: str) -> ModuleType:
 def load_class(package: str, name: str, base: type[Base], field: str) -> type[Base]:
     """Return the class that the module `name` of a package defines as its subclass of `base`.
 
-    If the module defines several, such as a common base and a class derived from it, it is the one from which no other
-    is derived.
+    If the module defines several, such as a common base and a class derived from it, the result is the class from which
+    no other class is derived.
 
     Raises:
         InputError: as `load_module`; or the module does not define exactly one such class.

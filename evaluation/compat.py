@@ -41,12 +41,16 @@ def cache_argument(model: "PreTrainedModel") -> str:
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
-def has_plain_attention(config: "PreTrainedConfig", *, sliding_windows: bool) -> bool:
-    """Return whether each layer of a decoder has plain attention to all positions or, if allowed, to a sliding window.
+def has_plain_attention(config: "PreTrainedConfig", *, sliding_windows: bool = True) -> bool:
+    """Return whether a model is a decoder whose layers all have plain attention, so that padding changes no response.
+
+    They attend to all positions or, if `sliding_windows`, to a sliding window.
 
     transformers exports `DynamicLayer`, but not the class of sliding windows. Subclasses compute other attention
     (transformers 5.0 to 5.24).
     """
+    if config.is_encoder_decoder:
+        return False
     from transformers import DynamicCache, DynamicLayer
     from transformers.cache_utils import DynamicSlidingWindowLayer
 

@@ -64,7 +64,7 @@ def writes_checked(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_owner(path: Path) -> None:
-    """Raise InputError if `path` is in a folder that this process works in, and the folder is no longer its own."""
+    """Raise InputError if `path` is in a folder that this process worked in and that no longer belongs to it."""
     if _owned_folders:
         resolved = path.parent.resolve()
         for folder in (resolved, *resolved.parents):
@@ -262,6 +262,11 @@ def load_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which makes plain values only and calls no code, without the rules of YAML 1.1.
+
+    It raises YAMLError for an alias, and for a key that a mapping has twice.
+    """
+
     yaml_implicit_resolvers: dict = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -296,6 +301,8 @@ def dump_yaml(value: object) -> str:
 
 
 class _NoAliases(yaml.SafeDumper):
+    """PyYAML's safe writer, which writes a value in full each time that it occurs."""
+
     def ignore_aliases(self, data: object) -> bool:
         return True
 

@@ -37,7 +37,7 @@ OLD_KEYS = {"format", "command", "inputs"}  # what a run of format 4 added to th
 
 
 class RunRecord(TypedDict):
-    """The content of a run.json; a command adds facts of its own, such as the threshold of `label`.
+    """The content of a run.json; a command adds further facts, such as the threshold of `label`.
 
     Attributes:
         format: version of the format of a run's files.
@@ -144,7 +144,7 @@ def read_record(folder: Path, field: str) -> RunRecord | None:
         )
     if record.pop("sha256", None) != json_sha256(record):
         raise InputError(field, f"{path} was changed or is damaged (its SHA-256 is not right); undo that, {repair}.")
-    return _checked_names(record, path, field)
+    return _checked_record(record, path, field)
 
 
 def write_record(folder: Path, record: Mapping[str, object]) -> None:
@@ -181,10 +181,10 @@ def _read_format_4(folder: Path, field: str) -> RunRecord:
         "settings": {name: value for name, value in settings.items() if name not in OLD_KEYS},
         "format": OLD_FORMAT,
     }
-    return _checked_names(record, path, field)
+    return _checked_record(record, path, field)
 
 
-def _checked_names(record: dict[str, Any], path: Path, field: str) -> RunRecord:
+def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
     record.setdefault("versions", {})
@@ -288,7 +288,7 @@ def _with_texts(
     """Return nested settings with `change(name of the setting, text)` in place of each text that is a value."""
     changed: dict[str, object] = {}
     for key, value in settings.items():
-        name = _inner(group, str(key))
+        name = _path_setting(group, str(key))
         if isinstance(value, Mapping):
             changed[key] = _with_texts(value, change, name)
         elif isinstance(value, str):
@@ -298,8 +298,8 @@ def _with_texts(
     return changed
 
 
-def _inner(group: str, name: str) -> str:
-    """Return the name of a setting in a group, or the group's if the group is a path with more settings."""
+def _path_setting(group: str, name: str) -> str:
+    """Return the name of a setting; of the path in a group such as `responses: {name: …}`, the name of the group."""
     return group if name == "name" and group in RUN_FOLDERS else name
 
 

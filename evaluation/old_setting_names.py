@@ -43,7 +43,7 @@ CLASSIFIERS = (
     "toxicity",
     "classifier",
 )
-OF_CLASSIFIERS = {
+REMOVED_FROM_CLASSIFIERS = {
     "base": "an adapter's base is as in its files",
     "dtype": "classifiers compute in float32",
     "device": "classifiers are on a GPU if there is one",
@@ -52,7 +52,7 @@ OF_CLASSIFIERS = {
     "quantization": "classifiers are not quantized",
     "trust_remote_code": "no code that comes with a classifier is executed",
 }
-REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, why in OF_CLASSIFIERS.items()}
+REMOVED = {f"{classifier}.{name}": why for classifier in CLASSIFIERS for name, why in REMOVED_FROM_CLASSIFIERS.items()}
 REMOVED |= {
     "model.api": "the address of the server says it, http://host:port/v1/completions",
     "judge.api": "the address of the server says it, http://host:port/v1/completions",
@@ -68,7 +68,7 @@ REMOVED |= {
 
 
 def removed_name(dotted: str) -> str | None:
-    """Return what stands in place of a setting that was removed; None for any other name."""
+    """Return what is in place of a setting that was removed, or why it is gone; None if it was not removed."""
     return REMOVED.get(".".join(dotted.split(".")[-2:]))
 
 
@@ -135,5 +135,5 @@ def _with_moved(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def _is_given(value: object) -> bool:
-    """Return whether a value is more than a default that stands for none."""
+    """Return whether a value, or a value in a group, is neither null nor empty, false or 0."""
     return any(map(_is_given, value.values())) if isinstance(value, Mapping) else bool(value)

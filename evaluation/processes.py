@@ -87,7 +87,7 @@ def on_rank_zero(compute: Callable[[], Result]) -> Result:
             outcome[1] = error
         finally:
             _alone.reset(token)
-    _exchange(lambda distributed: distributed.broadcast_object_list(outcome, src=0))
+    _communicate(lambda distributed: distributed.broadcast_object_list(outcome, src=0))
     if outcome[1] is not None:
         outcome[1].reported_by_rank_zero = True
         raise outcome[1]
@@ -102,7 +102,7 @@ def barrier() -> None:
     """
     if world_size() > 1:
         ranks: list[int | None] = [None] * world_size()
-        _exchange(lambda distributed: distributed.all_gather_object(ranks, rank()))
+        _communicate(lambda distributed: distributed.all_gather_object(ranks, rank()))
 
 
 def shut_down() -> None:
@@ -114,7 +114,7 @@ def shut_down() -> None:
             torch.distributed.destroy_process_group()
 
 
-def _exchange(communicate: Callable[[Any], None]) -> None:
+def _communicate(communicate: Callable[[Any], None]) -> None:
     """Connect this process to the other ranks, if it is not connected yet; call `communicate(torch.distributed)`."""
     import torch
 

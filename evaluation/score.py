@@ -16,6 +16,8 @@ from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
 from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
+SCORES = "scores.json"  # the file of all scores of a run
+
 # prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
 PROMPT_ID = "prompt_id"
 PERSONA = "persona"
@@ -40,6 +42,8 @@ DIRECTION = "direction"
 MORE = "more"
 LESS = "less"
 CUE = "cue"  # how a model knows the person in a prompt
+STYLE = "style"  # a style of the style classifier
+CLUSTER = "cluster"  # a style cluster
 OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response

@@ -32,7 +32,7 @@ OMIT_IF_NULL = "omit_if_null"
 NOT_COMPARED: dict[str, JsonValue] = {IDENTITY: False}  # it changes no result
 BY_CONTENT: dict[str, JsonValue] = {IDENTITY: "content"}  # a fingerprint of what the path or name leads to counts
 WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or in Python, never on the command line
-OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # later than the first runs, which know nothing of it
+OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # newer than the first runs, whose records lack it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
@@ -51,7 +51,9 @@ Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
 SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
-COMPLETIONS, CHAT_COMPLETIONS = "/completions", "/chat/completions"  # ends of a server's address that name its API
+# The ends of a server's address that name its API.
+COMPLETIONS = "/completions"
+CHAT_COMPLETIONS = "/chat/completions"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -65,7 +67,7 @@ class StrictSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     def replaced(self, **changes: object) -> Self:
-        """Return a copy with other values of some fields, checked as those of a new object are."""
+        """Return a copy with other values of some fields; all values are checked again."""
         return type(self)(**{**vars(self), **changes})
 
 
@@ -93,24 +95,22 @@ class CheckpointSettings(NamedSettings):
         description="Hugging Face id, folder, adapter folder, GGUF file, or package:NAME/PATH",
         json_schema_extra=BY_CONTENT,
     )
-    revision: str | None = Field(
-        default=None, description="commit of the model on the hub, or of its base if that is given"
-    )
+    revision: str | None = Field(default=None, description="commit of the model on the hub; with `base`, of the base")
     base: str | None = Field(
         default=None,
-        description="base of an adapter, if it is not where the adapter's files say",
+        description="base model of an adapter, if it is elsewhere than the adapter's files say",
         json_schema_extra=BY_CONTENT | WITHOUT_FLAG,
     )
     dtype: Dtype = Field(default="float32", description="precision of the weights")
     device: str | dict[str, Any] = Field(
         default=AUTO,
-        description="device, such as cpu, cuda, cuda:1 or mps; `auto` is a GPU if there is one; `balanced` splits a "
-        "model over all GPUs, and {module: device} as it says",
+        description="device, such as cpu, cuda, cuda:1 or mps; `auto`: a GPU if there is one; `balanced`: split the "
+        "model over all GPUs; {module: device}: split it as given",
         json_schema_extra=NOT_COMPARED,
     )
     attn_implementation: str | None = Field(
         default=None,
-        description="implementation of attention, such as eager or sdpa; null is the default of transformers",
+        description="implementation of attention, such as eager or sdpa; null: the default of transformers",
         json_schema_extra=WITHOUT_FLAG,
     )
     quantization: Literal["4bit", "8bit"] | None = Field(
@@ -142,7 +142,8 @@ class ModelSettings(CheckpointSettings):
     )
     reasoning: Annotated[list[Marker], Field(min_length=2, max_length=2)] | None = Field(
         default=None,
-        description="[start, end] of its reasoning, in addition to the known markers; null: only these",
+        description="[start, end] markers of the model's reasoning, in addition to the known ones; null: the known "
+        "ones only",
         json_schema_extra=OMITTED_IF_NULL,
     )
     adapter_strength: Strength | None = Field(
@@ -158,13 +159,13 @@ class ModelSettings(CheckpointSettings):
     )
     request: dict[str, Any] | None = Field(
         default=None,
-        description="merged into each request to the server, such as {reasoning_effort: low}; a null in it removes a "
-        "parameter",
+        description="fields to add to each request to the server, such as {reasoning_effort: low}; a null removes a "
+        "field",
         json_schema_extra=OMITTED_IF_NULL,
     )
     tokenizer: str | None = Field(
         default=None,
-        description="tokenizer of a served model, for likelihoods; null is the one of the model's name",
+        description="tokenizer of a served model, for likelihoods; null: the tokenizer of the model's name",
         json_schema_extra=BY_CONTENT,
     )
 
@@ -266,12 +267,6 @@ class JudgeSettings(NamedSettings):
     concurrency: Concurrency = Field(
         default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
     )
-
-    @property
-    def api(self) -> Api:
-        """The API of the server, by its address."""
-        return server_api(self.server)
-
     samples: Count = Field(
         default=5,
         description="answers for each text, if the server gives no log-probabilities",
@@ -283,12 +278,17 @@ class JudgeSettings(NamedSettings):
         json_schema_extra=NOT_COMPARED | WITHOUT_FLAG,
     )
 
+    @property
+    def api(self) -> Api:
+        """The API of the server, by its address."""
+        return server_api(self.server)
+
 
 class HeadSettings(NamedSettings):
     """A sequence classifier, on a GPU if there is one. A string is short for {name: string}.
 
-    Its precision is float32, and no code that comes with it is executed. What its outputs mean is said by its config;
-    where that is wrong, a file of settings can say it.
+    Its precision is float32, and no code that comes with it is executed. Its config says what its outputs mean; a file
+    of settings can correct the config.
     """
 
     base: ClassVar[None] = None  # an adapter's base is as in the adapter's files
@@ -431,7 +431,7 @@ class PromptSettings(StrictSettings):
     templates: Annotated[int, Field(ge=1)] | AnyPath | None = Field(
         default=None,
         description="file of templates with {person}, filled with prompts.people; with cues: a file of requests, one "
-        "a line, or a number of the shipped 60",
+        "a line, or how many of the 60 shipped requests",
         json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
     )
     people: AnyPath | None = Field(
@@ -450,7 +450,8 @@ class PromptSettings(StrictSettings):
         description="{column: values} of the prompts to use; noun_phrase_type has a default",
     )
     split_by: str | None = Field(
-        default=None, description="column whose values the splits do not share; null: noun, or none for a file"
+        default=None,
+        description="column each of whose values is in one split only; null: noun, or none for a file of prompts",
     )
     untuned_by: Literal["descriptor", "axis", "template", "cue"] | None = Field(
         default=None, description="leave one half of these out of training, to test on them; null: none"
@@ -459,7 +460,8 @@ class PromptSettings(StrictSettings):
         default=60, description="number of descriptors, sampled by axis; null: all"
     )
     answers_per_cell: PerCell = Field(
-        default=2, description="responses per (template, descriptor); 1 is enough, FGB* and shares of variance need 2"
+        default=2,
+        description="responses per (template, descriptor); 1 is enough, but FGB* and shares of variance need 2",
     )
     personas: str = Field(
         default="none",
@@ -490,7 +492,9 @@ class PromptSettings(StrictSettings):
         if not self.cues and isinstance(self.templates, int):
             raise InputError("templates", f"{self.templates} is a number of requests, for cues; give a file.")
         if self.people and (self.file or self.cues or self.language or self.variations or self.personas != "none"):
-            raise InputError("templates", "with people they are the prompts; omit file, cues, language and personas.")
+            raise InputError(
+                "templates", "templates and people are all of the prompts; omit file, cues, language and personas."
+            )
         if self.people and (self.untuned_by or self.descriptor_column):
             raise InputError(
                 "templates", "untuned_by and descriptor_column are for other prompts; leave them out, or give null."
@@ -501,7 +505,8 @@ class PromptSettings(StrictSettings):
             raise InputError("cues", "their prompts have no file, personas or variations; leave these out.")
         if self.language and (self.file or self.cues or self.variations or self.personas in ("default", "paper")):
             raise InputError(
-                "language", "a file has its own, and cues, variations and personas are English; omit these."
+                "language",
+                "a file of prompts has its language, and cues, variations and personas are English; omit these.",
             )
         if self.train_file and (self.split_by or not self.file):
             fix = (
@@ -549,7 +554,7 @@ class PromptSettings(StrictSettings):
         """
         filters = DEFAULT_FILTERS | self.filters if self.filters else {}
         if (self.language or self.file) and DEFAULT_FILTERS.items() <= filters.items():
-            filters["noun_phrase_type"] = ["noun_descriptor"]  # the only order of these
+            filters["noun_phrase_type"] = ["noun_descriptor"]  # the only order in language packs and files
         return {column: values for column, values in filters.items() if values is not None}
 
 
@@ -626,10 +631,10 @@ def _booleans_for_numbers(name: str, given: object, settings: object) -> Iterato
         yield f"{name}: {given} cannot be used: it is not a number."
     for key, item in _items(given):
         if isinstance(given, Mapping):
-            of_key = settings.get(key) if isinstance(settings, Mapping) else getattr(settings, key, None)
+            value = settings.get(key) if isinstance(settings, Mapping) else getattr(settings, key, None)
         else:
-            of_key = settings[int(key)] if isinstance(settings, list | tuple) and int(key) < len(settings) else None
-        yield from _booleans_for_numbers(f"{name}.{key}" if name else key, item, of_key)
+            value = settings[int(key)] if isinstance(settings, list | tuple) and int(key) < len(settings) else None
+        yield from _booleans_for_numbers(f"{name}.{key}" if name else key, item, value)
 
 
 def group_of(annotation: Any) -> type[BaseModel] | None:
@@ -649,6 +654,8 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
         return ".".join([*location, str(cause)])
     if error["type"] == "extra_forbidden":
         return f"{dotted}: {_unknown_setting(location, cls)}"
+    if error["type"] == "missing":
+        return f"{dotted}: it is missing; give a value."
     return f"{dotted}: {format_value(error['input'])} cannot be used: {error['msg']}."
 
 

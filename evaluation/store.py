@@ -54,6 +54,7 @@ from evenhand.evaluation.manifest import (
     write_record,
 )
 from evenhand.evaluation.progress import progress, working
+from evenhand.evaluation.score import SCORES
 from evenhand.evaluation.settings import as_settings, identity_of
 from evenhand.evaluation.tables import read_table, table_run, write_table
 from evenhand.evaluation.tracking import Tracker, start_tracking
@@ -61,7 +62,6 @@ from evenhand.evaluation.tracking import Tracker, start_tracking
 log = logging.getLogger("evenhand")
 
 LOCK = ".lock"
-SCORES = "scores.json"
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row
@@ -168,17 +168,13 @@ class Store:
 
         `compute` is called on all ranks if `on_all_ranks` is true, else only on rank 0.
         """
-
-        def compute_and_write() -> None:
-            with self.step(name):
-                self.write(name, compute())
-
         if self.has(name):
             return
-        if on_all_ranks:
-            compute_and_write()
-        else:
-            processes.on_rank_zero(compute_and_write)
+        with self.step(name):
+            if on_all_ranks:
+                self.write(name, compute())
+            else:
+                processes.on_rank_zero(lambda: self.write(name, compute()))
 
     def table(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> pd.DataFrame:
         """Return the table `name`.parquet; compute and write the table first if it is not on disk (`ensure`)."""
@@ -192,6 +188,7 @@ class Store:
         compute: Callable[[pd.DataFrame], Iterable[pd.DataFrame]],
         unit: str = "rows",
         numbers: np.ndarray | None = None,
+        watch: Callable[[pd.DataFrame], object] | None = None,
     ) -> pd.DataFrame:
         """Return a row for each item, computed in batches that are saved as they come, so that a killed run can resume.
 
@@ -205,6 +202,7 @@ class Store:
             unit: the plural noun for a row, for the progress bar.
             numbers: the number of each item among all items of which rows may be computed later, (n,), ascending;
                 None: these are all items.
+            watch: called with each batch as it comes, such as to show it.
 
         Raises:
             InputError: `compute` did not yield every row, or a file cannot be read or written.
@@ -212,22 +210,41 @@ class Store:
         folder = self.folder / PARTS / self.family / name
         if numbers is None:
             numbers = np.arange(len(items))
-        items = items.set_axis(numbers)
         missing = processes.on_rank_zero(lambda: _missing_rows(folder, numbers, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
         if len(mine) or items.empty:  # a table without rows is computed, too, since `compute` knows its columns
+            # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
+            waiting: list[pd.DataFrame] = []
+            last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once: an unwritable folder fails early
             done = len(items) - len(missing) if processes.world_size() == 1 else 0
-            with progress(done + len(mine), name.replace("_", " ") + processes.rank_label(), unit, done) as advance:
-                _save_batches(folder, compute(items.loc[mine]), advance, self._write_part)
+            label = name.replace("_", " ") + processes.rank_label()
+            with progress(done + len(mine), label, unit, done) as advance:
+                try:
+                    for batch in compute(items.set_axis(numbers).loc[mine]):
+                        waiting.append(batch)
+                        if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
+                            self._write_part(folder, waiting)
+                            last_write = time.monotonic()
+                        advance(len(batch))
+                        if watch is not None:
+                            watch(batch)
+                finally:  # rows that were computed before an error are written, too
+                    self._write_part(folder, waiting)
         processes.barrier()
         return _read_rows(folder, numbers)
 
-    def _write_part(self, path: Path, rows: pd.DataFrame) -> None:
+    def _write_part(self, folder: Path, batches: list[pd.DataFrame]) -> None:
+        """Write batches of rows to one file, and empty the list."""
+        if not batches:
+            return
         if not processes.is_rank_zero():  # rank 0 has the lock, which it checks before each write
             record = read_record(self.folder, "output_dir")
             if record is None or record["fingerprint"] != self.fingerprint:
                 raise InputError("output_dir", f"{self.folder} was deleted, or another run works in it; give another.")
-        write_table(path, rows, self.fingerprint)
+        rows = pd.concat(batches).rename_axis(ROW).reset_index()
+        first = rows[ROW].iloc[0] if len(rows) else 0
+        write_table(folder / f"{first:08d}.parquet", rows, self.fingerprint)
+        batches.clear()
 
 
 Advice = Callable[[Sequence[str], Path], str]
@@ -520,35 +537,6 @@ def _missing_rows(folder: Path, numbers: np.ndarray, run: str) -> np.ndarray:
         if owner != run:
             raise InputError("output_dir", f"{file} has rows of another run; delete its run's folder, or give another.")
     return np.setdiff1d(numbers, np.concatenate([*on_disk, []]))
-
-
-def _save_batches(
-    folder: Path,
-    batches: Iterable[pd.DataFrame],
-    advance: Callable[[int], object],
-    write_part: Callable[[Path, pd.DataFrame], None],
-) -> None:
-    """Write batches of rows every few seconds."""
-    # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
-    waiting: list[pd.DataFrame] = []
-    last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once, so an unwritable folder fails early
-
-    def write() -> None:
-        if waiting:
-            rows = pd.concat(waiting).rename_axis(ROW).reset_index()
-            first = rows[ROW].iloc[0] if len(rows) else 0
-            write_part(folder / f"{first:08d}.parquet", rows)
-            waiting.clear()
-
-    try:
-        for batch in batches:
-            waiting.append(batch)
-            if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
-                write()
-                last_write = time.monotonic()
-            advance(len(batch))
-    finally:  # rows that were computed before an error are written, too
-        write()
 
 
 def _read_rows(folder: Path, numbers: np.ndarray) -> pd.DataFrame:

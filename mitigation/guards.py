@@ -90,15 +90,15 @@ def output_change(base: DialogueModel, tuned: DialogueModel, contexts: Sequence[
     return OutputChange(n=len(contexts), max_logit_change=max_change, greedy_share=n_changed / len(contexts))
 
 
-def _greedy_responses(model: DialogueModel, contexts: Sequence[str], description: str) -> list[str]:
+def _greedy_responses(model: DialogueModel, contexts: Sequence[str], description: str) -> list[str | None]:
     """Return the first MAX_CHECKED_TOKENS tokens of the greedy response to each rendered context, as text."""
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
-    responses = [""] * len(contexts)
+    responses: list[str | None] = [None] * len(contexts)
     with progress(len(contexts), description, "responses") as advance:
-        for rows, texts, _, _ in generate_responses(model, contexts, [0] * len(contexts), greedy):
-            for row, text in zip(rows, texts, strict=True):
-                responses[row] = text
-            advance(len(rows))
+        for generated in generate_responses(model, contexts, [0] * len(contexts), greedy):
+            for row, response in generated.items():
+                responses[row] = response.text
+            advance(len(generated))
     return responses
 
 

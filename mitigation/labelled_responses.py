@@ -40,7 +40,7 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
 
 
 def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return labelled rows, each with a response to another descriptor of the same template in place of its own.
+    """Return labelled rows in which a response to another descriptor of the same template replaces each response.
 
     Mentions of the other descriptor are rewritten: "I never met a deaf man!" → "I never met an autistic man!"
 

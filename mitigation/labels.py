@@ -71,10 +71,10 @@ def bias_values(
         n = size[descriptor, template][:, None]
         # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed.
         direction += (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates[descriptor][:, None]
-    return project(vectors, m_bar, direction, alpha)
+    return scaled_projection(vectors, m_bar, direction, alpha)
 
 
-def project(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:
+def scaled_projection(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:
     """Return (p − m̄)·direction / ‖direction‖^α for each row p of `vectors`: (n, S), (S,), (n, S) → (n,)."""
     return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
 
@@ -197,4 +197,4 @@ def bias_values_along(
     m_bar = m_d.mean(axis=0)
     row = pd.Index(names).get_indexer(descriptor.astype(str))
     direction = np.where((row >= 0)[:, None], m_d[row] - m_bar, np.nan)
-    return project(vectors, m_bar, direction, alpha)
+    return scaled_projection(vectors, m_bar, direction, alpha)

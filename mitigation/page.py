@@ -10,7 +10,7 @@ import numpy as np
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FINISHED, read_run, run_state
 from evenhand.evaluation.models.revisions import TUNING_FILE
-from evenhand.evaluation.report.figures import AFTER, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
+from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.score import PROMPT_ID, BiasScore
@@ -18,7 +18,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
 
 CURVES = "curves.json"
-Curve = Sequence[tuple[int, float]]  # (step, value) pairs
+Curve = Sequence[tuple[int, float]]  # pairs of a training step and a value
 FEW_POINTS = 15  # a longer curve has no dots
 
 
@@ -64,7 +64,7 @@ def training_charts(train_loss: Curve, validation_loss: Curve = (), bias: Curve 
     """Return charts of the loss and, if measured, of pooled FGB* (in natural units) against the training step."""
     losses = {"train": (train_loss, MUTED), "validation": (validation_loss, INK)}
     bias = [(step, PER_UNIT * value) for step, value in bias]
-    titles = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER)}}
+    titles = {"loss": losses, f"pooled FGB*, {UNIT}, on a small fixed prompt set": {"": (bias, AFTER_COLOR)}}
     charts = []
     for title, curves in titles.items():
         finite = {name: finite_points(curve) for name, (curve, _) in curves.items()}

@@ -8,7 +8,7 @@ from evenhand.evaluation.settings import Count, Fraction, StrictSettings
 from evenhand.mitigation.methods import TrainedMethod
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # unless the method has `defaults` of these settings
+DEFAULTS: dict[str, float] = {"batch_size": 64, "epochs": 1}  # for settings that are not in the method's `defaults`
 OF_SIZE = ("learning_rate", "batch_size")  # settings whose default depends on the model's size
 SMALL_MODEL = 10_000_000  # parameters up to which a model has the methods' learning rates, as the testbed's models
 # Default of larger models, unless the method states another: usual for LoRA from a hundred million parameters on (Hu et
@@ -44,14 +44,15 @@ class TuningSettings(StrictSettings):
     )
     batch_size: Count | None = Field(
         default=None,
-        description="rows per batch; null: the method's default, else 64; at most 16 on more than 10 M parameters",
+        description="rows per batch; null: the method's default, else 64, and at most 16 for a model above 10 M "
+        "parameters",
     )
     gradient_accumulation_steps: Count = Field(default=1, description="batches per optimizer step")
     gradient_checkpointing: bool = Field(default=False, description="recompute activations to save memory")
     trainer: dict[str, Any] = Field(default_factory=dict, description="any other arguments of transformers' trainer")
     peft: dict[str, Any] = Field(default_factory=dict, description="any other fields of PEFT's LoraConfig")
     warmup_ratio: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.05, description="share of the steps with a rising learning rate"
+        default=0.05, description="share of the steps in which the learning rate rises"
     )
     validation_fraction: Fraction = Field(default=0.05, description="share of the contexts whose rows are held out")
     evaluations_per_epoch: Count = Field(default=4, description="validations and checkpoints per epoch")

@@ -77,7 +77,7 @@ def trainer_config(
         arguments["report_to"] = report_to
     if "warmup_steps" in settings.trainer:  # a number of steps in place of the share `warmup_ratio`
         del arguments["warmup_steps"]
-    config = _build("training.trainer", TRAINERS[method.trainer].config_class, arguments, settings.trainer)
+    config = _build_config("training.trainer", TRAINERS[method.trainer].config_class, arguments, settings.trainer)
     if "report_to" in settings.trainer:
         installed = get_available_reporting_integrations()
         unknown = [name for name in config.report_to if name not in installed]
@@ -153,7 +153,7 @@ def excluded_modules(network: torch.nn.Module) -> str | None:
 
 
 def any_name(names: Collection[str]) -> str:
-    """Return a pattern of any of the names."""
+    """Return a regular expression that matches any of the names."""
     return "|".join(re.escape(name) for name in sorted(names))
 
 
@@ -165,7 +165,7 @@ def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: C
     Raises:
         InputError: PEFT rejects a field of `settings.peft`.
     """
-    return _build("training.peft", LoraConfig, lora_fields(network, settings, token_ids), settings.peft)
+    return _build_config("training.peft", LoraConfig, lora_fields(network, settings, token_ids), settings.peft)
 
 
 def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: C
     return lora
 
 
-def _build(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
+def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
     """Return a config with our fields and the user's; the dataclasses of transformers and PEFT check no types."""
     by_name = {field.name: field for field in fields(cls) if field.init}
     values = dict(theirs)

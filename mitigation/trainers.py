@@ -133,7 +133,7 @@ class DistillConfig(TrainingArguments):
     first_tokens: int = field(default=4, kw_only=True)
 
 
-class Distill(SFT):
+class DistillTrainer(SFT):
     """Trainer that minimises the KL divergence of the model's predictions from their targets.
 
     The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
@@ -238,7 +238,7 @@ def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Ten
     return log_softmax(by_row.transpose(0, 1)[:, positions].float(), -1)
 
 
-TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": Distill}
+TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": DistillTrainer}
 
 
 def collate_causal(

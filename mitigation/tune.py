@@ -1,4 +1,4 @@
-"""Tuning: training on a method's rows with a trainer of TRL, checks of the result, and the tuned model's folder.
+"""Tuning: training on a method's rows, checks of the result, and the folder of the tuned model.
 
 `tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, training
 resumes from the last checkpoint. Before the folder gets its final name, the saved files are loaded onto the base, and
@@ -52,6 +52,7 @@ from evenhand.mitigation.card import TuningFacts, model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
+from evenhand.mitigation.page import Curve
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import (
     ignore_renamed_checkpointing,
@@ -65,7 +66,6 @@ from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_i
 log = logging.getLogger("evenhand")
 CHECKPOINTS = "checkpoints"
 STATE = "trainer_state.json"
-Curve = tuple[tuple[int, float], ...]  # (step, value) pairs
 Dialogue = tuple[Sequence[str], Sequence[str]]  # contexts or prompts, and responses
 
 
@@ -147,7 +147,7 @@ def tune(
     recorded["seed"] = seed
     inputs = TuningInputs(settings=recorded, rows=rows_sha256(train, validation), model=weights_sha256(base.model))
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    state = fit(base, trainer_class, (train, validation), settings, config, lora, callbacks)
+    state = fit_adapter(base, trainer_class, (train, validation), settings, config, lora, callbacks)
     result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
     _log_result(result)
     return result
@@ -259,7 +259,7 @@ def _log_result(result: TuningResult) -> None:
         )
 
 
-def fit(
+def fit_adapter(
     base: DialogueModel,
     trainer_class: type[SFT],
     rows: tuple[Dataset, Dataset],
@@ -412,5 +412,5 @@ def _fault_of(checkpoint: Path) -> str:
 
 
 def curve(state: TrainerState, name: str) -> Curve:
-    """Return the logged (step, value) pairs of a metric."""
+    """Return the logged values of a metric, with their steps."""
     return tuple((entry["step"], entry[name]) for entry in state.log_history if name in entry)

@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
 from evenhand.evaluation.report.output import REPORT
-from evenhand.evaluation.score import BiasScore, read_scores
+from evenhand.evaluation.score import SCORES, BiasScore, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes import compare as compare_command
@@ -46,7 +46,7 @@ class Run:
         Raises:
             InputError: the command writes no scores.
         """
-        return read_scores(self.folder / measure_command.SCORES)
+        return read_scores(self.folder / SCORES)
 
     @property
     def tables(self) -> list[str]:
@@ -93,7 +93,7 @@ def measure(
         model: a Hugging Face id, a folder, such as `Run.adapter`, or settings of a model: {"name": …, "dtype": …}; or
             a causal or encoder-decoder model of transformers that is loaded, as `Trainer` has one after training.
         tokenizer: the tokenizer of a loaded model.
-        settings: as of `evenhand measure`, such as output_dir="runs/before", prompts={"descriptors": 40} and
+        settings: the settings of `evenhand measure`, such as output_dir="runs/before", prompts={"descriptors": 40} and
             generation_bias={"style_classifier": …, "style_clusters": …}; report_to is "none" by default.
 
     Raises:
@@ -120,7 +120,7 @@ def label(run: Run | str | Path, **settings: object) -> Run:
 
     Args:
         run: a measurement with split="train", or its folder.
-        settings: as of `evenhand label`, such as quantile=0.7.
+        settings: the settings of `evenhand label`, such as quantile=0.7.
 
     Raises:
         InputError: a setting or the measurement cannot be used.
@@ -146,7 +146,7 @@ def tune(
         model: the labelled model, if it is loaded already. It is not changed. It must also be saved under its name,
             `model.config.name_or_path`, since the adapter is loaded onto that.
         tokenizer: the tokenizer of a loaded model.
-        settings: as of `evenhand tune`, such as training={"epochs": 1}.
+        settings: the settings of `evenhand tune`, such as training={"epochs": 1}.
 
     Raises:
         InputError: a setting or the labels cannot be used, the model is not the labelled one or not saved, or the tuned
@@ -182,7 +182,7 @@ def compare(
         after: the measurement of the other model.
         labels: the run of `label` between them, for bias values.
         tuning: the run of `tune` between them, for training curves.
-        settings: as of `evenhand compare`.
+        settings: the settings of `evenhand compare`.
 
     Raises:
         InputError: a setting or a run cannot be used.

@@ -1,4 +1,4 @@
-"""What `{model}` in a folder and `auto` as a precision stand for. A run has both; a run that goes on keeps its own."""
+"""The values of `{model}` in the name of a folder, and of the precision `auto`; a resumed run keeps its values."""
 
 import logging
 import re
@@ -33,10 +33,9 @@ Chosen = TypeVar("Chosen", bound=Measurement)
 def with_folder(settings: Any) -> Any:
     """Return settings with the name of the measured model in place of `{model}` in `output_dir`.
 
-    A loop that goes on from a measurement gets the settings of the measurement first.
-
-    If the folder has a run of another model of the same name, as of another `checkpoint-500`, six digits of the model's
-    identity are added to the name. Settings without `{model}` are returned unchanged.
+    If the folder has a run of another model of the same name, such as another `checkpoint-500`, six digits of the
+    model's identity are added to the name. The settings of a loop that goes on from a measurement also get the settings
+    of the measurement.
 
     Raises:
         InputError: the model cannot be used.

@@ -53,7 +53,7 @@ def check(settings: CheckSettings) -> int:
 
 
 def _worst_status(findings: Sequence[Finding]) -> str:
-    """Return the worst status of the findings, which is that of the check; HOLDS if there are none."""
+    """Return the status of the check: the worst status of its findings; HOLDS if there are none."""
     found = {finding.status for finding in findings}
     for status in EXIT_STATUS:
         if status in found:

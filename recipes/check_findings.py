@@ -41,7 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text
-from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import DESCRIPTOR, STYLE, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.permutation import LEVEL
 from evenhand.evaluation.statistics.sample_size import (
@@ -125,6 +125,8 @@ def _findings_against(
     findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
     findings += _risen_outcomes(before, after, old, allowed_error)
     about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
+    if about_stops:
+        about_stops.append("Intervals and tests account for the looks.")
     findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
     return findings
 
@@ -201,7 +203,7 @@ def _rise(
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
     chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
-    scores = compare_generation_bias(old, new, {}, by_axis=False)
+    scores = compare_generation_bias(old, new, {}, by_axis=False, allowed_error=allowed_error)
     difference = headline_of(scores, Kind.DIFFERENCE)
     before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
@@ -234,20 +236,18 @@ def _rise_under(
     """Return the status of the limit of a rise, and the end of a sentence with the measured rise and its interval.
 
     The interval is that of the reduction, with the other sign. If the reduction has none, because the baseline's bias
-    may be 0, or if a run was looked at before its end, it is of after − (1 + limit) × before: this interval divides by
-    nothing, and accounts for the looks.
+    may be 0, it is of after − (1 + limit) × before, which divides by nothing.
     """
-    if reduction.interval and allowed_error == WHOLE_ERROR:
+    if reduction.interval:
         low, high = sorted(-bound for bound in reduction.interval)
         rise = f"{number(-100 * reduction.value, 1, sign=True)} %"
         return _status((low, high), limit), f", {rise} {interval((100 * low, 100 * high), 1, sign=True)}"
     excess = replace(excess_over_baseline(old, new, 1 + limit), tail=allowed_error.tail)
-    reason = reduction.reason or "this interval accounts for the looks of --until"
     bounds = None
     if excess.interval is not None:
         bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
     text = f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
-    text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reason}"
+    text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reduction.reason}"
     return _status(excess.interval, 0.0), text
 
 
@@ -270,7 +270,7 @@ def _grown_effects(
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
-    changes = changes[(changes["kind"] == "descriptor") & (changes["outcome"] == "style")]
+    changes = changes[(changes["kind"] == DESCRIPTOR) & (changes["outcome"] == STYLE)]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before = 100 * (changes["mean_before"] - changes["average_before"])
@@ -312,11 +312,17 @@ def _risen_outcomes(
     changes = []
     for outcome in FIRST_OUTCOMES:
         if outcome in stored_names(old) and outcome in stored_names(new):
-            found = outcome_changes(responses, outcome, stored_values(old, outcome), stored_values(new, outcome))
+            found = outcome_changes(
+                responses,
+                outcome,
+                stored_values(old, outcome),
+                stored_values(new, outcome),
+                allowed_error=allowed_error,
+            )
             changes += [score for score in found if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
-    p_values = [1.0 if change.p_value is None else min(change.p_value / allowed_error.share, 1.0) for change in changes]
+    p_values = [1.0 if change.p_value is None else change.p_value for change in changes]
     details = []
     for change, p in zip(changes, holm(p_values), strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:

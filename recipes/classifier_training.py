@@ -32,7 +32,7 @@ VOCABULARY_SIZE = 8000
 MAX_LENGTH = 128
 
 
-def fit(
+def fit_classifier(
     settings: TrainClassifierSettings, texts: Sequence[str], truth: np.ndarray, names: Sequence[str]
 ) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
     """Return a classifier trained on n texts, and its tokenizer; training resumes from the last checkpoint.
@@ -43,7 +43,7 @@ def fit(
     """
     torch.manual_seed(settings.seed)
     if settings.model is None:
-        tokenizer = word_tokenizer(texts)
+        tokenizer = byte_pair_tokenizer(texts)
         model = new_classifier(tokenizer, names, has_several_labels=settings.label_separator is not None)
     else:
         source = ModelSettings(name=settings.model)
@@ -176,7 +176,7 @@ class _Trainer(transformers.Trainer):
         return length_grouped_batches(self)
 
 
-def word_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
+def byte_pair_tokenizer(texts: Sequence[str]) -> PreTrainedTokenizerFast:
     """Return a lower-case tokenizer by byte-pair encoding, trained on the texts; equal texts give an equal tokenizer.
 
     The ties of WordPiece's trainer depend on hash order, which differs in each process.

@@ -37,8 +37,11 @@ from evenhand.recipes.configs import config_file, shipped
 
 log = logging.getLogger("evenhand")
 
-ERROR = 2  # the exit status of an error in the input
-INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
+# Exit statuses: of an error in the input, and 128 + the number of a signal, as in a shell.
+ERROR = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+TERMINATED = 143
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 WAITING = "rate"  # waits for raters, in silence
@@ -69,7 +72,8 @@ POSITIONAL_HELP = {
 }
 # The commands with a model and short names, and where a measurement is in their settings.
 PREFIXES = {"measure": "", "loop": "measure."}
-# What is most often given has a short name, the end of its name. A setting to come never changes what one means.
+# The settings that are given most often have a short name, the end of their name. The list is written out so that a
+# new setting never changes what a short name means.
 SHORT_NAMES = (
     "model",
     "model.server",
@@ -113,14 +117,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(command, arguments, format_error(error))
     try:
-        status = _run(arguments)
+        line = _read_command_line(arguments)
+        settings = _settings_to_run(line)
+        status = 0 if settings is None else run_command(line.command, settings)
         sys.stdout.flush()
     except InputError as error:
         if processes.is_rank_zero():
             return _fail(command, arguments, format_error(error))
         if not error.reported_by_rank_zero:
             print(f"evenhand {command}{processes.rank_label()}: {format_error(error)}", file=sys.stderr)
-        return 2
+        return ERROR
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
         return INTERRUPTED
@@ -160,21 +166,20 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
     return ERROR
 
 
-def _run(arguments: Sequence[str]) -> int:
-    """Run a command, or print the version, the commands or the settings; return the exit status."""
-    line = _read_command_line(arguments)
+def _settings_to_run(line: "CommandLine") -> Any:
+    """Return the settings of a command and start the log; None if only something is printed, such as the version."""
     if line.options.get("version"):
         from importlib import metadata  # slow to import
 
         print(f"evenhand {metadata.version('evenhand')}")
-        return 0
+        return None
     if not line.command:
         print(line.options["help"], end="")
-        return 0
+        return None
     settings = _settings(line)
     if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
-        return 0
+        return None
     from evenhand.recipes.automatic import with_folder  # the families of metrics take a second to import
 
     settings = with_folder(settings)
@@ -187,9 +192,7 @@ def _run(arguments: Sequence[str]) -> int:
 
             log.info("evenhand %s: %s", line.command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", line.command)
-    status = run_command(line.command, settings)
-    processes.shut_down()
-    return status
+    return settings
 
 
 def _log_level(options: Mapping[str, object]) -> int:
@@ -223,6 +226,7 @@ def run_command(command: str, settings: Any) -> int:
     finally:
         if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
             sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+    processes.shut_down()
     return status or 0
 
 
@@ -273,7 +277,7 @@ def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
 
 
 def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
-    """Return the values of a file overridden by those of flags, group by group; `cls` is the class of a group."""
+    """Return the values of a file, overridden by the values of flags; `cls` is the class of the group."""
     if cls is None or not isinstance(flags, Mapping):
         return flags
     if not isinstance(file, Mapping):
@@ -308,17 +312,18 @@ def read_config(file: Path, command: str) -> dict[str, Any]:
         record = read_record(folder, "--config")
         if record is None:
             raise InputError("--config", f"{file} has no run; give a YAML file, or the folder of a run.")
-        settings, of_command = record["settings"], record["command"]
+        settings = record["settings"]
+        recorded_command = record["command"]
     else:
         settings = read_yaml(config_file(file), "--config") or {}
         if not isinstance(settings, dict):
             raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
         if not settings.keys() >= OLD_KEYS:
             return settings
-        of_command = settings["command"]  # the file is the config.yaml of a run of format 4
+        recorded_command = settings["command"]  # the file is the config.yaml of a run of format 4
         settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
-    if of_command != command:
-        raise InputError("--config", f"{file} is of a run of `{of_command}`, not of `{command}`.")
+    if recorded_command != command:
+        raise InputError("--config", f"{file} is of a run of `{recorded_command}`, not of `{command}`.")
     return with_resolved_paths(settings, folder)
 
 
@@ -331,11 +336,11 @@ class _Parser(ArgumentParser):
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What stands on a command line.
+    """The content of a command line.
 
     Attributes:
         command: the name of the command, or "" without one.
-        options: what is no setting: version, print_config, verbose, quiet.
+        options: the arguments that are no settings: version, print_config, verbose, quiet.
         config: the file or folder after `--config`.
         max_new_tokens: the number after `--max_new_tokens`, which is a key of the setting `decoding.arguments`.
         size: the word after `--size`, one of SIZES, or "".
@@ -353,7 +358,7 @@ class CommandLine:
 
 
 def _read_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Return what stands on a command line; print the help or the completion, and exit, if it is asked for.
+    """Return the content of a command line; print the help or the completion, and exit, if it is asked for.
 
     Raises:
         InputError: a command or flag is unknown, or the value of a flag is missing or cannot be read.
@@ -456,8 +461,8 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
 def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
     """Return the groups of settings that `--help` leaves out.
 
-    These are the groups of all families of metrics but those of the flag `--metrics` and, in `measure` and `tune`, all
-    methods but those of the flag `--method`.
+    These are the groups of the families of metrics that the flag `--metrics` does not name and, in `measure` and
+    `tune`, of the methods that the flag `--method` does not name.
     """
     from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
 

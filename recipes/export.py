@@ -30,14 +30,13 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
-from evenhand.evaluation.score import BiasScore, Form, find_score, read_scores, signature_line
+from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.recipes.finished_runs import check_trust, read_measurement
 from evenhand.recipes.label import read_threshold
-from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
@@ -120,7 +119,7 @@ def export(settings: ExportSettings) -> None:
                     read_scores(Path(compared["after"]) / SCORES),
                     read_scores(comparison / SCORES),
                 )
-            _check(settings, measured.model)
+            _check_merge(settings, measured.model)
             with atomic_write_folder(run.folder / MODEL) as folder:
                 tuned, base = _write(settings, measured, folder)
                 facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
@@ -169,7 +168,8 @@ def _comparison(settings: ExportSettings) -> Path | None:
     raise InputError("comparison", f"{folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
-def _check(settings: ExportSettings, model: ModelSettings) -> None:
+def _check_merge(settings: ExportSettings, model: ModelSettings) -> None:
+    """Raise InputError if the adapter cannot be merged into its base, or cannot be exported alone."""
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:

@@ -14,11 +14,10 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
 from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
 from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
-from evenhand.evaluation.score import BiasScore, write_scores
+from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
-from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 
@@ -44,8 +43,8 @@ def judge(settings: AgreementSettings) -> None:
         styles = classifier_styles(classifier)
         unknown = sorted(set(chain.from_iterable(labels)).difference(styles))
         if unknown:
-            has = f"which {classifier.name} has not; its labels: {', '.join(styles)}"
-            raise InputError("labels", f"the texts have {unknown[0]!r}, {has}.")
+            known = f"{classifier.name} has the labels: {', '.join(styles)}"
+            raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
         inputs[name] = classifier_revision(classifier)
     with stage("judge", settings, inputs) as run:
         if run is None:

@@ -16,14 +16,14 @@ from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prom
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.report.numbers import score_text
-from evenhand.evaluation.score import display_name, read_scores
+from evenhand.evaluation.score import SCORES, display_name, read_scores
 from evenhand.evaluation.store import TRACKERS, claim_pages, has_runs
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import SCORES, check_model_fits, measure, measure_configs, read_inputs
+from evenhand.recipes.measure import check_model_fits, measure, measure_configs, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
@@ -196,8 +196,8 @@ def check_points(folder: Path, points: Sequence[Point]) -> None:
     """
     for path in dict.fromkeys(stage.output_dir for point in points for stage in point.stages):
         check_links_inside(path, "output_dir", within=folder, leave_out=TRACKERS)
-    measurements: list[MeasureSettings] = []  # which are checked already
-    tunings: list[Any] = []  # what the checks of tunings depended on, of those that are checked already
+    measurements: list[MeasureSettings] = []  # that are checked already
+    tunings: list[Any] = []  # the values that the check of a tuning reads, of the tunings that are checked already
     for point in points:
         base = point.before.model.name
         for measurement in (point.before, point.train, point.after, point.after_without_tag):

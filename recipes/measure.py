@@ -16,6 +16,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
@@ -30,7 +31,7 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, BiasScore, display_name, write_scores
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, SCORES, BiasScore, display_name, write_scores
 from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
@@ -45,8 +46,6 @@ if TYPE_CHECKING:  # imports torch
 
 log = logging.getLogger("evenhand")
 
-SCORES = "scores.json"
-RESPONSES = "responses.html"
 # Settings and inputs, by the beginnings of their names, that change no response.
 SCORING = (
     "offensive_classifier",
@@ -66,7 +65,7 @@ SCORING = (
         )
     ),
 )
-LINK = Link("all responses", RESPONSES)
+LINK = Link("all responses", RESPONSES_PAGE)
 
 
 def measure(
@@ -108,7 +107,9 @@ def measure(
         if run is not None:
             for name, config in configs.items():
                 store = replace(run, inputs=inputs[name], family=name)
-                scores += FAMILIES[name].measure(store, config)
+                collected = FAMILIES[name].collect(store, config)
+                with store.step("scores"):
+                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, store, config, collected))
         processes.on_rank_zero(lambda: finish("measurement", run, settings, scores, report, show=show))
     _check_read(settings.output_dir)
     if show and FAMILY in configs and processes.is_rank_zero():
@@ -245,8 +246,8 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
     sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
-    write_text(folder / RESPONSES, responses_html("All responses", subtitle, base.table, sides))
-    return folder / RESPONSES
+    write_text(folder / RESPONSES_PAGE, responses_html("All responses", subtitle, base.table, sides))
+    return folder / RESPONSES_PAGE
 
 
 def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:

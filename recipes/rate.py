@@ -15,20 +15,19 @@ from evenhand.evaluation.rating.pairs import (
     OFFENSIVE,
     SIDES,
     exclusion_reasons,
-    read_pairs,
     read_rating_file,
+    read_response_pairs,
     sample_pairs,
 )
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, write_scores
+from evenhand.evaluation.score import AXIS, PROMPT_ID, SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.store import TRACKERS, run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.measure import SCORES
 from evenhand.recipes.settings import FAMILY, RateSettings
 
 log = logging.getLogger("evenhand")
@@ -100,7 +99,7 @@ def _sample_pairs(settings: RateSettings) -> None:
     with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
         if run is None:
             return
-        all_pairs = read_pairs(settings.before, settings.after)
+        all_pairs = read_response_pairs(settings.before, settings.after)
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
@@ -164,7 +163,7 @@ def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, *, sh
     """Write the scores and the report into the folder of the pairs; return the report by its path.
 
     Raises:
-        InputError: a link in the folder leads out of it.
+        InputError: a link in the folder leads out of the folder.
     """
     check_links_inside(folder, "output_dir", leave_out=TRACKERS)
     write_scores(folder / SUMMARY / SCORES, scores)

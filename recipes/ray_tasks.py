@@ -22,12 +22,12 @@ RETRIES = 3  # after the loss of the node or process of a task
 CONNECT_TIMEOUT = 5.0  # seconds to wait for the address of a cluster
 SECONDS_BETWEEN_TRIES = 1.0
 
-Point = TypeVar("Point")
+Task = TypeVar("Task")
 
 
 def run_on_ray(
-    points: Sequence[Point], run: Callable[[Point], InputError | None], launching: Launching
-) -> Iterator[tuple[Point, InputError | None]]:
+    points: Sequence[Task], run: Callable[[Task], InputError | None], launching: Launching
+) -> Iterator[tuple[Task, InputError | None]]:
     """Run each point as a task of Ray; yield each point when its task ends, with the error that `run` returned.
 
     A point whose stage is running in another task waits for it, and finds it finished.
@@ -97,7 +97,7 @@ def _check_address(address: str) -> None:
 
 
 def _run_task(
-    run: Callable[[Point], InputError | None], point: Point, folder: str, threads: int, level: int
+    run: Callable[[Task], InputError | None], point: Task, folder: str, threads: int, level: int
 ) -> InputError | None:
     """Run a point on a node of the cluster, in the command's working directory."""
     _set_up_worker(os.getppid(), threads, level)  # without it, the task would outlive Ray's process on the node

@@ -12,6 +12,7 @@ from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, SHOWN, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
@@ -35,7 +36,7 @@ from evenhand.evaluation.score import (
     signature_line,
 )
 from evenhand.evaluation.settings import checked
-from evenhand.recipes.measure import RESPONSES, measure
+from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
@@ -70,9 +71,9 @@ class MeasuredResponses:
             InputError: a file cannot be written, or `path` does not end with .html.
         """
         path = Path(path)
-        if path.suffix != ".html" or path.name == RESPONSES:
-            raise InputError("report", f"{path} must end with .html, and not be {RESPONSES}; give another name.")
-        write_text(path.with_name(RESPONSES), self._pages[RESPONSES])
+        if path.suffix != ".html" or path.name == RESPONSES_PAGE:
+            raise InputError("report", f"{path} must end with .html, and not be {RESPONSES_PAGE}; give another name.")
+        write_text(path.with_name(RESPONSES_PAGE), self._pages[RESPONSES_PAGE])
         write_text(path, self._pages[REPORT_FILE])
         return path
 
@@ -198,5 +199,5 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
         verdict=verdict,
         summary=plain_verdict(effects, verdict, shifts),
         warnings=run_warnings(run),
-        _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES)},
+        _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES_PAGE)},
     )

@@ -1,7 +1,7 @@
 """The settings of each command, as pydantic models. The module imports nothing slow, for a fast `--help`.
 
 The fields that a command shares with a stage of the loop are a base class (`Measurement`, `Labelling`, `Tuning`,
-`Experiment`); the command's class adds those that the loop sets for its stages.
+`Experiment`); the command's class adds the settings that the loop sets for its stages.
 """
 
 from collections.abc import Iterable, Mapping
@@ -123,8 +123,8 @@ class Tracked(StrictSettings):
     )
     upload: Literal["scores", "adapters", "responses", "all"] = Field(
         default="scores",
-        description="what W&B gets: 'scores'; also 'adapters'; also prompts and 'responses', in samples and reports; "
-        "'all' files",
+        description="what W&B gets: 'scores'; 'adapters': also adapters; 'responses': also prompts and responses, in "
+        "samples and reports; 'all': all files",
         json_schema_extra=NOT_COMPARED,
     )
     group: str | None = Field(
@@ -370,12 +370,12 @@ class RateSettings(Tracked):
 class Experiment(MethodGroups):
     """Settings of the stages that each method, and each point of an ablation, goes through."""
 
-    measure: Measurement = Field(default_factory=Measurement, description="measurements")
+    measure: Measurement = Field(default_factory=Measurement, description="how the model is measured")
     train_answers_per_cell: Annotated[int, Field(ge=2, le=MAX_COUNT)] = Field(
         default=4, description="responses per (template, descriptor) to label and train on"
     )
-    label: Labelling = Field(default_factory=Labelling, description="labelling")
-    tune: Tuning = Field(default_factory=Tuning, description="tuning")
+    label: Labelling = Field(default_factory=Labelling, description="how responses are labelled")
+    tune: Tuning = Field(default_factory=Tuning, description="how the model is tuned")
     second_decoding: DecodingSettings | None = Field(
         default=None, description="second decoding to measure with; null: none"
     )
@@ -498,7 +498,7 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
     head_learning_rate: Positive = Field(default=3e-3, description="peak learning rate of the new head on an encoder")
     lora_rank: Count = Field(default=32, description="rank of the changes of an encoder's linear layers")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="float32", description="bfloat16: mixed; auto: if it is fast"
+        default="float32", description="bfloat16: mixed precision; auto: bfloat16 where it is fast"
     )
     batch_size: Count = Field(default=64, description="texts per step")
     test_texts: AnyPath | None = Field(
@@ -553,7 +553,7 @@ class PlanSettings(StrictSettings):
 
     run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure` with generation bias")
     halve_interval: bool = Field(
-        default=False, description="plan for half of the width of the run's interval; the default without another goal"
+        default=False, description="plan for half of the width of the run's interval; so without another goal"
     )
     interval: Positive | None = Field(
         default=None, description="plan for a 95 % interval of pooled FGB* of this width, in 10⁻³"

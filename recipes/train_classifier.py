@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from peft import PeftModel
 
-from evenhand.evaluation.data.labelled_texts import hold_out, read_labelled_texts
+from evenhand.evaluation.data.labelled_texts import held_out_mask, read_labelled_texts
 from evenhand.evaluation.files import sha256_of, write_json, write_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_folders import (
@@ -30,15 +30,14 @@ from evenhand.evaluation.models.classifier_folders import (
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.revisions import hub_repository, model_revision
 from evenhand.evaluation.models.styles import label_probabilities
-from evenhand.evaluation.score import BiasScore, write_scores
-from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, calibration_error, f1_scores
+from evenhand.evaluation.score import SCORES, BiasScore, write_scores
+from evenhand.evaluation.statistics.accuracy import best_thresholds, calibration_error, classifier_scores, f1_scores
 from evenhand.evaluation.statistics.scores import share_score
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.classifier_card import classifier_card
-from evenhand.recipes.classifier_training import CHECKPOINTS, fit
-from evenhand.recipes.measure import SCORES
+from evenhand.recipes.classifier_training import CHECKPOINTS, fit_classifier
 from evenhand.recipes.mention_check import check_mentions
 from evenhand.recipes.settings import TrainClassifierSettings
 
@@ -89,7 +88,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
             mentions = check_mentions(classifier, probabilities)
         signature = {**hashes, "classifier": classifier.revision, "packages": package_versions()}
         if settings.label_separator is None:
-            scores = accuracy_scores(probabilities, test.truth.argmax(axis=1), names, signature)
+            scores = classifier_scores(probabilities, test.truth.argmax(axis=1), names, signature)
         else:
             thresholds = None
             if settings.dev_texts is not None:
@@ -128,7 +127,7 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
         rows[field] = list(zip(texts, labels, strict=True))
     if settings.test_texts is None:
         texts = [text for text, _ in rows[TEXTS]]
-        is_test = hold_out(texts, settings.test_fraction, settings.seed)
+        is_test = held_out_mask(texts, settings.test_fraction, settings.seed)
         rows[TEST_TEXTS] = list(compress(rows[TEXTS], is_test))
     rows.setdefault(DEV_TEXTS, [])
     elsewhere = {text for field in (TEST_TEXTS, DEV_TEXTS) for text, _ in rows[field]}
@@ -143,7 +142,7 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
 
 def write_classifier(settings: TrainClassifierSettings, train: Split, names: Sequence[str], folder: Path) -> None:
     """Train a classifier and write it: an adapter in half precision with its description, or a whole small model."""
-    model, tokenizer = fit(settings, train.texts, train.truth, names)
+    model, tokenizer = fit_classifier(settings, train.texts, train.truth, names)
     with atomic_write_folder(folder) as partial_folder:
         if isinstance(model, PeftModel):
             description = describe_classifier(settings, names)

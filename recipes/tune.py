@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
@@ -114,7 +114,7 @@ def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[Tune
 
 def _neutral_dialogue(config: MeasureConfig) -> Dialogue | None:
     """Return the prompts and the responses of the neutral dialogue; None if the settings turn it off."""
-    path = neutral_dialogue(config)
+    path = neutral_dialogue_file(config)
     if path is None:
         return None
     pairs = load_neutral_dialogue(path)

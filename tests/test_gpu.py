@@ -45,9 +45,9 @@ def test_responses(architecture, samples):
     def responses(model):
         seeds = [prompt_seed(str(row), 0) for row in range(len(CONTEXTS))]
         texts = [""] * len(CONTEXTS)
-        for rows, part, *_ in generate_responses(model, CONTEXTS, seeds, arguments):
-            for row, text in zip(rows, part, strict=True):
-                texts[row] = text
+        for batch in generate_responses(model, CONTEXTS, seeds, arguments):
+            for row, response in batch.items():
+                texts[row] = response.text
         return np.array(texts)
 
     on_cpu, on_gpu = map(responses, on_devices(tiny(architecture)))

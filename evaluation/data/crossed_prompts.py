@@ -62,11 +62,11 @@ def read_people(path: Path) -> list[dict[str, str]]:
     texts = {name: [str(value or "").strip() for value in values] for name, values in columns.items()}
     person = next((name for name in (PERSON, DESCRIPTOR, "") if name in texts), None)
     if person is not None:
-        people = _listed(texts, person)
+        people = _listed_people(texts, person)
     elif NAMES in texts:
-        people = _named(texts)
+        people = _named_people(texts)
     else:
-        people = _crossed(texts)
+        people = _crossed_people(texts)
     if len({row[DESCRIPTOR] for row in people}) < 2:
         raise InputError("prompts.people", f"{path} has fewer than two different people; nothing can be compared.")
     return people
@@ -83,14 +83,16 @@ def _read(path: Path, content: str, known: Sequence[str]) -> dict[str, list]:
         raise InputError(f"prompts.{content}", f"{error}") from None
 
 
-def _listed(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
+def _listed_people(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
+    """Return a person for each distinct row of the column `person` and the axis."""
     names = texts[person]
     axes = texts.get(AXIS, [PEOPLE] * len(names))
     pairs = dict.fromkeys((name, axis or PEOPLE) for name, axis in zip(names, axes, strict=True) if name)
     return [{PERSON: name, DESCRIPTOR: name, AXIS: axis} for name, axis in pairs]
 
 
-def _named(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+def _named_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    """Return a person for each name; people with equal values of the other columns have the same descriptor."""
     groups = [name for name in texts if name != NAMES]
     people = []
     for row, name in enumerate(texts[NAMES]):
@@ -102,7 +104,8 @@ def _named(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
     return people
 
 
-def _crossed(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+def _crossed_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    """Return a person for each combination of one value of each column."""
     values = {name: list(dict.fromkeys(filter(None, column))) for name, column in texts.items()}
     people = []
     for combination in product(*values.values()):

@@ -28,7 +28,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.tables import table_rows
 
 SENTENCE_ID = "sentence_id"
-ENGLISH = "english"
+ENGLISH_TEXT = "english"
 LANG = "lang"
 GENDER = "gender"
 REFERENCE = "reference"
@@ -39,7 +39,7 @@ FEMININE = "feminine"
 NEUTRAL = "neutral"
 GENERIC = "generic"
 GENDERS = (MASCULINE, FEMININE, NEUTRAL, GENERIC)
-COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH, LANG, GENDER, REFERENCE, MARKED]
+COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH_TEXT, LANG, GENDER, REFERENCE, MARKED]
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
@@ -105,8 +105,8 @@ def read_references(path: Path) -> pd.DataFrame:
         InputError: the file cannot be read, a column is missing, a gender, language code or `marked` is invalid, or one
             sentence_id has several axes, descriptors or templates.
     """
-    rows = _read_table(path, (ENGLISH, LANG, GENDER, REFERENCE))
-    numbers = [str(code + 1) for code in pd.factorize(rows[ENGLISH])[0]]
+    rows = _read_table(path, (ENGLISH_TEXT, LANG, GENDER, REFERENCE))
+    numbers = [str(code + 1) for code in pd.factorize(rows[ENGLISH_TEXT])[0]]
     rows = pd.DataFrame({SENTENCE_ID: numbers, **dict.fromkeys((AXIS, DESCRIPTOR, TEMPLATE, MARKED), "")} | dict(rows))
     for gender in rows[GENDER].unique():
         if gender not in GENDERS:
@@ -144,7 +144,7 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence
         if nouns is not None and row["noun_id_main"] not in nouns:
             continue
         metadata = {SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]), AXIS: axes.get(ids[2], "")}
-        metadata |= {DESCRIPTOR: ids[2], TEMPLATE: ids[0], ENGLISH: row["sentence_eng"], LANG: row["lang"]}
+        metadata |= {DESCRIPTOR: ids[2], TEMPLATE: ids[0], ENGLISH_TEXT: row["sentence_eng"], LANG: row["lang"]}
         for gender, texts in _mmhb_texts(path, line, row).items():
             references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts]
     if not references and nouns is not None:
@@ -210,7 +210,7 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
         {
             SENTENCE_ID: f"en_{language.short}/{number}",
             **dict.fromkeys((AXIS, DESCRIPTOR, TEMPLATE), ""),
-            ENGLISH: MARK.sub("", english).strip(),
+            ENGLISH_TEXT: MARK.sub("", english).strip(),
             LANG: language.code,
             GENDER: gender,
             REFERENCE: MARK.sub("", reference).strip(),
@@ -268,8 +268,9 @@ def _read_any(
         raise InputError("references.nouns", f"{path} is not MMHB, and has no ids of nouns; leave the setting out.")
     if is_table:
         return read_references(path)
-    if files := mt_geneval:
-        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
+    if mt_geneval:
+        present = [file.name.split("en_")[1].split(".")[0] for file in mt_geneval]
+        codes = [language.short for language in wanted] or present
         return pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
     if files := sorted(file for folder in folders for file in folder.rglob(f"*/{split}.csv")):
         axes: dict[str, str] = {}
@@ -333,8 +334,8 @@ def build_comparable_sets(
         row = {LANG: lang, "sentences": lang_rows[SENTENCE_ID].nunique()}
         row |= {gender: len(ids[gender]) for gender in GENDERS}
         row |= {f"replaced_{gender}": len(both - ids[gender]) for gender in usable}
-        row |= {"missing": row["sentences"] - len(both)}
-        row |= {"left_out": f"fewer than {min_masculine_references} masculine references" if too_few else None}
+        row["missing"] = row["sentences"] - len(both)
+        row["left_out"] = f"fewer than {min_masculine_references} masculine references" if too_few else None
         rows.append(row)
         if not too_few:
             parts += [_select_references(lang_rows[lang_rows[SENTENCE_ID].isin(both)], gender) for gender in usable]
@@ -371,7 +372,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
     rows = select_language(table, target if from_english else source)
     if not from_english and target != ENGLISH_LANGUAGE.code:
         rows = rows[rows[SENTENCE_ID].isin(select_language(table, target)[SENTENCE_ID])]
-    texts = rows.rename(columns={ENGLISH if from_english else REFERENCE: "text"})
+    texts = rows.rename(columns={ENGLISH_TEXT if from_english else REFERENCE: "text"})
     texts = texts.drop_duplicates([SENTENCE_ID, GENDER])[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, GENDER, "text"]]
     if from_english:
         ambiguous = texts.groupby(SENTENCE_ID)["text"].transform("nunique") == 1

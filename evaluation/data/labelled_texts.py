@@ -49,7 +49,7 @@ def read_labelled_texts(
     return texts, text_labels, len(rows) - len(texts)
 
 
-def hold_out(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
+def held_out_mask(texts: Sequence[str], share: float, seed: int) -> np.ndarray:
     """Return a random boolean mask, (n,), that is true for held-out texts; equal texts have equal values.
 
     `share` is the probability that a text is held out.

@@ -36,7 +36,7 @@ KOREAN_PARTICLES = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와
 
 @lru_cache(maxsize=1)
 def neutral_words() -> dict[str, str]:
-    """Return the neutral descriptor of each language by its code: the shipped list, and the language packs' own."""
+    """Return the neutral descriptor of each language by its code: of the shipped list and of the language packs."""
     words = dict(load_yaml(NEUTRAL_WORDS.read_text(encoding="utf-8")))
     for pack in sorted(FILES.glob("languages/*/pack.yaml")):
         words[pack.parent.name] = load_yaml(pack.read_text(encoding="utf-8"))["neutral"]

@@ -42,7 +42,7 @@ def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Seque
 def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts as asked by other people, in the order of the rows; a prompt's id stays.
 
-    With a cue, the person stands in the persona, too; else the persona is the prompt's own.
+    With a cue, the other person's persona also replaces the prompt's; else the prompt keeps its persona.
     """
     names = [TEXT, PERSONA] if CUE in prompts else [TEXT]
     asked = prompts.copy()

@@ -122,7 +122,7 @@ def strip_reasoning(text: str, is_cut: bool, markers: Markers = None, had_reason
         text: the response; lone surrogates, which JSON allows, are replaced.
         is_cut: whether the maximum number of tokens ended the response.
         markers: two more markers of reasoning, of its start and its end.
-        had_reasoning: whether the source gave reasoning in a field of its own.
+        had_reasoning: whether the source gave reasoning in a separate field.
 
     >>> strip_reasoning("<think>So …</think> Hi.", False), strip_reasoning("<think>So …", True)
     (('Hi.', True), (None, True))

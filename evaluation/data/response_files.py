@@ -56,7 +56,7 @@ WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
 
-def write_prompts(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
+def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
     """Write a table of prompts with one row for each response to collect, Parquet or CSV by the suffix.
 
     The columns are prompt_id; repeat, the number of the row among the rows with the same message, from 1; prompt, the
@@ -96,9 +96,9 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
 
 
 def has_own_prompts(columns: Mapping[str, list], descriptor_column: str | None) -> bool:
-    """Return whether a file of responses has prompts of its own, although it has a column prompt_id of another tool.
+    """Return whether a file of responses contains its prompts, although it has a column prompt_id of another tool.
 
-    Files of `write_prompts` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
+    Files of `write_prompt_table` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
     """
     if TEXT not in columns or not {DESCRIPTOR, descriptor_column}.intersection(columns):
         return False
@@ -121,7 +121,7 @@ def read_responses(
     there was some.
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
-    from a file of `write_prompts`, or the columns of prompts: text, descriptor, and optionally template, axis and
+    from a file of `write_prompt_table`, or the columns of prompts: text, descriptor, and optionally template, axis and
     persona. A response or a text may be a chat: then it is the last message of the assistant, or of the user.
 
     Args:
@@ -194,7 +194,12 @@ def _fits_cell(name: str, value: object) -> bool:
 def _one_type(values: list) -> list:
     """Return the values of a column, as text if they have several types."""
     kinds = {type(value) for value in values if value is not None}
-    return values if len(kinds) < 2 else [value if value is None else str(value) for value in values]
+    return values if len(kinds) < 2 else _as_texts(values)
+
+
+def _as_texts(values: Sequence[object]) -> list[str | None]:
+    """Return the values of a column as texts; None stays."""
+    return [None if value is None else str(value) for value in values]
 
 
 def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
@@ -210,7 +215,7 @@ def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str
         if name not in (TEXT, RESPONSE):
             values = _one_type([value if is_scalar(value) else json.dumps(value) for value in values])
         if name in (DESCRIPTOR, TEMPLATE, AXIS, PROMPT_ID):
-            values = [value if value is None else str(value) for value in values]
+            values = _as_texts(values)
         columns[name] = values
     return columns
 
@@ -262,9 +267,12 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
         responses.append(text or "")
         reasoned.append(had_reasoning)
         left_out.append(None if text else reason)
-    texts = {TEXT: [value if isinstance(value, str) else prompt_in(value)[0] for value in columns.get(TEXT, ())]}
-    found = {RESPONSE: responses, REASONED: reasoned} | (texts if TEXT in columns else {})
-    return found | ({LEFT_OUT: left_out} if any(left_out) or LEFT_OUT in columns else {})
+    found: dict[str, list] = {RESPONSE: responses, REASONED: reasoned}
+    if TEXT in columns:
+        found[TEXT] = [value if isinstance(value, str) else prompt_in(value)[0] for value in columns[TEXT]]
+    if any(left_out) or LEFT_OUT in columns:
+        found[LEFT_OUT] = left_out
+    return found
 
 
 def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
@@ -304,7 +312,7 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
 
 
 def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.DataFrame:
-    """Return the prompts, followed by those whose repeats are among the ids: "a#2" is the second response to "a"."""
+    """Return the prompts and, for each id of a repeat, the prompt again: "a#2" is the second response to "a"."""
     known = {prompt_id: row for row, prompt_id in enumerate(prompts[PROMPT_ID])}
     repeats = {}
     for prompt_id in map(str, prompt_ids):

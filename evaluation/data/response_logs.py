@@ -41,10 +41,10 @@ STOP = "stop_reason"  # column: why a response ended, in the words of its source
 MAX_REASON = 60  # characters
 INSPECT_SUFFIX = ".eval"
 
-Row = dict[str, object]
+LogRow = dict[str, object]
 
 
-def parse_log(rows: Sequence[Row]) -> list[Row] | None:
+def parse_log(rows: Sequence[LogRow]) -> list[LogRow] | None:
     """Return the rows of a log of another tool, known by the keys of its rows; None for a table of responses.
 
     Raises:
@@ -60,7 +60,7 @@ def parse_log(rows: Sequence[Row]) -> list[Row] | None:
     return None if parse is None else list(parse(rows))
 
 
-def _batch_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def _batch_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield prompt_id, response and left_out of each line of a batch's output or error file."""
     for number, row in enumerate(rows, start=1):
         custom_id = row.get("custom_id")
@@ -75,7 +75,7 @@ def _batch_rows(rows: Sequence[Row]) -> Iterator[Row]:
         yield {PROMPT_ID: custom_id} | _response(answer, reason)
 
 
-def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
+def _openai_answer(row: LogRow) -> tuple[Answer | None, str | None]:
     answer = row.get("response")
     error = row.get("error")
     status = answer.get("status_code") if isinstance(answer, dict) else None
@@ -89,7 +89,7 @@ def _openai_answer(row: Row) -> tuple[Answer | None, str | None]:
     return (answer_in(body), None) if isinstance(body, dict) else (None, None)
 
 
-def _anthropic_answer(row: Row) -> tuple[Answer | None, str | None]:
+def _anthropic_answer(row: LogRow) -> tuple[Answer | None, str | None]:
     result = row.get("result")
     if not isinstance(result, Mapping):
         return None, "no response"
@@ -100,18 +100,18 @@ def _anthropic_answer(row: Row) -> tuple[Answer | None, str | None]:
     return answer_in(result.get("message")), None
 
 
-def _response(answer: Answer | None, reason: str | None = None) -> Row:
+def _response(answer: Answer | None, reason: str | None = None) -> LogRow:
     """Return the columns response, left_out and stop_reason of an answer, or of the reason why there is none."""
     if answer is None or answer.is_filtered:
         return {RESPONSE: None, LEFT_OUT: FILTERED if reason is None else reason, STOP: ""}
     reason = None if (answer.text or "").strip() else answer.missing or reason
-    columns: Row = {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
+    columns: LogRow = {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
     if answer.reasoning:
         columns[REASONING] = answer.reasoning
     return columns
 
 
-def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield the dataset's columns, text, response and left_out for each response in samples of generated text.
 
     The text of a response is `resps`, before any filter. A task with several filters has a line for each document and
@@ -134,7 +134,7 @@ def _harness_rows(rows: Sequence[Row]) -> Iterator[Row]:
             yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
 
 
-def _chat_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona (the turns before), response and the other columns of each chat: its last answer."""
     for number, row in enumerate(rows, start=1):
         chat = parse_json(next((row[name] for name in CHATS if row.get(name)), None))
@@ -143,13 +143,13 @@ def _chat_rows(rows: Sequence[Row]) -> Iterator[Row]:
         yield _exchange(row, chat, chat, drop=CHATS)
 
 
-def _trace_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def _trace_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona, response and the other columns of each trace, which has an input and an output."""
     for row in rows:
         yield _exchange(row, parse_chat(row.get("input")), parse_chat(row.get("output")), drop=("input", "output"))
 
 
-def _completion_rows(rows: Sequence[Row]) -> Iterator[Row]:
+def _completion_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona, response and the other columns of rows with a prompt and a completion, as TRL has them."""
     for row in rows:
         asked = parse_chat(row["prompt"])
@@ -157,7 +157,7 @@ def _completion_rows(rows: Sequence[Row]) -> Iterator[Row]:
         yield _exchange(row, asked, answered, drop=("prompt", "completion"))
 
 
-def _exchange(row: Row, asked: object, answered: object, drop: Sequence[str]) -> Row:
+def _exchange(row: LogRow, asked: object, answered: object, drop: Sequence[str]) -> LogRow:
     """Return a row of a prompt and its answer, with the columns of the original row and of its metadata."""
     text, turns = prompt_in(asked)
     metadata = parse_json(row.get("metadata"))
@@ -168,7 +168,7 @@ def _exchange(row: Row, asked: object, answered: object, drop: Sequence[str]) ->
 
 
 # What the keys of the rows say about the format.
-PARSERS: tuple[tuple[set[str], Callable[[Sequence[Row]], Iterator[Row]]], ...] = (
+PARSERS: tuple[tuple[set[str], Callable[[Sequence[LogRow]], Iterator[LogRow]]], ...] = (
     ({"custom_id", "response"}, _batch_rows),
     ({"custom_id", "result"}, _batch_rows),
     ({"doc", "resps"}, _harness_rows),
@@ -214,7 +214,7 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
     return columns_of([inspect_row(sample, descriptor_column) for sample in samples])
 
 
-def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> Row:
+def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
     """Return the row of a sample of inspect_ai."""
     has_descriptor = {DESCRIPTOR, descriptor_column} & {*sample.metadata}
     prompt_id = sample.metadata.get(PROMPT_ID, None if has_descriptor else sample.id)

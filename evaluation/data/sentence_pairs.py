@@ -93,7 +93,7 @@ def resolve_pairs_file(source: str) -> Path:
     return path
 
 
-def read_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return the sentence pairs in a file, one row per pair.
 
     The columns are pair_id, bias_type, direction, more, less and left_out, which is a reason if a sentence is missing,

@@ -15,7 +15,7 @@ def stable_hash(*parts: object) -> int:
 def sample_strata(
     strata: Mapping[str, Sequence[str]], n: int, seed: int, purpose: str, *, split: bool = False
 ) -> list[str]:
-    """Return n values, from each stratum in proportion to its size: those with the smallest hash.
+    """Return n values, from each stratum in proportion to its size: the values with the smallest hashes.
 
     The hash is of seed, purpose and value. Each stratum has at least one value in the sample if n is not below the
     number of strata. For a split, each stratum of two or more values has at least one in the sample and one outside it.

@@ -99,7 +99,7 @@ def is_in(word: str, script: str) -> bool:
 
 
 def is_latin(word: str) -> bool:
-    """Return whether a word is in none of the scripts that have rules of their own."""
+    """Return whether a word is in none of the scripts for which this module has other rules."""
     return not any(is_in(word, script) for script in (NO_SPACES, HANGUL, CYRILLIC, GREEK, ARABIC, HEBREW, INDIC))
 
 

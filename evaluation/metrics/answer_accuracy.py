@@ -21,6 +21,7 @@ from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import (
@@ -47,7 +48,7 @@ POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
 
 class Settings(StrictSettings):
-    """Accuracy of answers: does who asks decide how often the answer is right?"""
+    """Accuracy of answers: does the share of right answers depend on who asks?"""
 
     questions: AnyPath | None = Field(
         None,
@@ -153,7 +154,7 @@ class AnswerAccuracy(Metric):
         choices = [table["sol1"].tolist(), table["sol2"].tolist()]
         asked_twice = pd.concat([table, table], ignore_index=True)
         pairs = asked_twice[[TEXT, PERSONA]].assign(**{RESPONSE: [*choices[0], *choices[1]]})
-        scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")["log_likelihood"]
+        scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[LOG_LIKELIHOOD]
         per_character = scores.to_numpy() / [max(1, len(choice)) for choice in (*choices[0], *choices[1])]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)

@@ -23,8 +23,8 @@ import scipy
 from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
-    ENGLISH,
     ENGLISH_LANGUAGE,
+    ENGLISH_TEXT,
     FEMININE,
     GENDER,
     GENDERS,
@@ -215,7 +215,7 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
         the references of this version.
     """
     key = [LANG, SENTENCE_ID]
-    versions = references[[*key, ENGLISH, GENDER]].drop_duplicates([*key, ENGLISH])
+    versions = references[[*key, ENGLISH_TEXT, GENDER]].drop_duplicates([*key, ENGLISH_TEXT])
     versions = versions.rename(columns={GENDER: ENGLISH_GENDER})
     has_one_version = ~versions.duplicated(key, keep=False)
     versions[ENGLISH_GENDER] = versions[ENGLISH_GENDER].mask(has_one_version, AMBIGUOUS)
@@ -225,7 +225,7 @@ def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:
 def texts_by_language(references: pd.DataFrame) -> dict[str, list[str]]:
     """Return the distinct texts of each language, English among them, in the order of the references."""
     texts = {str(lang): list(dict.fromkeys(part)) for lang, part in references.groupby(LANG)[REFERENCE]}
-    return {ENGLISH_LANGUAGE.code: list(dict.fromkeys(references[ENGLISH])), **texts}
+    return {ENGLISH_LANGUAGE.code: list(dict.fromkeys(references[ENGLISH_TEXT])), **texts}
 
 
 def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path, np.ndarray]:
@@ -249,9 +249,9 @@ def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path,
 def cosines_of_files(pairs: pd.DataFrame, folder: Path, texts: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Return the pairs with the cosines of embeddings in files; no text is known to be truncated."""
     keys = [(lang, text) for lang, part in texts.items() for text in part]  # a text may be in several languages
-    english = pd.Series([(ENGLISH_LANGUAGE.code, text) for text in pairs[ENGLISH]], pairs.index)
+    english = pd.Series([(ENGLISH_LANGUAGE.code, text) for text in pairs[ENGLISH_TEXT]], pairs.index)
     reference = pd.Series([*zip(pairs[LANG], pairs[REFERENCE], strict=True)], pairs.index)
-    keyed = pairs.assign(**{ENGLISH: english, REFERENCE: reference})
+    keyed = pairs.assign(**{ENGLISH_TEXT: english, REFERENCE: reference})
     cosines = add_cosines(keyed, keys, np.concatenate([*vector_files(folder, texts).values()]))[COSINE]
     return pairs.assign(cosine=cosines, truncated=False)
 
@@ -268,7 +268,7 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
     vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.full(vectors.shape, np.nan), where=norms > 0)
-    english, reference = (pairs[side].map(rows).to_numpy() for side in (ENGLISH, REFERENCE))
+    english, reference = (pairs[side].map(rows).to_numpy() for side in (ENGLISH_TEXT, REFERENCE))
     return pairs.assign(cosine=np.clip(np.einsum("rh,rh->r", unit[english], unit[reference]), -1.0, 1.0))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # imports torch
 # Columns of the tables that models return.
 LOG_LIKELIHOOD = "log_likelihood"
 TOKENS = "tokens"
-VARIANT = "variant"
+VARIANT = "variant"  # how a sentence was scored
 CANDIDATES = "candidates"  # of responses that were chosen: the texts of all candidates for a prompt
 
 

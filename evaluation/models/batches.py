@@ -165,16 +165,6 @@ def tokenize_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], **a
     return [ids_by_text[text] for text in texts]
 
 
-def has_attention_only(model: PreTrainedModel, *, sliding_windows: bool = True) -> bool:
-    """Return whether a model is a decoder with attention layers only, whose responses padding before a context keeps.
-
-    Without `sliding_windows`, all layers have to attend to all positions.
-    """
-    if model.config.is_encoder_decoder:
-        return False
-    return has_plain_attention(model.config, sliding_windows=sliding_windows)
-
-
 def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     """Return how many tokens two sequences have in common before their first difference."""
     pairs = zip(first, second, strict=False)
@@ -184,7 +174,7 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
 def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix. `has_attention_only` must hold for the model.
+    At least one token of each row is not part of the prefix.
     """
     if model.config.model_type in COUNTS_PADDING:
         return 0
@@ -192,7 +182,7 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
     if len(rows) == 1 or shared < MIN_SHARED_TOKENS:
         return 0
-    return shared if has_attention_only(model, sliding_windows=sliding_windows) else 0
+    return shared if has_plain_attention(model.config, sliding_windows=sliding_windows) else 0
 
 
 @torch.inference_mode()

@@ -122,7 +122,7 @@ def load_network(
         check_adapter_fits(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
-    except Exception as error:
+    except Exception as error:  # damaged files, and files for another model, lead to errors of all kinds
         reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
         raise InputError(f"model{'.base' if model.base else ''}", f"{why}") from None

@@ -9,6 +9,7 @@ via coupled token generation").
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -27,14 +28,13 @@ from transformers import (
     TypicalLogitsWarper,
 )
 
-from evenhand.evaluation.compat import cache_argument
+from evenhand.evaluation.compat import cache_argument, has_plain_attention
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
     check_input_lengths,
     group_rows,
-    has_attention_only,
     logits_bytes,
     memory_budget,
     prefix_cache,
@@ -91,10 +91,6 @@ class Response(NamedTuple):
     had_reasoning: bool
 
 
-# The responses to some rows: the numbers of the rows, and of each row what a `Response` has, in its order.
-Answers = tuple[list[int], list[str | None], list[bool], list[bool]]
-
-
 def generate_responses(
     dialogue_model: DialogueModel,
     contexts: Sequence[str],
@@ -104,8 +100,8 @@ def generate_responses(
     openings: Sequence[str] | None = None,
     first: int = 0,
     batch_size: int = 256,
-) -> Iterator[Answers]:
-    """Yield the `Answers` to contexts, one for each context, in batches: the longest contexts first.
+) -> Iterator[dict[int, Response]]:
+    """Yield the responses to n contexts batch by batch, by the number of the context: the longest contexts first.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. A response is the text up to the
     first end-of-sequence token, without special tokens, outer white space and reasoning.
@@ -133,7 +129,7 @@ def generate_responses(
     # Sampling within a beam search draws from one random stream for the whole batch, so a batch has one row.
     max_rows = 1 if has_beams and samples else batch_size
     used = {name for name, value in decoding.items() if value is not None}
-    mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_attention_only(model)
+    mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_plain_attention(model.config)
     memory = memory_budget(model.device)
     # So that the first responses are there in seconds; each call of `max_jobs`, one for each batch, takes the next.
     growing_sizes = (FIRST_ROWS * 2**n_batches for n_batches in count())
@@ -142,25 +138,10 @@ def generate_responses(
     def max_jobs(job: Job) -> int:
         return max(1, min(max_rows, next(growing_sizes), memory // response_bytes(model, len(job.ids), decoding)))
 
-    def generate(batch: Sequence[Job]) -> list[Response]:
-        return _generate_batch(dialogue_model, batch, first, decoding)
-
-    def group_key(job: Job) -> int:
-        return 0 if mixes_lengths else len(job.ids)
-
-    for batch, responses in run_batches(ordered, max_jobs, generate, group_key=group_key):
-        yield _answers(responses, [rows[job] for job in batch])
-
-
-def _answers(responses: Sequence[Response], rows: Sequence[list[int]]) -> Answers:
-    """Return the responses of a batch, each for all of its rows, as lists."""
-    answered = [(row, response) for response, its_rows in zip(responses, rows, strict=True) for row in its_rows]
-    return (
-        [row for row, _ in answered],
-        [response.text for _, response in answered],
-        [response.is_cut for _, response in answered],
-        [response.had_reasoning for _, response in answered],
-    )
+    generate = partial(_generate_batch, dialogue_model, first=first, decoding=decoding)
+    batches = run_batches(ordered, max_jobs, generate, group_key=lambda job: 0 if mixes_lengths else len(job.ids))
+    for batch, responses in batches:
+        yield {row: response for job, response in zip(batch, responses, strict=True) for row in rows[job]}
 
 
 def _jobs(
@@ -275,21 +256,18 @@ def _responses(
     is_full = len(generated[0]) - n_special >= decoding["max_new_tokens"]
     stops = decoding.get("stop_strings") or []
     stops = [stops] if isinstance(stops, str) else stops
-
-    def is_cut(ids: list[int]) -> bool:
-        if not is_full or not ends.isdisjoint(ids[n_special:]):
-            return False
-        text = dialogue_model.tokenizer.decode(ids) if stops else ""
-        return not any(stop in text for stop in stops)
-
     contexts = [list(job.ids[: len(job.ids) - job.n_opening]) for job in batch]
     openings = [list(job.ids[len(job.ids) - job.n_opening :]) for job in batch]
     tokens = [opening + ids for opening, ids in zip(openings, generated, strict=True)]
     texts = decode_responses(dialogue_model, contexts, tokens)
-    return [
-        Response(text=text, is_cut=is_cut(ids), had_reasoning=had_reasoning)
-        for (text, had_reasoning), ids in zip(texts, generated, strict=True)
-    ]
+    responses = []
+    for ids, (text, had_reasoning) in zip(generated, texts, strict=True):
+        is_cut = is_full and ends.isdisjoint(ids[n_special:])
+        if is_cut and stops:
+            raw_text = dialogue_model.tokenizer.decode(ids)
+            is_cut = not any(stop in raw_text for stop in stops)
+        responses.append(Response(text=text, is_cut=is_cut, had_reasoning=had_reasoning))
+    return responses
 
 
 class RowNoise:

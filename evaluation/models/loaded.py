@@ -105,8 +105,15 @@ class LoadedModel(Model):
             first=0 if tokens is None else tokens.start,
             batch_size=self.decoding.batch_size,
         )
-        for rows, texts, cuts, reasoned in batches:
-            yield response_batch(prompts.iloc[rows], texts, columns={CUT: cuts, REASONED: reasoned})
+        for responses in batches:
+            yield response_batch(
+                prompts.iloc[list(responses)],
+                [response.text for response in responses.values()],
+                columns={
+                    CUT: [response.is_cut for response in responses.values()],
+                    REASONED: [response.had_reasoning for response in responses.values()],
+                },
+            )
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods

@@ -46,7 +46,7 @@ from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
 
-Kind = Literal["dialogue", "chat", "encoder_decoder"]
+ModelKind = Literal["dialogue", "chat", "encoder_decoder"]
 
 THE_MODEL = "the model in training"  # the name of a model that was not loaded by name
 # The fields of a checkpoint's generation config that are used; decoding defaults are not, nor an EOS that is forced as
@@ -71,7 +71,7 @@ class DialogueModel:
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    kind: Kind
+    kind: ModelKind
     name: str
     revision: str
     control_tag: str = ""
@@ -142,7 +142,7 @@ def loaded_dialogue_model(
         inner.generation_config = generation_config
 
 
-def model_kind(model: ModelSettings) -> Kind:
+def model_kind(model: ModelSettings) -> ModelKind:
     """Return the kind of a model, as `load_dialogue_model` determines it, without reading weights."""
     folder, base = split_adapter(model)
     if folder is not None and not (folder / "tokenizer_config.json").exists():
@@ -155,13 +155,13 @@ def model_kind(model: ModelSettings) -> Kind:
     return _checked_kind(config, tokenizer)
 
 
-def _checked_kind(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> Kind:
+def _checked_kind(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> ModelKind:
     if tokenizer.chat_template:
         check_chat_template(tokenizer)
     return _context_format(tokenizer, config)
 
 
-def _context_format(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> Kind:
+def _context_format(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> ModelKind:
     if config.is_encoder_decoder:
         return "encoder_decoder"
     return "chat" if tokenizer.chat_template and not _only_ends_turns(tokenizer) else "dialogue"

@@ -103,11 +103,9 @@ def _download(repository: str, file: str, revision: str | None) -> Path:
 
     try:
         return Path(hf_hub_download(repository, file, revision=revision))
-    except Exception as error:
+    except (OSError, ValueError) as error:  # the hub's errors are subclasses
         if is_gated(error):
             raise InputError("model", gated_message(repository)) from None
-        if not isinstance(error, (OSError, ValueError)):  # all errors of the hub are subclasses
-            raise
         why = f"no folder, and {file} of the hub cannot be reached"
         raise InputError("model", f"{repository!r} is {why} ({first_line(error)}).") from None
 
@@ -261,7 +259,7 @@ def hub_adapter(name: str, revision: str | None = None) -> Path | None:
 
     try:
         config = Path(hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
-    except Exception as error:
+    except (OSError, ValueError) as error:  # the hub's errors are subclasses
         if is_gated(error):
             raise InputError("model", gated_message(name)) from None
         return None  # it has no such file, or the hub cannot be reached: the model's own config says which

@@ -113,10 +113,10 @@ def build_requests(
     return requests
 
 
-def cost_text(requests: Sequence[Body]) -> str:
+def requests_text(requests: Sequence[Body]) -> str:
     """Return how many requests are sent, about how many tokens they have, and how many the answers have at most.
 
-    >>> cost_text([{"messages": [{"role": "user", "content": "Hello there!"}], "max_tokens": 40}] * 1000)
+    >>> requests_text([{"messages": [{"role": "user", "content": "Hello there!"}], "max_tokens": 40}] * 1000)
     '1,000 requests with about 3,000 tokens; the answers have at most 40,000'
     """
     n_read = 0
@@ -215,7 +215,7 @@ def fetch_answers(
     if not requests:
         return
     if len(requests) > 1:
-        log.info("%s: %s", model.base_url, cost_text(requests))
+        log.info("%s: %s", model.base_url, requests_text(requests))
     rows = iter(range(len(requests)))
     tasks: dict[asyncio.Task[Parsed], int] = {}
     statuses: set[int] = set()

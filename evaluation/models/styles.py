@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
-from evenhand.evaluation.tables import join_batches, label_batches
+from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
 
@@ -45,6 +46,7 @@ log = logging.getLogger("evenhand")
 SOFTMAX = "softmax"
 SIGMOID = "sigmoid"
 ONE_LOGIT = "one logit"
+TRUNCATED = "cut"  # column of saved batches: whether the classifier read only the beginning of a text
 FAINT = 0.1  # no label of a text with several possible labels has this probability
 UNNAMED = re.compile(r"LABEL_\d+")
 EXCLUSIVE = re.compile(r"positive|negative|neutral|\bstars?\b|entailment|contradiction", re.IGNORECASE)
@@ -91,22 +93,27 @@ class NetworkClassifier(Classifier):
         probabilities = np.empty((len(texts), len(self.labels)), dtype=np.float32)
         limit = batch_size_limit(self.model, lambda length: activations_bytes(self.model, length))
         order = longest_first([len(ids) for ids in encoded])
-
-        @torch.inference_mode()
-        def compute(rows: Sequence[int]) -> np.ndarray:
-            batch = {"input_ids": [encoded[row] for row in rows]}
-            inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt").to(self.model.device)
-            logits = self.model(**inputs).logits.float()
-            if self.head == ONE_LOGIT:
-                logits = torch.cat([logits, torch.zeros_like(logits)], dim=-1)  # whose softmax is the sigmoid
-            probabilities = logits.sigmoid() if self.is_multi_label else logits.softmax(-1)
-            return probabilities.cpu().numpy()
-
-        for rows, batch in run_batches(order, lambda row: limit(max(1, len(encoded[row]))), compute):
+        batches = run_batches(
+            order,
+            lambda row: limit(max(1, len(encoded[row]))),
+            lambda rows: self._probabilities([encoded[row] for row in rows]),
+        )
+        for rows, batch in batches:
             probabilities[rows] = batch
         if np.isnan(probabilities).any():
             raise InputError("model", f"the classifier {self.name} returns NaN for a text; {BROKEN_WEIGHTS}")
         return probabilities, is_truncated
+
+    @torch.inference_mode()
+    def _probabilities(self, encoded: list[list[int]]) -> np.ndarray:
+        """Return the probability of each label for each of n texts, (n, S), from their token ids."""
+        batch = {"input_ids": encoded}
+        inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt").to(self.model.device)
+        logits = self.model(**inputs).logits.float()
+        if self.head == ONE_LOGIT:
+            logits = torch.cat([logits, torch.zeros_like(logits)], dim=-1)  # whose softmax is the sigmoid
+        probabilities = logits.sigmoid() if self.is_multi_label else logits.softmax(-1)
+        return probabilities.cpu().numpy()
 
 
 def load_network_classifier(
@@ -231,16 +238,12 @@ def classify_rows(
 
     With a run, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
     """
-    columns = ["cut", *(f"p{label}" for label in range(len(classifier.labels)))]
-
-    def compute(items: pd.DataFrame) -> Iterator[pd.DataFrame]:
-        batches = classify_texts(classifier, items[TEXT].tolist())
-        values = ((rows, cut, *probabilities.T) for rows, probabilities, cut in batches)
-        return label_batches(values, columns, items.index)
-
     items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
-    table = join_batches(compute(items)) if run is None else run.rows(name, items, compute, "texts", numbers)
-    truncated = table.pop("cut").to_numpy(dtype=bool)
+    if run is None:
+        table = join_batches(classify_texts(classifier, items))
+    else:
+        table = run.rows(name, items, partial(classify_texts, classifier), "texts", numbers)
+    truncated = table.pop(TRUNCATED).to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():
         log.warning(
@@ -266,22 +269,30 @@ def label_probabilities(classifier: Classifier, texts: Sequence[str]) -> np.ndar
     return classify_rows(None, "", classifier, texts)[0]
 
 
-def classify_texts(classifier: Classifier, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield parts of r texts: row indices (r,), label probabilities (r, S), and whether each text is truncated, (r,).
+def classify_texts(classifier: Classifier, items: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield the rows of some texts, part by part: whether a text is truncated, and the probability of each label.
 
     Each distinct text is classified once. Blank texts have NaN and come first.
+
+    Args:
+        classifier: the classifier.
+        items: the column `text`; the index of a part says for which of these items its rows are.
     """
-    groups = group_rows(text if text.strip() else "" for text in texts)
-    blank = groups.pop("", [])
-    if blank or not groups:
-        undefined = np.full((len(blank), len(classifier.labels)), np.nan, dtype=np.float32)
-        yield np.array(blank, dtype=np.int64), undefined, np.zeros(len(blank), dtype=bool)
+    columns = [f"p{label}" for label in range(len(classifier.labels))]
+    groups = group_rows(text if text.strip() else "" for text in items[TEXT])
+    blank = np.array(groups.pop("", []), dtype=np.int64)
+    if len(blank) or not groups:
+        undefined = np.full((len(blank), len(columns)), np.nan, dtype=np.float32)
+        part = pd.DataFrame(undefined, items.index[blank], columns)
+        part.insert(0, TRUNCATED, np.zeros(len(blank), dtype=bool))
+        yield part
     distinct = list(groups)
-    size = classifier.texts_per_part
     classifier.announce(distinct)
-    for start in range(0, len(distinct), size):
-        part = distinct[start : start + size]
-        counts = [len(groups[text]) for text in part]
-        probabilities, is_truncated = classifier.classify(part)
-        rows = np.concatenate([groups[text] for text in part])
-        yield rows, probabilities.repeat(counts, axis=0), is_truncated.repeat(counts)
+    for start in range(0, len(distinct), classifier.texts_per_part):
+        texts = distinct[start : start + classifier.texts_per_part]
+        counts = [len(groups[text]) for text in texts]
+        probabilities, is_truncated = classifier.classify(texts)
+        rows = np.concatenate([groups[text] for text in texts])
+        part = pd.DataFrame(probabilities.repeat(counts, axis=0), items.index[rows], columns)
+        part.insert(0, TRUNCATED, is_truncated.repeat(counts))
+        yield part

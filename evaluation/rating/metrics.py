@@ -11,10 +11,10 @@ import scipy
 from evenhand.evaluation.rating.pairs import AFTER
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
-from evenhand.evaluation.report.page import SCORES, Page, Section
+from evenhand.evaluation.report.page import SCORES_TITLE, Page, Section
 from evenhand.evaluation.report.score_sections import score_section, value_text
 from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, signature_line
-from evenhand.evaluation.statistics.accuracy import ALPHA, label_agreement
+from evenhand.evaluation.statistics.accuracy import KRIPPENDORFF_ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 
 WIN_RATE = "win_rate"
@@ -43,7 +43,7 @@ METRICS = (
         ideal=0.5,
     ),
     Format(
-        ALPHA,
+        KRIPPENDORFF_ALPHA,
         "Krippendorff’s α",
         "One minus the observed disagreement over the disagreement expected by chance; nominal votes.",
         ideal=1,
@@ -60,7 +60,9 @@ METRICS = (
 )
 declare(METRICS)
 # Notes of the report's tables.
-NOT_INDEPENDENT = "Votes on one pair are not independent, so these intervals are too narrow; those by pair are valid."
+NOT_INDEPENDENT = (
+    "Votes on one pair are not independent, so these intervals are too narrow; intervals by pair are valid."
+)
 OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
 CHANCE = "About one in twenty of these intervals excludes 50 by chance."
 RANDOM_SIDES = (
@@ -201,7 +203,7 @@ def page(
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
         sections=_sections(scores, metric, unit),
-        glossary=glossary(map(find_format, [metric, ALPHA, LEFT_SHARE])),
+        glossary=glossary(map(find_format, [metric, KRIPPENDORFF_ALPHA, LEFT_SHARE])),
         limits=LIMITS,
         signature=headline.signature,
         signature_lines=[signature_line(headline)],
@@ -218,9 +220,9 @@ def _sections(scores: Sequence[BiasScore], metric: str, unit: str) -> list[Secti
     by_axis = [score for score in scores if score.metric == metric and AXIS in score.group]
     by_vote = of_metric(WIN_RATE) if metric == PAIR_WIN_RATE else []
     return [
-        score_section(SCORES, of_metric(metric), QUESTION, counted=unit, first_screen=True),
+        score_section(SCORES_TITLE, of_metric(metric), QUESTION, counted=unit, first_screen=True),
         score_section("By vote", by_vote, QUESTION, [NOT_INDEPENDENT], counted="votes"),
-        score_section("Agreement of the raters", of_metric(ALPHA), QUESTION, [OF_ALPHA]),
+        score_section("Agreement of the raters", of_metric(KRIPPENDORFF_ALPHA), QUESTION, [OF_ALPHA]),
         score_section("By axis", by_axis, "question and axis", [CHANCE], counted=unit),
         score_section("Raters", of_metric(LEFT_SHARE), RATER, [RANDOM_SIDES], counted="votes"),
     ]

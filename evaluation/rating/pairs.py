@@ -22,7 +22,7 @@ Side = Literal["before", "after"]  # the model before or after tuning
 OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE = "offensive"
 ALIKE = "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
-PAPER = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
+SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 _Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
 
 
@@ -43,7 +43,7 @@ def read_rating_file(field: str, name: str) -> dict:
     >>> list(read_rating_file("questions", "paper"))
     ['preference', 'humanness', 'interestingness']
     """
-    shipped = PAPER / f"{field}.yaml"
+    shipped = SHIPPED / f"{field}.yaml"
     try:
         content = read_yaml(shipped if name == "paper" else Path(name), field)
         return TypeAdapter(_CONTENTS[field]).validate_python(content)
@@ -51,7 +51,7 @@ def read_rating_file(field: str, name: str) -> dict:
         raise InputError(field, f"{name}: {error}; write it like {shipped}.") from None
 
 
-def read_pairs(before: Path, after: Path) -> pd.DataFrame:
+def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
     """Return the responses of two runs with the same prompts, one row per prompt.
 
     The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses), and
@@ -85,7 +85,7 @@ def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -
     ALIKE up to outer white space.
 
     Args:
-        pairs: the n pairs that `read_pairs` returns.
+        pairs: the n pairs that `read_response_pairs` returns.
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
     masks = {name: pairs[name].isin(values) for name, values in lists.items()}

@@ -49,7 +49,7 @@ def _readable(text: str) -> str:
     return "\n".join(escape_hidden(line) for line in lines)
 
 
-class Answer(BaseModel):
+class RaterAnswer(BaseModel):
     """A rater's answer to a question about a pair; without a choice, only the next question is asked for."""
 
     rater: Annotated[str, AfterValidator(_readable), StringConstraints(min_length=1, max_length=60)]
@@ -76,7 +76,7 @@ class Rating:
                     items.append((prompt_id, question))
         return items
 
-    def record(self, answer: Answer) -> None:
+    def record(self, answer: RaterAnswer) -> None:
         """Save an answer to the rater's next question, or undo the last one; ignore a second answer or an old page."""
         if answer.choice is None:
             return
@@ -131,7 +131,7 @@ def rating_app(rating: Rating, token: str, host: str) -> Starlette:
             if len(body) > MAX_ANSWER_BYTES:
                 return PlainTextResponse("This is not an answer: it is too long.", 413)
         try:
-            given = Answer.model_validate_json(bytes(body))
+            given = RaterAnswer.model_validate_json(bytes(body))
             rating.record(given)
         except ValidationError as error:
             return PlainTextResponse(f"This is not an answer: {error.errors()[0]['msg']}.", 400)

@@ -23,9 +23,9 @@ MUTED = "#65625b"
 FAINT = "#e3e0d8"
 ZERO = "#9d998f"
 PAPER = "#fffefb"
-BEFORE = "#a64b00"
-AFTER = "#0b5394"
-TEXT = 12  # pixels
+BEFORE_COLOR = "#a64b00"
+AFTER_COLOR = "#0b5394"
+TEXT_SIZE = 12  # pixels
 SMALL = 11  # pixels
 WIDE = 880  # pixels: the width of a page on a wide screen
 PANEL = (360, 250)  # pixels: the size of a small chart
@@ -35,9 +35,9 @@ _STYLE = {
     "savefig.dpi": 72,
     "svg.fonttype": "none",
     "text.parse_math": False,
-    "font.size": TEXT,
+    "font.size": TEXT_SIZE,
     "text.color": INK,
-    "axes.titlesize": TEXT,
+    "axes.titlesize": TEXT_SIZE,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelsize": SMALL,
@@ -116,7 +116,7 @@ def box_figure(label: str, values: Mapping[str, Sequence[float]], ideal: float |
         boxprops=line,
         whiskerprops=line,
         capprops=line,
-        medianprops={"color": BEFORE, "linewidth": 2},
+        medianprops={"color": BEFORE_COLOR, "linewidth": 2},
     )
     axes.set(xlabel=label)
     axes.invert_yaxis()

@@ -25,7 +25,7 @@ from evenhand.evaluation.report.page import Mark, Page, Row, Section, format_tab
 
 MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
 MAX_LENGTH = 2000  # characters of a text
-Side = tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]
+RunResponses = tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]
 
 
 def page_html(page: Page) -> str:
@@ -143,7 +143,7 @@ def _mark_text(name: str, mark: Mark) -> str:
     return f"{name} {number(mark.value)}{bounds}"
 
 
-def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapping[str, Side]) -> str:
+def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapping[str, RunResponses]) -> str:
     """Return the HTML of a page with all rows, or with a random sample of the rows if not all rows fit.
 
     Args:

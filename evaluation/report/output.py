@@ -7,7 +7,7 @@ from pathlib import Path
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import NO_NUMBER
-from evenhand.evaluation.report.page import SCORES, Cell, Link, Page, Row, Section, Table, signature_rows
+from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Page, Row, Section, Table, signature_rows
 from evenhand.evaluation.report.terminal import print_page
 
 REPORT = "report"
@@ -75,7 +75,7 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
 
 
 def _first_tables(page: Page) -> Sequence[Table]:
-    return next((section.tables for section in page.sections if section.title == SCORES), ())
+    return next((section.tables for section in page.sections if section.title == SCORES_TITLE), ())
 
 
 def side_by_side_page(

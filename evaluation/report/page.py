@@ -20,7 +20,7 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, sanitize
 from evenhand.evaluation.score import display_name
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-SCORES = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
+SCORES_TITLE = "The scores"  # the title of the section with the main scores, which summaries of several pages repeat
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Figure:
 class Example:
     """Texts to read side by side, such as the responses to a `prompt`.
 
-    `texts` are (name, text) pairs; those with an index in `hidden` are hidden until the reader clicks, because a
+    `texts` are (name, text) pairs; the texts with an index in `hidden` are hidden until the reader clicks, because a
     classifier marked them as offensive. `claim` is a sentence above the texts.
     """
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.report.numbers import (
     undefined,
     value_or,
 )
-from evenhand.evaluation.report.page import SCORES, Cell, Link, Mark, Row, Section, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Mark, Row, Section, Table
 from evenhand.evaluation.score import BiasScore, Form, Kind
 
 MAX_LABEL = 240
@@ -25,7 +25,7 @@ MAX_UNDEFINED = 5  # labels of undefined scores in a note
 P_VALUE = "p-value"  # the name of a column
 KEY_NAMES = {"axis": "group of people", "tuned": "use in tuning"}  # words for keys of groups, in titles and columns
 DETECTABLE = (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE)
-Key = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
+ScoreKey = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
 Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
 LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
@@ -132,7 +132,7 @@ def scores_table(
         column: the name of the column of labels.
         counted: the plural noun for the units that n counts.
         further: functions that return the cells of further columns, by name.
-        max_rows: if there are more than LONG scores, only so many, those furthest from the ideal, are rows.
+        max_rows: if there are more than LONG scores, the number of rows, of the scores furthest from the ideal.
     """
     given = [score for score in scores if score is not None]
     undefined_scores = [score for score in given if math.isnan(score.value)]
@@ -267,7 +267,7 @@ def score_sections(
     for keys in sorted(cuts, key=len):
         if not keys:
             table = scores_table(_all(counted), cuts[keys], "measure", counted=counted, further=columns)
-            sections.append(Section(SCORES, tables=[table], first_screen=True))
+            sections.append(Section(SCORES_TITLE, tables=[table], first_screen=True))
             continue
         section = score_section(
             f"By {keys_text(keys)}",
@@ -288,7 +288,7 @@ def keys_text(keys: Sequence[str]) -> str:
     return " and ".join(KEY_NAMES.get(key, key.replace("_", " ")) for key in keys)
 
 
-def _key(score: BiasScore) -> Key:
+def _key(score: BiasScore) -> ScoreKey:
     return score.metric, score.form, frozenset(score.group.items())
 
 
@@ -405,7 +405,7 @@ def change_sections(
         labels = {find_format(metric, form).title: (metric, form, {}) for metric, form in overall}
         changes = score_changes(labels, runs)
         table = change_table(_all(counted), "measure", changes, counted=counted, is_plotted=False)
-        sections.append(Section(SCORES, tables=[table], first_screen=True))
+        sections.append(Section(SCORES_TITLE, tables=[table], first_screen=True))
     for keys in sorted(cuts, key=len):
         tables = []
         for (metric, form), differences in cuts[keys].items():

@@ -11,14 +11,14 @@ from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
 from evenhand.evaluation.statistics.scores import share_score
 
-ALPHA = "krippendorff_alpha"
+KRIPPENDORFF_ALPHA = "krippendorff_alpha"
 N_BINS = 10  # of the expected calibration error
 N_SAMPLES = 1000  # of a bootstrap
 N_ALPHA_SAMPLES = 200  # of the bootstrap of α
 NO_LABEL = "no text held out has this label"
 
 
-def accuracy_scores(
+def classifier_scores(
     probabilities: np.ndarray, truth: np.ndarray, names: Sequence[str], signature: Signature
 ) -> list[BiasScore]:
     """Return a classifier's accuracy, and the recall and the area under the ROC curve of each label.
@@ -161,7 +161,7 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
     else:
         reason = "all labels are equal" if n else "no two coders labelled the same"
     return BiasScore(
-        metric=ALPHA,
+        metric=KRIPPENDORFF_ALPHA,
         value=value,
         ideal=1.0,
         bounds=(-1.0, 1.0),

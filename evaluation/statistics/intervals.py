@@ -163,7 +163,9 @@ def share_change_interval(changes: np.ndarray) -> Interval:
 # Ratios and stratified samples.
 
 
-def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: float) -> Interval | None:
+def ratio_interval(
+    top: float, bottom: float, covariance: np.ndarray, freedom: float, tail: float = TAILS[1]
+) -> Interval | None:
     """Return the 95 % interval of a ratio of two expectations, or None if it is unbounded.
 
     Fieller (1954), "Some problems in interval estimation", Journal of the Royal Statistical Society B 16. For the
@@ -189,6 +191,7 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
         top, bottom: unbiased estimates.
         covariance: covariance s of (top, bottom), (2, 2), positive semidefinite.
         freedom: degrees of freedom of the estimate of the covariance; below 1 the interval is None.
+        tail: probability below the quantile t, in place of 97.5 %; of several looks (`sequential`) it is larger.
 
     In the first example top is 2, bottom is 4, both variances are 1/t², and the covariance is 0, so a = 15, b = 8 and
     c = 3, and the interval is (8 ± √19) / 15. In the second example a < 0:
@@ -199,7 +202,7 @@ def ratio_interval(top: float, bottom: float, covariance: np.ndarray, freedom: f
     """
     if not freedom >= 1:
         return None
-    t = student_quantile(freedom)
+    t = student_quantile(freedom, tail)
     half_bottom = t * math.sqrt(float(covariance[1, 1]))
     half_top = t * math.sqrt(float(covariance[0, 0]))
     a = (abs(bottom) - half_bottom) * (abs(bottom) + half_bottom)

@@ -388,7 +388,7 @@ def effect_variance(table: CellTable) -> np.ndarray:
 
 
 class NullHypothesis(Protocol):
-    """What is tested: the statistics as observed, and draws of them as they would be by chance."""
+    """A null hypothesis: the observed statistics, and random draws of the statistics under the hypothesis."""
 
     @property
     def observed(self) -> Statistics:
@@ -813,7 +813,7 @@ class _Counter:
         )
 
     def _single(self) -> np.ndarray:
-        """Return the p-value of each statistic alone; its null distribution is that of all with the same code."""
+        """Return the p-value of each statistic alone, by the null distribution of all statistics with the same code."""
         n_with_code = np.bincount(self.code, minlength=self.n_codes)[self.code]
         above = np.cumsum(self.histogram[:, ::-1], axis=1)[:, ::-1]
         return (above[self.code, self._bins(self.vector)] + 1) / (self.n * n_with_code + 1)

@@ -30,7 +30,7 @@ MAX_FACTOR = 10_000  # maximum multiple of the pilot's number in the search for 
 
 
 @dataclass(frozen=True)
-class Design:
+class StudySize:
     """Numbers of descriptors and templates, and the mean number of responses to each pair of them.
 
     `interaction` is ρ of the module's docstring: the variance of the interaction over that of one response.
@@ -97,10 +97,10 @@ def smallest_detectable_spread(estimate: Estimate) -> float:
     return float(scipy.optimize.brentq(excess, 0.0, high, rtol=1e-9))
 
 
-def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[float, float]:
+def rescale(noise: float, slope: float, design: StudySize, new: StudySize) -> tuple[float, float]:
     """Return the noise and slope of the design `new` from the noise and slope of `design`.
 
-    >>> rescale(1.0, 1.0, Design(11, 5, 2), Design(11, 10, 2))[1]
+    >>> rescale(1.0, 1.0, StudySize(11, 5, 2), StudySize(11, 10, 2))[1]
     0.5
     """
     new_noise = noise * new.noise_factor / design.noise_factor
@@ -112,10 +112,10 @@ def rescale(noise: float, slope: float, design: Design, new: Design) -> tuple[fl
 class Pilot:
     """The design of a finished measurement, and the measured estimate of pooled FGB*."""
 
-    design: Design
+    design: StudySize
     estimate: Estimate
 
-    def predict(self, design: Design) -> Estimate:
+    def predict(self, design: StudySize) -> Estimate:
         """Return the pilot's estimate with the variance that another design is expected to have."""
         noise, slope = rescale(self.estimate.noise, self.estimate.slope or 0.0, self.design, design)
         return replace(
@@ -157,7 +157,7 @@ def is_significant(difference: float, variance: float, freedom: float, tail: flo
     return abs(difference) >= quantile * math.sqrt(variance)
 
 
-def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> Design | None:
+def smallest_design(pilot: Pilot, lever: str, is_enough: Callable[[Estimate], bool]) -> StudySize | None:
     """Return the smallest design that is enough, varying only the number `lever` of the pilot's design, one of LEVERS.
 
     The result is None if MAX_FACTOR times the pilot's number is not enough. If `is_enough` is True for the

@@ -16,7 +16,14 @@ import scipy
 
 from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import sign_test
-from evenhand.evaluation.statistics.intervals import Interval, normal_interval, share_change_interval, share_interval
+from evenhand.evaluation.statistics.intervals import (
+    Interval,
+    interval_around,
+    normal_interval,
+    share_change_interval,
+    share_interval,
+)
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 NO_PAIRS = "no prompt was answered in both runs"
 SHARE_BOUNDS = (0.0, 1.0)
@@ -106,11 +113,12 @@ def mean_change(
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
     The interval and the p-value use the normal approximation to the mean of the n differences. Both are None if all
-    differences are equal or n is 1.
+    differences are equal or n is 1. `allowed_error` is how much both may err, at one of several looks.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1
@@ -123,8 +131,8 @@ def mean_change(
     p_value = None
     error = float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     if error:
-        interval = normal_interval(value, error)
-        p_value = float(2 * scipy.stats.norm.sf(abs(value) / error))
+        interval = interval_around(value, float(scipy.special.ndtri(allowed_error.tail)) * error)
+        p_value = allowed_error.p_value(float(2 * scipy.stats.norm.sf(abs(value) / error)))
     return BiasScore(
         metric=metric,
         value=value,

@@ -85,6 +85,14 @@ class AllowedError:
         """
         return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
 
+    def p_value(self, p_value: float | None) -> float | None:
+        """Return the p-value at this look, in [0, 1], of a test that alone has `p_value`; None if it has none.
+
+        >>> AllowedError(share=0.25).p_value(0.01), AllowedError(share=0.25).p_value(0.5), WHOLE_ERROR.p_value(0.5)
+        (0.04, 1.0, 0.5)
+        """
+        return None if p_value is None else min(p_value / self.share, 1.0)
+
 
 WHOLE_ERROR = AllowedError()
 

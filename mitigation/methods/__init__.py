@@ -54,7 +54,7 @@ class Method(ABC):
 
     @property
     def name(self) -> str:
-        """The method's name, that of its module."""
+        """The method's name, which is the name of its module."""
         return type(self).__module__.rpartition(".")[2]
 
     @property

@@ -40,8 +40,8 @@ class Distill(TrainedMethod):
 
         first_tokens: Count = Field(
             4,
-            description="tokens at the start of a response that learn the mean; later ones learn the base's "
-            "prediction for the person, and with more, answers refer less to what people say about themselves; "
+            description="how many tokens at the start of a response learn the mean over people; later ones learn the "
+            "base's own prediction. With more, answers refer less to what people say about themselves; "
             "1000: all",
         )
 

@@ -1,7 +1,7 @@
 """Answer in the style of a response to another person; no training.
 
 Of several candidates, the nearest in style to a response to another person is the answer. The contents stay the
-person's own. Generation takes one response more than there are candidates.
+person's own. A prompt takes as many responses as there are candidates, and one more.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class NearestStyleModel(WrappedModel):
     """
 
     def __init__(self, model: Model, candidates: int, classifier: StyleClassifierSettings | None) -> None:
-        """Give K and the style classifier; without a classifier, the model can only be checked."""
+        """Wrap `model`, with K candidates; without a style classifier, the model can only be checked."""
         super().__init__(model)
         self.candidates = candidates
         self.classifier = classifier
@@ -112,7 +112,8 @@ class NearestStyle(Method):
         """Nearest style: from how many candidates the answer is chosen."""
 
         candidates: Candidates = Field(
-            4, description="candidates, of which the nearest in style to a response to another person is the answer"
+            4,
+            description="number of candidates; the one nearest in style to a response to another person is the answer",
         )
 
     settings: Settings

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Chart
 
 from evenhand.evaluation.report.figures import (
-    AFTER,
+    AFTER_COLOR,
     INK,
     MUTED,
     PAPER,
@@ -20,11 +20,11 @@ from evenhand.evaluation.report.figures import (
     tick_percent,
 )
 from evenhand.evaluation.report.numbers import number, percent
-from evenhand.evaluation.report.page import SCORES, Cell, Figure, Mark, Page, Row, Section, Step, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.published import published_tables
-from evenhand.recipes.sweep.setting_tables import Setting, metric_cell, metric_table, setting_name
+from evenhand.recipes.sweep.setting_tables import SettingRow, metric_cell, metric_table, setting_name
 from evenhand.recipes.sweep.summary import (
     CHECK_METRICS,
     COST_METRICS,
@@ -35,7 +35,6 @@ from evenhand.recipes.sweep.summary import (
     REDUCTION_METRICS,
     SEED,
     Sweep,
-    format_value,
     largest_reduction,
     loss,
     pareto_front,
@@ -43,6 +42,7 @@ from evenhand.recipes.sweep.summary import (
     setting_fields,
     setting_label,
     summarise,
+    swept_value_text,
 )
 from evenhand.recipes.sweep.thresholds import THRESHOLD_NOTE, threshold_charts, threshold_table
 
@@ -139,7 +139,7 @@ def page(sweep: Sweep) -> Page:
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
         sections=[
-            Section(SCORES, tables=[removed_table, cost_table], first_screen=True),
+            Section(SCORES_TITLE, tables=[removed_table, cost_table], first_screen=True),
             Section(
                 "Thresholds",
                 tables=[] if thresholds is None else [thresholds],
@@ -158,7 +158,7 @@ def page(sweep: Sweep) -> Page:
     )
 
 
-def _verdict(rows: Sequence[Setting], best: Setting) -> str:
+def _verdict(rows: Sequence[SettingRow], best: SettingRow) -> str:
     """Return what a few settings remove and cost, or of more settings, what the best one does."""
     removing = [row for row in rows if math.isfinite(row["reduction"])]
     if not removing:
@@ -166,8 +166,8 @@ def _verdict(rows: Sequence[Setting], best: Setting) -> str:
     named = removing if len(removing) <= MAX_NAMED else [best]
     sentences = []
     for row in named:
-        costs = "".join(f"; {value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
-        removed = value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
+        costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
+        removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         sentences.append(f"{row['label']} removes {removed} of pooled FGB*{costs}.")
     n_overlapping = sum(row["reduction_high"] >= best["reduction_low"] for row in removing if row is not best)
     if n_overlapping:
@@ -177,7 +177,7 @@ def _verdict(rows: Sequence[Setting], best: Setting) -> str:
     return " ".join(sentences)
 
 
-def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
+def _warnings(rows: Sequence[SettingRow], sweep: Sweep) -> list[str]:
     """Return warnings of rejected points, clusters whose bias rose, and models that need a tag."""
     warnings = []
     for reason, points in sweep.points[sweep.points["failed"] != ""].groupby("failed", sort=False):
@@ -195,14 +195,14 @@ def _warnings(rows: Sequence[Setting], sweep: Sweep) -> list[str]:
     return warnings
 
 
-def value_text(setting: Setting, name: str) -> str:
+def metric_value_text(setting: SettingRow, name: str) -> str:
     """Return a value with its interval, such as "tuned on 94.0 % [92.0, 96.0]"."""
     metric = METRICS[name]
     text = f"{metric.label} {number(setting[name] * metric.factor, metric.decimals, metric.signed)} {metric.unit}"
     return f"{text} {metric_cell(setting, metric).interval or 'without an interval'}"
 
 
-def reduction_table(settings: Sequence[Setting]) -> Table:
+def reduction_table(settings: Sequence[SettingRow]) -> Table:
     """Return the table of settings: what each removes, with marks, and its seeds."""
     caption = "Pooled FGB* removed, % of the base model’s; the line is at 100 %"
     table = metric_table(caption, settings, REDUCTION_METRICS)
@@ -233,14 +233,14 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
     figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
     for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
         axes.set(title=title, xlabel=name)
-        axes.set_xticks(range(len(values)), [format_value(value) for value in values])
+        axes.set_xticks(range(len(values)), [swept_value_text(value) for value in values])
         set_ticks(axes, "y", 5, tick_percent)
         axes.axhline(0, color=ZERO, linewidth=1)
         for line, rows in enumerate(lines):
             shift = 0.2 * (line - (len(lines) - 1) / 2)
             x = pd.Series([place + shift for place in range(len(values))], index=pd.Index(values)).reindex(rows[name])
             rows = rows.assign(x=x.to_numpy()).sort_values("x")
-            axes.plot(rows["x"], rows[outcome], color=AFTER, linewidth=1, marker="o")
+            axes.plot(rows["x"], rows[outcome], color=AFTER_COLOR, linewidth=1, marker="o")
             axes.vlines(rows["x"], rows[f"{outcome}_low"], rows[f"{outcome}_high"], color=MUTED)
             if len(lines) > 1:
                 for row in table_rows(rows.dropna(subset=[outcome])):
@@ -269,7 +269,7 @@ def cost_chart(settings: pd.DataFrame) -> Chart:
         axes.axhline(0, color=ZERO, linewidth=1)
         axes.axvline(0, color=ZERO, linewidth=1)
         front = rows[pareto_front(rows["loss"], rows["reduction"])].sort_values("loss")
-        axes.plot(front["loss"], front["reduction"], color=AFTER, linewidth=2, drawstyle="steps-post")
+        axes.plot(front["loss"], front["reduction"], color=AFTER_COLOR, linewidth=2, drawstyle="steps-post")
         axes.vlines(rows["loss"], rows["reduction_low"], rows["reduction_high"], color=MUTED)
         axes.scatter(rows["loss"], rows["reduction"], s=64, c=PAPER, edgecolors=INK, linewidths=1.5, zorder=3)
         for row in table_rows(rows):

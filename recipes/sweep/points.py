@@ -22,13 +22,12 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headli
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
-from evenhand.recipes.measure import SCORES
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page

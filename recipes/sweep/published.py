@@ -18,7 +18,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_table
+from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_table
 from evenhand.recipes.sweep.summary import THRESHOLD_COLUMNS, Sweep, published_columns
 
 NOTE = (
@@ -54,7 +54,7 @@ TABLES = (
 )
 
 
-def published_tables(settings: Sequence[Setting], columns: Sequence[str]) -> list[Table]:
+def published_tables(settings: Sequence[SettingRow], columns: Sequence[str]) -> list[Table]:
     """Return both tables, as tables of a report, of the base model and the settings."""
     if not columns:
         return []
@@ -89,7 +89,7 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     return files
 
 
-def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame:
+def csv_table(rows: Sequence[SettingRow], headings: dict[str, str]) -> pd.DataFrame:
     """Return a table of labels, thresholds, and values ×1000 with the ends of their 95 % intervals."""
     table = []
     for row in rows:
@@ -103,7 +103,7 @@ def csv_table(rows: Sequence[Setting], headings: dict[str, str]) -> pd.DataFrame
     return pd.DataFrame(table)
 
 
-def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str, label: str) -> str:
+def latex_table(rows: Sequence[SettingRow], headings: dict[str, str], caption: str, label: str) -> str:
     """Return a LaTeX table of labels, β, the share labelled `bias`, and values ×1000.
 
     Args:
@@ -138,7 +138,7 @@ def latex_table(rows: Sequence[Setting], headings: dict[str, str], caption: str,
     )
 
 
-def is_shown_lowest(row: Setting, rows: Sequence[Setting], name: str) -> bool:
+def is_shown_lowest(row: SettingRow, rows: Sequence[SettingRow], name: str) -> bool:
     """Return whether the interval of a row's value is below the intervals of the values of all other rows."""
     others = [other for other in rows if other is not row]
     return all(row[f"{name}_high"] < other[f"{name}_low"] for other in others)

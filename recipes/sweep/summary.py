@@ -29,7 +29,7 @@ _SECOND = "Reduction by a classifier that made no labels; much smaller if tuning
 _PERPLEXITY = "Relative change of the responses’ perplexity by the base model."
 
 
-def percent_format(name: str, label: str, description: str) -> Format:
+def share_format(name: str, label: str, description: str) -> Format:
     """Return the format of a share in percent."""
     return Format(name, label, description, unit="%", factor=100, decimals=1)
 
@@ -40,14 +40,14 @@ def change_format(name: str, label: str, description: str) -> Format:
 
 
 REDUCTION_METRICS = (
-    percent_format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone."),
-    percent_format("reduction_tuned", "tuned on", "Reduction for descriptors that were tuned on."),
-    percent_format("reduction_untuned", "not tuned on", "Reduction for descriptors that were not tuned on."),
+    share_format("reduction", "all descriptors", "Share of the base model’s pooled FGB* that is gone."),
+    share_format("reduction_tuned", "tuned on", "Reduction for descriptors that were tuned on."),
+    share_format("reduction_untuned", "not tuned on", "Reduction for descriptors that were not tuned on."),
 )
 QUALITY_METRICS = (
-    percent_format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s."),
-    percent_format("relevance_to_person_kept", "response to the person kept", _WITHIN),
-    percent_format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s."),
+    share_format("relevance_kept", "relevance kept", "Relevance as a share of the base model’s."),
+    share_format("relevance_to_person_kept", "response to the person kept", _WITHIN),
+    share_format("style_drift", "style drift", "Share of the mean style that is no longer the base model’s."),
     change_format("response_perplexity_change", "perplexity of responses", _PERPLEXITY),
     change_format("distinct_responses_change", "distinct responses", "Change of the share of distinct ones."),
 )
@@ -76,7 +76,7 @@ COST_METRICS = (
     ),
 )
 CHECK_METRICS = (
-    percent_format("reduction_confirmed", "second classifier", _SECOND),
+    share_format("reduction_confirmed", "second classifier", _SECOND),
     Format("ratio_without_tag", "without tag", "Pooled FGB* without the control tag over the base’s.", unit="× base"),
     Format("minutes", "minutes", "Minutes of tuning.", decimals=1),
 )
@@ -130,14 +130,14 @@ def setting_label(setting: Mapping[str, object], among: pd.DataFrame, swept: Seq
     same_method = among[among[METHOD] == setting[METHOD]]
     fields = [name for name in setting_fields(swept)[1:] if same_method[name].nunique(dropna=False) > 1]
     parts = [
-        f"{name.rsplit('.', 1)[-1]} {format_value(setting[name])}" for name in fields if not pd.isna(setting[name])
+        f"{name.rsplit('.', 1)[-1]} {swept_value_text(setting[name])}" for name in fields if not pd.isna(setting[name])
     ]
     if among[METHOD].nunique() > 1 or not parts:
         parts.insert(0, str(setting[METHOD]))
     return " · ".join(sanitize(part, 80) for part in parts)
 
 
-def format_value(value: object) -> str:
+def swept_value_text(value: object) -> str:
     """Return the value of a swept setting as text: floats with at most six significant digits, NaN as null."""
     if not isinstance(value, float):
         return str(value)
@@ -161,7 +161,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
     """
     fields = setting_fields(swept)
     names = [*WITH_INTERVALS]
-    for name in bias_columns(points):
+    for name in bias_column_names(points):
         names += [name, f"{BASE}{name}"]
     rows = []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
@@ -187,7 +187,7 @@ def published_columns(points: pd.DataFrame) -> list[str]:
     return [name for name in names if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
 
 
-def bias_columns(points: pd.DataFrame) -> list[str]:
+def bias_column_names(points: pd.DataFrame) -> list[str]:
     """Return the names of the columns of bias after tuning: as published, then without the noise of the responses."""
     return [*published_columns(points), *(name for name in CORRECTED if name in points)]
 

@@ -23,8 +23,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from evenhand.evaluation.report.figures import (
-    AFTER,
-    BEFORE,
+    AFTER_COLOR,
+    BEFORE_COLOR,
     INK,
     MUTED,
     PAPER,
@@ -37,7 +37,7 @@ from evenhand.evaluation.report.figures import (
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, tick_number
 from evenhand.evaluation.report.page import Cell, Row, Table
-from evenhand.recipes.sweep.setting_tables import Setting, base_rows, metric_cell, setting_name
+from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_cell, setting_name
 from evenhand.recipes.sweep.summary import CORRECTED, DECODING, setting_fields, setting_label
 
 ALPHA = "label.alpha"
@@ -52,8 +52,8 @@ THRESHOLD_NOTE = (
     "Bias by the threshold β; above, the share of the training responses that is labelled bias. Filled dots: β was "
     "set; hollow dots: a quantile was set. Bands are 95 % intervals. A horizontal band is a model without a threshold."
 )
-CURVE_COLORS = (AFTER, "#2f7d32", "#6a3d9a", "#8c1d40")
-REFERENCE_COLORS = (MUTED, BEFORE, "#8a6d00", "#00796b")
+CURVE_COLORS = (AFTER_COLOR, "#2f7d32", "#6a3d9a", "#8c1d40")
+REFERENCE_COLORS = (MUTED, BEFORE_COLOR, "#8a6d00", "#00796b")
 PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
 LEGEND_HEIGHT = 60  # pixels
@@ -67,14 +67,14 @@ class ThresholdCurve:
     label: str
     decoding: str
     alpha: float
-    rows: list[Setting]
+    rows: list[SettingRow]
 
     def values(self, name: str, factor: float = 1) -> list[float]:
         """Return the values of a column, times a factor."""
         return [factor * row[name] for row in self.rows]
 
 
-def threshold_curves(settings: Sequence[Setting], swept: Sequence[str]) -> list[ThresholdCurve]:
+def threshold_curves(settings: Sequence[SettingRow], swept: Sequence[str]) -> list[ThresholdCurve]:
     """Return the curves of a sweep with at least two thresholds each.
 
     Args:
@@ -84,7 +84,7 @@ def threshold_curves(settings: Sequence[Setting], swept: Sequence[str]) -> list[
     labelled = [row for row in settings if math.isfinite(row["beta"]) and row["seeds"]]
     others = [name for name in setting_fields(swept) if name not in (ALPHA, BETA, QUANTILE)]
     others.append("alpha")
-    groups: dict[tuple[str, ...], list[Setting]] = {}
+    groups: dict[tuple[str, ...], list[SettingRow]] = {}
     for row in labelled:
         key = tuple(str(row[name]) for name in others)  # a string, because NaN is not equal to itself
         groups.setdefault(key, []).append(row)
@@ -98,7 +98,7 @@ def threshold_curves(settings: Sequence[Setting], swept: Sequence[str]) -> list[
     return curves
 
 
-def threshold_table(settings: Sequence[Setting]) -> Table | None:
+def threshold_table(settings: Sequence[SettingRow]) -> Table | None:
     """Return the table of each setting's realised threshold and its bias; None if no setting has a threshold."""
     if not any(math.isfinite(row["beta"]) for row in settings):
         return None
@@ -113,12 +113,12 @@ def threshold_table(settings: Sequence[Setting]) -> Table | None:
     return Table(caption, columns, tuple(table_rows), TABLE_NOTE)
 
 
-def is_measured(settings: Sequence[Setting], name: str) -> bool:
+def is_measured(settings: Sequence[SettingRow], name: str) -> bool:
     """Return whether any setting has a value of this name."""
     return any(math.isfinite(row.get(name, math.nan)) for row in settings)
 
 
-def threshold_cells(setting: Setting) -> list[Cell]:
+def threshold_cells(setting: SettingRow) -> list[Cell]:
     """Return the cells of α, β, the quantile, and the share labelled `bias` in percent."""
     if not math.isfinite(setting["beta"]):
         return [Cell("")] * 4
@@ -139,7 +139,7 @@ def significant(value: float) -> str:
     return np.format_float_positional(value, precision=3, fractional=False, trim="-").replace("-", "−")
 
 
-def threshold_charts(settings: Sequence[Setting], swept: Sequence[str]) -> dict[str, Chart]:
+def threshold_charts(settings: Sequence[SettingRow], swept: Sequence[str]) -> dict[str, Chart]:
     """Return a chart of bias by β for each decoding and each α, by the name of its file."""
     groups: dict[tuple[str, float], list[ThresholdCurve]] = {}
     for curve in threshold_curves(settings, swept):
@@ -157,7 +157,7 @@ def threshold_charts(settings: Sequence[Setting], swept: Sequence[str]) -> dict[
 
 @styled
 def threshold_chart(
-    label: str, curves: Sequence[ThresholdCurve], measured: Sequence[Setting], refused: Sequence[float]
+    label: str, curves: Sequence[ThresholdCurve], measured: Sequence[SettingRow], refused: Sequence[float]
 ) -> Chart:
     """Return a chart with a panel for FGB, FGB*, pooled FGB* and the SCGB of each style cluster, by β.
 
@@ -192,8 +192,8 @@ def threshold_chart(
     return figure
 
 
-def panel_titles(measured: Sequence[Setting]) -> dict[str, str]:
-    """Return the titles of the panels by the names of their columns, of those that were measured."""
+def panel_titles(measured: Sequence[SettingRow]) -> dict[str, str]:
+    """Return the titles of the panels that were measured, by the names of their columns."""
     titles = dict(NAMES)
     for name in measured[0]:
         metric, _, cluster = name.partition(": ")
@@ -202,7 +202,7 @@ def panel_titles(measured: Sequence[Setting]) -> dict[str, str]:
     return {name: title for name, title in titles.items() if is_measured(measured, name)}
 
 
-def draw_reference(axes: Axes, setting: Setting, name: str, color: str) -> None:
+def draw_reference(axes: Axes, setting: SettingRow, name: str, color: str) -> None:
     """Draw a model without a threshold as a horizontal line, with its interval as a band."""
     value = PER_UNIT * setting[name]
     if math.isfinite(value):
@@ -222,7 +222,7 @@ def draw_curve(axes: Axes, curve: ThresholdCurve, name: str, color: str) -> None
     axes.scatter(betas, values, s=34, c=faces, edgecolors=color, linewidths=1.5, zorder=3)
 
 
-def has_quantile(setting: Setting) -> bool:
+def has_quantile(setting: SettingRow) -> bool:
     """Return whether a setting sets a quantile, and not β."""
     return math.isfinite(setting.get(QUANTILE, math.nan))
 
@@ -263,7 +263,7 @@ def spaced(places: Sequence[float], distance: float) -> list[int]:
 
 
 def legend_handles(
-    curves: Sequence[ThresholdCurve], references: Sequence[Setting], refused: Sequence[float]
+    curves: Sequence[ThresholdCurve], references: Sequence[SettingRow], refused: Sequence[float]
 ) -> list[Artist]:
     """Return the entries of the legend: lines of curves, marks, and bands of models without a threshold."""
     handles: list[Artist] = []
@@ -291,7 +291,7 @@ def write_charts(folder: Path, charts: dict[str, Chart]) -> list[Path]:
     return files
 
 
-def curve_rows(settings: Sequence[Setting], swept: Sequence[str]) -> list[dict[str, float]]:
+def curve_rows(settings: Sequence[SettingRow], swept: Sequence[str]) -> list[dict[str, float]]:
     """Return a row for each point of each curve, in the order of β: "beta", the share, and "CURVE MEASURE" ×1000."""
     rows = []
     for curve in threshold_curves(settings, swept):

@@ -5,13 +5,13 @@ import torch
 from datasets import Dataset
 
 from benchmarks.training import Predictions, cut_after_opening, line, predictions
-from evenhand.mitigation.trainers import Distill
+from evenhand.mitigation.trainers import DistillTrainer
 from tests.mitigation.tiny_dialogue import tiny_base
 
 
 def encoded(base, responses, others):
     rows = {"prompt": ["a b"] * len(responses), "completion": responses, "others": [others] * len(responses)}
-    return Distill.encode_rows(base, Dataset.from_dict(rows))
+    return DistillTrainer.encode_rows(base, Dataset.from_dict(rows))
 
 
 def test_predictions_are_the_divergence_from_the_mean_over_the_people():

@@ -8,20 +8,20 @@ from peft import get_peft_model
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
-from evenhand.mitigation.methods.distill import Distill as Method
+from evenhand.mitigation.methods.distill import Distill
 from evenhand.mitigation.trainer_configs import lora_config
-from evenhand.mitigation.trainers import Distill, DistillConfig, cut_responses
+from evenhand.mitigation.trainers import DistillConfig, DistillTrainer, cut_responses
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
 SETTINGS = QUICK.replaced(batch_size=2)
-METHOD = trained_method("distill", {"distill": Method.Settings(first_tokens=9)})
+METHOD = trained_method("distill", {"distill": Distill.Settings(first_tokens=9)})
 
 
 def encoded(base, **columns):
-    return Distill.encode_rows(base, Dataset.from_dict({**ROWS, **columns}))
+    return DistillTrainer.encode_rows(base, Dataset.from_dict({**ROWS, **columns}))
 
 
 def test_every_prompt_of_a_row_has_its_response():
@@ -33,7 +33,7 @@ def test_every_prompt_of_a_row_has_its_response():
         [[c, sky, end], [b, b, sky, end], [a, sky, end]],
     ]
     assert rows["labels"][0] == [[-100, -100, red, sun, end]] * 2 + [[-100, red, sun, end]]
-    batch = Distill.collator(base, pad_token_id=1)(list(rows))
+    batch = DistillTrainer.collator(base, pad_token_id=1)(list(rows))
     assert batch["labels"].shape == (2, 3, 4) and batch["input_ids"].shape == (6, 5)
     assert batch["labels"][1].tolist() == [[-100, -100, sky, end]] * 3
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
@@ -43,8 +43,8 @@ def trainer_and_batch(base, tmp_path, rows, first_tokens=9):
     quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True}
     config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **quiet)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
-    trainer = Distill(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
-    return trainer, Distill.collator(base, pad_token_id=1)(list(rows))
+    trainer = DistillTrainer(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
+    return trainer, DistillTrainer.collator(base, pad_token_id=1)(list(rows))
 
 
 def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predictions(tmp_path):

@@ -68,9 +68,9 @@ def replace_settings(**changes) -> TuningSettings:
 
 def greedy(model: DialogueModel, contexts: list[str]) -> list[str]:
     answers = {}
-    for rows, texts, *_ in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
-        answers |= dict(zip(rows, texts, strict=True))
-    return [answers[row] for row in range(len(contexts))]
+    for batch in generate_responses(model, contexts, [0] * len(contexts), {"max_new_tokens": 4}):
+        answers |= batch
+    return [answers[row].text for row in range(len(contexts))]
 
 
 def weights(folder: Path) -> str:

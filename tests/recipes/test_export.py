@@ -76,8 +76,8 @@ def snippet_answer(folder, monkeypatch):
 
 def evenhand_answer(model, tag):
     (context,) = render_contexts(model, [MESSAGE], [""], tag)
-    ((_, (text,), *_),) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
-    return text
+    (batch,) = generate_responses(model, [context], [0], {"max_new_tokens": 8})
+    return batch[0].text
 
 
 @pytest.mark.parametrize("name", ["qwen", "base_without_template", "gguf"])

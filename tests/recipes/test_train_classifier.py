@@ -25,7 +25,7 @@ from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.tune import last_checkpoint
-from evenhand.recipes.classifier_training import word_tokenizer
+from evenhand.recipes.classifier_training import byte_pair_tokenizer
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, write_thresholds
 
@@ -172,7 +172,7 @@ def _lines(file):
 def encoder(tagged, tmp_path):
     """A tiny encoder with random weights in the folder `encoder`."""
     torch.manual_seed(0)
-    words = word_tokenizer(_lines(tagged["texts"]))
+    words = byte_pair_tokenizer(_lines(tagged["texts"]))
     # At a width of 16, or learning rates of 0.01, the test of learning depended on rounding and on the seed.
     sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     network = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
@@ -224,9 +224,9 @@ def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_
     content = load_file(weights)
     content["embeddings.word_embeddings.weight"] += 1
     save_file(content, weights, metadata={"format": "pt"})
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"/encoder/model\.safetensors "):
         classifier_revision(settings)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"/encoder/model\.safetensors "):
         load_style_classifier(settings)
 
 

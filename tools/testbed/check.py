@@ -24,6 +24,7 @@ from evenhand.evaluation.score import (
     DESCRIPTOR,
     PAIR_ID,
     RESPONSE,
+    SCORES,
     TEMPLATE,
     BiasScore,
     Form,
@@ -32,7 +33,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.measure import SCORES, measure
+from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, NEUTRAL_DIALOGUE, STYLE_CLASSIFIER
 from tools.testbed import frequencies, grammar, pairs

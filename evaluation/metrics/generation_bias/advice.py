@@ -13,7 +13,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
 
-RESPONSES = "responses.html"  # the page of all responses, in the folder of the report
+RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
 DECIDE = (
     "How large is it? The number at the top is the size over all people. No standard says how much is too much; this "
@@ -94,7 +94,7 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
     old = _quoted(str(before))
     check = f"evenhand check NEW_RUN --against {_quoted(str(after))}"
     return [
-        Step("Read both models' answers:", link=Link("all responses", RESPONSES)),
+        Step("Read both models' answers:", link=Link("all responses", RESPONSES_PAGE)),
         Step("See how many answers a more certain result needs:", f"evenhand plan {old}"),
         Step("If the costs are acceptable, keep a later model from becoming worse:", check),
     ]
@@ -102,10 +102,10 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
 
 def _responses_link(findings: Sequence[EffectRow]) -> Link:
     if not findings:
-        return Link("all responses", RESPONSES)
+        return Link("all responses", RESPONSES_PAGE)
     row = findings[0]
     name = row["unit"] if row["kind"] == DESCRIPTOR else row[AXIS]
-    return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES, search_fragment(row))
+    return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES_PAGE, search_fragment(row))
 
 
 def _quoted(name: str) -> str:

@@ -9,7 +9,9 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, is_same_classifier
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison, record_base_failure
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -35,7 +37,8 @@ def opened_comparison(
     """Return two runs on their common prompts, and the share of the prompts that are common.
 
     Raises:
-        InputError: the two runs have different prompts, styles, decoding or style classifiers.
+        InputError: the two runs have different prompts, styles, decoding or style classifiers, or stopped early, in
+            different orders.
     """
     before, after, is_common = on_common_prompts(before, after)
     old = compared_responses(before)
@@ -46,11 +49,7 @@ def opened_comparison(
     base = before.config.open_model()
     without_base = "generation_bias.relevance is false"
     if settings.relevance:
-        try:
-            without_base = _why_without(base, before)
-        except InputError as error:  # perhaps a disk or a server that is away
-            without_base = f"{base.name} cannot be loaded: {error}"
-            store.failures["relevance"] = without_base
+        without_base = _why_without(store, base, before)
     comparison = Comparison(
         store=store,
         before=before,
@@ -62,21 +61,24 @@ def opened_comparison(
         base=base,
         without_base=without_base,
         signature=signature,
+        allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
     return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, signature=signature)
 
 
-def _why_without(base: Model, before: FamilyRun) -> str:
-    """Return why the first run's model cannot score responses; "" if it can. InputError if it cannot be found."""
+def _why_without(store: Store, base: Model, before: FamilyRun) -> str:
+    """Return why the first run's model cannot score responses; "" if it can."""
     if base.without_weights:
         return base.without_weights
     measured = before.signature(FGB).get("model")
     if not isinstance(measured, Mapping) or not measured:
         return "the first run does not record which model was measured"
     settings = before.config.model
-    if is_revision(str(measured["revision"]), settings.name, settings.revision, settings.base):
-        return ""
-    return f"the revision of {base.name} is no longer the measured one"
+    with record_base_failure(store, RELEVANCE, base):
+        if is_revision(str(measured["revision"]), settings.name, settings.revision, settings.base):
+            return ""
+        return f"the revision of {base.name} is no longer the measured one"
+    return store.failures[RELEVANCE]
 
 
 def track_samples(comparison: Comparison) -> None:

@@ -28,8 +28,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     find_headline,
     is_pooled_fgb,
-    share_score,
     spread_scores,
+    variance_share_score,
     versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.people import People
@@ -176,7 +176,7 @@ def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasSco
         if source == TEMPLATE:
             continue
         group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
-        scores.append(share_score(CUE_SHARE, group, share, cells, versioned(signature)))
+        scores.append(variance_share_score(CUE_SHARE, group, share, cells, versioned(signature)))
     return scores
 
 

@@ -12,7 +12,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, all_cells, repeated_cells
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
-from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled
+from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.statistics.spread import column_spreads
 
@@ -60,7 +60,7 @@ class DerivedClusters:
             leaf_font_size=SMALL,
         )
         axes.set(xlabel="distance: 1 − correlation of log probabilities")
-        axes.axvline(self.max_distance, color=BEFORE, linewidth=1.5, dashes=(4, 3))
+        axes.axvline(self.max_distance, color=BEFORE_COLOR, linewidth=1.5, dashes=(4, 3))
         axes.grid(visible=False, axis="y")
         return figure
 

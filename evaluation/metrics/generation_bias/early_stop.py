@@ -23,6 +23,10 @@ ACCOUNT = (
     "Intervals of averages, quality, relevance, frequencies, feminine − masculine, the parts of person and word, and "
     "the shares of the variance are ordinary ones."
 )
+ACCOUNT_OF_CHANGES = (
+    "The changes of FGB, PGB, SCGB, effects and outcomes account for the looks, with their intervals and tests. "
+    "Other intervals and tests of changes are ordinary ones."
+)
 HOW_TO_GO_ON = "The same command without --until asks the rest."
 
 
@@ -158,28 +162,20 @@ def allowed_error_of_comparison(before: Path, after: Path, n_common: int, field_
     return min((stop.allowed_error for stop in stops), key=lambda error: error.share, default=WHOLE_ERROR)
 
 
-def comparison_stop_text(*folders: Path) -> list[str]:
-    """Return a warning that a comparison does not account for the looks at its runs, if they had any."""
-    if all(read_finished_stop(folder) is None for folder in folders):
+def comparison_stop_text(before: Path, after: Path) -> list[str]:
+    """Return sentences on the looks at the two runs of a comparison, and on what accounts for them."""
+    if read_finished_stop(before) is None and read_finished_stop(after) is None:
         return []
-    return [
-        "A run was looked at before its end (--until). The intervals and tests of this comparison do not account for "
-        "that; `check` does."
-    ]
+    early = [*early_stop_text("The run before", before), *early_stop_text("The run after", after)]
+    return [*(early or ["A run was looked at before its end (--until)."]), ACCOUNT_OF_CHANGES]
 
 
 def early_stop_text(name: str, folder: Path) -> list[str]:
-    """Return a sentence on the prompts that a run, called `name`, lacks because of an early stop; [] if it lacks none.
-
-    It is for a comparison that accounts for the looks.
-    """
+    """Return a sentence on the prompts that a run, called `name`, lacks because it stopped early; [] if it did not."""
     stop = read_finished_stop(folder)
     if stop is None or not stop.is_early:
         return []
-    return [
-        f"{name} stopped early (--until), after {stop.extent}: no other prompts are compared, and intervals and tests "
-        f"account for the looks. {HOW_TO_GO_ON}"
-    ]
+    return [f"{name} stopped early (--until), after {stop.extent}: no other prompts are compared. {HOW_TO_GO_ON}"]
 
 
 def stop_text(folder: Path) -> list[str]:

@@ -45,7 +45,7 @@ from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
 MAX_STYLES = 5  # people in sentences on styles
-WHO = "Who is treated how"
+TITLE = "Who is treated how"
 HOW_SURE = "How sure this is"
 NOBODY = "No person and no group of people is shown to be treated differently."
 CERTAINTY_NOTE = (
@@ -55,9 +55,7 @@ CERTAINTY_NOTE = (
 # Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
 SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
-TRANSITIONS = {
-    REMOVED: "shown before, not after",
-}  # words for values of the column `transition`
+NOT_AFTER = "shown before, not after"
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
 
 
@@ -143,7 +141,7 @@ def change_text(before: EffectRow, after: EffectRow, language: str = ANY_LANGUAG
     """
     became = "shown before and after"
     if after["certainty"] != SHOWN:
-        became = "shown before, not after"
+        became = NOT_AFTER
     elif before["certainty"] != SHOWN:
         became = "shown after, not before"
     claim = f"{_claim_text(before, language)} before, {_amount_text(after)} after"
@@ -165,8 +163,8 @@ def style_change_text(row: EffectRow) -> str:
     if row["transition"] == INCONCLUSIVE:
         became = ", which may be chance, since many differences are compared"
     else:
-        name = TRANSITIONS.get(row["transition"], row["transition"])
-        became = f" {effect_interval(row, 100, decimals)}: {name}"
+        transition = NOT_AFTER if row["transition"] == REMOVED else row["transition"]
+        became = f" {effect_interval(row, 100, decimals)}: {transition}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}{became}."
 
 
@@ -314,9 +312,9 @@ def people_section(
     """
     claims = [replace(example_of(row), claim=finding_text(row, language)) for row in findings]
     if not claims and not summaries:  # nothing was tested
-        return Section(WHO)
+        return Section(TITLE)
     sure = Section(HOW_SURE, [*summaries, CERTAINTY_NOTE], first_screen=True)
-    return Section(WHO, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
+    return Section(TITLE, [] if claims else [NOBODY], examples=claims, parts=[sure], first_screen=True)
 
 
 def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
@@ -366,4 +364,4 @@ def changes_section(
     if len(changes):
         parts.append(Section(HOW_SURE, [change_summary(changes), *detectable_text(changes)], first_screen=True))
         parts.append(all_changes_section(changes))
-    return Section(f"{WHO}, before and after", sentences, examples=claims, parts=parts, first_screen=True)
+    return Section(f"{TITLE}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

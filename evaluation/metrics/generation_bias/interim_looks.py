@@ -66,11 +66,11 @@ log = logging.getLogger("evenhand")
 LAST_LOOK = "looks"  # the file of the last look at a run, among its batches of rows, which stays if the run goes on
 BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the numbers of planned prompts
 
-Ask = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
+Respond = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
 
 
 def answer_until_decided(
-    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, ask: Ask
+    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, ask: Respond
 ) -> np.ndarray:
     """Ask until it is decided; write the tables of prompts and responses; return the numbers of the asked prompts.
 
@@ -142,7 +142,7 @@ def _ask_look_by_look(
     question: Question,
     prompts: pd.DataFrame,
     round_of_prompt: np.ndarray,
-    ask: Ask,
+    ask: Respond,
 ) -> Stop:
     """Ask look by look until one decides, or until the last one; return how the measurement ended there."""
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier

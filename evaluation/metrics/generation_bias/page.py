@@ -39,7 +39,7 @@ from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
 
-# The metrics with the least noise, whose tables come first among those of scores of groups, such as axes.
+# The metrics with the least noise. Among the tables of groups, such as axes, their tables come first.
 FIRST_METRICS = (
     (FGB, Form.POOLED_CORRECTED),
     ("scgb", Form.POOLED_CORRECTED),
@@ -171,7 +171,7 @@ def _folded_last(sections: Sequence[Section]) -> list[Section]:
 
 
 def _grouped(scores: Sequence[BiasScore]) -> list[BiasScore]:
-    """Return the scores of groups, without those that parts show themselves, the metrics with least noise first."""
+    """Return the scores of groups that no part shows in its sections, the metrics with least noise first."""
     grouped = [score for score in scores if score.group and not _is_shown_by_a_part(score)]
     order = {metric: n for n, metric in enumerate(FIRST_METRICS)}
     return sorted(grouped, key=lambda score: order.get((score.metric, score.form), len(order)))

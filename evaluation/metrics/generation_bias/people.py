@@ -107,7 +107,7 @@ def unit_text(row: EffectRow) -> str:
 
 
 def search_fragment(row: EffectRow) -> str:
-    """Return the end of the address at which the page of responses shows those to a row's person or group."""
+    """Return the fragment of the address at which the page of responses shows the responses to a row's unit."""
     if row["kind"] == DESCRIPTOR:
         return f"{DESCRIPTOR}={quote(row['unit'], safe='')}"
     return f"{AXIS}={quote(row[AXIS], safe='')}"

@@ -137,7 +137,7 @@ def write_prompts(path: Path, config: MeasureConfig) -> int:
     prompts = measurement_prompts(config)
     tag = config.settings.control_tag or ""
     if path.suffix != BATCH:
-        response_files.write_prompts(path, prompts, config.model.system_prompt or "", tag)
+        response_files.write_prompt_table(path, prompts, config.model.system_prompt or "", tag)
         return len(prompts)
     if not config.model.name:
         raise InputError("model.name", f"{path} has requests to a model; give its name in the API by --model NAME.")

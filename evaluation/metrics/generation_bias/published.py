@@ -21,7 +21,7 @@ CORPUS_EXAMPLES = 10_000_000  # B.2.1
 
 
 def differences_from_paper(config: MeasureConfig) -> list[str]:
-    """Return one sentence for each way in which a measurement differs from that of Smith et al. 2022.
+    """Return one sentence for each way in which a measurement differs from the measurement of Smith et al. 2022.
 
     The last two differences are of the code, and hold for every measurement.
     """
@@ -80,7 +80,7 @@ def _decoding_differences(config: MeasureConfig) -> list[str]:
 def _corpus_differences(settings: Settings) -> list[str]:
     if settings.corpus is None or not settings.corpus.paths:
         return []
-    found = ["Descriptors of several words are counted in the corpus, too; the paper counts those of one word (B.2.1)."]
+    found = ["Descriptors of several words are counted in the corpus, too; the paper counts single words (B.2.1)."]
     if settings.corpus.limit != CORPUS_EXAMPLES:
         read = f"the first {settings.corpus.limit:,}" if settings.corpus.limit is not None else "all"
         found.append(f"Of a corpus, {read} examples are read; the paper draws 10 million at random (B.2.1).")

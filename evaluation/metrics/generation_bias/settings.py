@@ -34,12 +34,13 @@ class FamilySettings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     control_tag: str | None = Field(
-        None, description="control tag at the end of the context; null is the tag that the model was tuned with"
+        None, description="control tag at the end of the context; null: the tag that the model was tuned with"
     )
     repeated_rows: Literal["warn", "once", "independent"] = Field(
         "warn",
         description="rows of a file with the same prompt and response (case, punctuation and spaces aside); warn: "
-        "the report says how many; once: count each once; independent: each was asked for",
+        "count all, and the report says how many; once: count them once; independent: count all, each was "
+        "asked for",
     )
     accepted: AnyPath | None = Field(
         None,

@@ -8,7 +8,6 @@ interval of a planned look is logged by `interim_looks`.
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
@@ -38,30 +37,24 @@ class AnswersSoFar:
         self.n_refused = 0
         self.languages: Counter[str] = Counter()
         self.example: tuple[str, str] | None = None  # prompt and response
+        self.next_line = time.monotonic() + SECONDS_BEFORE
 
     @property
     def n_other_language(self) -> int:
         """The number of answers in another language than most answers."""
         return self.languages.total() - max(self.languages.values(), default=0)
 
-    def watch(self, batches: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Yield the batches of responses unchanged; count them, and call `show` every half minute."""
-        next_line = time.monotonic() + SECONDS_BEFORE
-        for batch in batches:
-            self.add(batch)
-            yield batch
-            if time.monotonic() >= next_line:
-                self.show()
-                next_line = time.monotonic() + SECONDS_BETWEEN
-
     def add(self, batch: pd.DataFrame) -> None:
-        """Count the responses of a batch."""
+        """Count the responses of a batch, and call `show` every half minute."""
         self.n += len(batch)
         written = batch[batch[RESPONSE].str.strip() != ""]
         self.n_refused += sum(refusal(written))
         self.languages.update(name for name in language(written) if name != TOO_SHORT)
         for prompt_id, response in zip(written[PROMPT_ID], written[RESPONSE], strict=True):
             self.example = (self.texts[prompt_id], response)
+        if time.monotonic() >= self.next_line:
+            self.show()
+            self.next_line = time.monotonic() + SECONDS_BETWEEN
 
     def show(self) -> None:
         """Log the numbers so far and an example if a person watches the log, and give both to the tracker."""
@@ -74,7 +67,7 @@ class AnswersSoFar:
             self.tracker.log_samples(pd.DataFrame([{TEXT: prompt, RESPONSE: response}]))
 
     def text(self) -> str:
-        """Return one line: how many answers, how many in another language or refused, and one of them."""
+        """Return one line: how many answers, how many in another language or refused, and one example."""
         line = f"so far {self.n:,} answers, {self.n_other_language:,} in another language, {self.n_refused:,} refused"
         if self.example is None:
             return line

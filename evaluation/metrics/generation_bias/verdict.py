@@ -12,20 +12,14 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     finding_text,
     largest_text,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, EFFECT, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
-from evenhand.evaluation.score import (
-    BiasScore,
-    Caution,
-    Form,
-    Kind,
-    find_score,
-)
+from evenhand.evaluation.score import STYLE, BiasScore, Caution, Form, Kind, find_score
 
 # Verdicts on one run, and on a change.
 SHOWN = "shown"
@@ -198,7 +192,7 @@ def change_direction(change: BiasScore | None) -> str:
 
 def _singles_text(runs: Runs) -> str:
     """Return how many single differences in style changed, as a clause, or ""."""
-    n = sum(score.metric == "effect" and "style" in score.group for score in runs[2])
+    n = sum(score.metric == EFFECT and STYLE in score.group for score in runs[2])
     if not n:
         return ""
     return f"; {n:,} single difference{'s' if n > 1 else ''} changed"
@@ -211,7 +205,7 @@ def _remaining_text(after: BiasScore) -> str:
     return {SHOWN: "is still above 0", NOT_SHOWN: "cannot be told from 0", NO_VERDICT: "has no interval"}[verdict]
 
 
-def cost_text(changes: Sequence[BiasScore]) -> str:
+def cost_sentence(changes: Sequence[BiasScore]) -> str:
     """Return the sentence on what a change cost, from the scores of a comparison."""
     known = []
     unknown = []
@@ -251,7 +245,7 @@ def accepted_text(runs: Runs) -> str:
 
 def comparison_explanations(runs: Runs) -> list[str]:
     """Return the sentences below the verdict of a comparison: on evenness, costs and accepted differences."""
-    texts = (even_change_text(runs), cost_text(runs[2]), accepted_text(runs))
+    texts = (even_change_text(runs), cost_sentence(runs[2]), accepted_text(runs))
     return [text for text in texts if text]
 
 

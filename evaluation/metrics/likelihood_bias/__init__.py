@@ -17,6 +17,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.likelihood_bias import pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -139,8 +140,8 @@ class LikelihoodBias(Metric):
             how = {"context": settings.context, "end_of_sequence": settings.end_of_sequence}
             compute = partial(model.score_sentences, **how)
             scored = store.rows("sentences", sentences[[TEXT]], compute, unit="sentences")
-            columns = (scored["log_likelihood"].to_numpy(), scored["tokens"].to_numpy(), scored["variant"].to_numpy())
-        names = (pairs.LOG_LIKELIHOOD, pairs.N_TOKENS, pairs.VARIANT)
+            columns = (scored[LOG_LIKELIHOOD].to_numpy(), scored[TOKENS].to_numpy(), scored[VARIANT].to_numpy())
+        names = (LOG_LIKELIHOOD, pairs.N_TOKENS, VARIANT)
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
@@ -150,7 +151,7 @@ class LikelihoodBias(Metric):
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
-            pairs.VARIANT: table[pairs.VARIANT].iloc[0],
+            VARIANT: table[VARIANT].iloc[0],
             "seed": config.seed,
             "packages": package_versions(),
         }
@@ -167,7 +168,7 @@ class LikelihoodBias(Metric):
             InputError: the runs have different sentences, or were scored differently.
         """
         signatures = {side: run.signature("likelihood_bias") for side, run in (("before", before), ("after", after))}
-        for name in ("dataset", pairs.VARIANT, "context", "end_of_sequence"):
+        for name in ("dataset", VARIANT, "context", "end_of_sequence"):
             old, new = (signature.get(name) for signature in signatures.values())
             if old != new:
                 raise InputError(
@@ -194,7 +195,7 @@ class LikelihoodBias(Metric):
         table = run.table("likelihoods")
         warnings = []
         n = len(table)
-        n_missing = int((~(pairs.perplexity(table) > 0)).sum())
+        n_missing = int((~(pairs.sentence_perplexities(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
@@ -220,16 +221,16 @@ class LikelihoodBias(Metric):
 def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
     """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
     from evenhand.evaluation.models.likelihood.masked import (
-        encode_sentences,
         masked_tokens,
         score_masked_tokens,
         span_positions,
+        tokenize_sentences,
     )
     from evenhand.evaluation.models.loading import load_masked_model
 
     model = load_masked_model(config.model)
     texts = phrases[TEXT].tolist()
-    ids, _ = encode_sentences(model, texts)
+    ids, _ = tokenize_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
     table = store.rows("masked", masked_tokens(ids, positions), partial(score_masked_tokens, model), unit="tokens")

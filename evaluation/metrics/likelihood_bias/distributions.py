@@ -3,8 +3,8 @@
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
-from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE, perplexity
-from evenhand.evaluation.report.figures import BEFORE, INK, SMALL, WIDE, new_chart, styled, svg
+from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE, sentence_perplexities
+from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled, svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.score import AXIS, TEMPLATE
@@ -21,7 +21,7 @@ def distribution_section(likelihoods: pd.DataFrame) -> Section:
 
     Figure 2 has some templates, and Figure 4 all of them; the template of Table 3 is first.
     """
-    table = likelihoods[[AXIS, TEMPLATE]].assign(perplexity=perplexity(likelihoods)).dropna()
+    table = likelihoods[[AXIS, TEMPLATE]].assign(perplexity=sentence_perplexities(likelihoods)).dropna()
     if table.empty:
         return Section("Distribution of perplexity")
     templates = sorted(table[TEMPLATE].unique(), key=lambda template: (template != LOVE, template))
@@ -57,7 +57,7 @@ def box_panels(panels: dict[str, pd.DataFrame]) -> Chart:
         "boxprops": line,
         "whiskerprops": line,
         "capprops": line,
-        "medianprops": {"color": BEFORE, "linewidth": 2},
+        "medianprops": {"color": BEFORE_COLOR, "linewidth": 2},
     }
     names = [sanitize(name.replace("_", " "), 40) for name in axes_names]
     for axes, (template, rows) in zip(grid.flat, panels.items(), strict=False):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, Comparison, compare_descriptors
+from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, PairTests, compare_descriptors
 from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
@@ -41,7 +41,7 @@ class _Counts:
     pairs_without: np.ndarray
 
 
-_Group = list[tuple[Comparison, _Counts]]  # the comparisons of one group of scores
+_Group = list[tuple[PairTests, _Counts]]  # the comparisons of one group of scores
 
 
 def likelihood_bias(likelihoods: pd.DataFrame, signature: Signature | None = None) -> list[BiasScore]:
@@ -95,7 +95,7 @@ def likelihood_bias(likelihoods: pd.DataFrame, signature: Signature | None = Non
     return scores
 
 
-def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[str, str], _Group]]:
+def _groups(comparisons: Sequence[PairTests], metric: str) -> list[tuple[dict[str, str], _Group]]:
     """Return each group of scores ({}, {axis}, {template} or both) with its comparisons and their counts of pairs."""
     axes = list(dict.fromkeys(comparison.axis for comparison in comparisons))
     templates = list(dict.fromkeys(comparison.template for comparison in comparisons))
@@ -112,7 +112,7 @@ def _groups(comparisons: Sequence[Comparison], metric: str) -> list[tuple[dict[s
     return groups
 
 
-def _count(comparison: Comparison, paired: bool, corrected: bool) -> _Counts:
+def _count(comparison: PairTests, paired: bool, corrected: bool) -> _Counts:
     p = comparison.p_paired if paired else comparison.p
     tested = np.isfinite(p)
     first = comparison.first[tested]

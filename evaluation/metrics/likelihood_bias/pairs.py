@@ -22,20 +22,19 @@ from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, VARIANT
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.gender import NOUN_GENDER
 from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney, signed_rank
 
-LOG_LIKELIHOOD = "log_likelihood"
 N_TOKENS = "n_tokens"
-VARIANT = "variant"  # column: how the sentences were scored
 MASKED_VARIANT = "each token of the phrase masked alone"
 SENTENCE_COLUMNS = [AXIS, TEMPLATE, DESCRIPTOR, NOUN]  # together they identify a sentence
 LOVE = "I love {plural_noun_phrase}."  # the template of Table 3
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairTests:
     """The tests of all m pairs of an axis's descriptors in one template.
 
     m is less than D (D − 1) / 2 if some of the D descriptors have no perplexity in this template.
@@ -117,10 +116,10 @@ def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd
     return sentences.reset_index(drop=True)
 
 
-def perplexity(likelihoods: pd.DataFrame) -> np.ndarray:
+def sentence_perplexities(likelihoods: pd.DataFrame) -> np.ndarray:
     """Return the perplexity exp(−log_likelihood / n_tokens) of each sentence, (n,), at least 1; NaN if not finite.
 
-    >>> perplexity(pd.DataFrame({"log_likelihood": [np.log(1 / 8), np.nan], "n_tokens": [3, 3]})).round(9)
+    >>> sentence_perplexities(pd.DataFrame({"log_likelihood": [np.log(1 / 8), np.nan], "n_tokens": [3, 3]})).round(9)
     array([ 2., nan])
     """
     tokens = likelihoods[N_TOKENS].to_numpy(np.float64)
@@ -144,7 +143,7 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
     if duplicated.any():
         sentence = ", ".join(f"{name} {likelihoods.loc[duplicated, name].iloc[0]!r}" for name in SENTENCE_COLUMNS)
         raise InputError("likelihoods", f"the sentence with {sentence} occurs twice; score each sentence once.")
-    perplexities = perplexity(likelihoods)
+    perplexities = sentence_perplexities(likelihoods)
     surprisal = np.log(perplexities)
     if VARIANT in likelihoods:
         sums = np.where(np.isnan(perplexities), np.nan, -likelihoods[LOG_LIKELIHOOD].to_numpy(np.float64))
@@ -202,7 +201,7 @@ def descriptors_by_axis(sentences: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     return descriptors
 
 
-def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
+def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[PairTests]:
     """Yield the tests of all pairs of descriptors for each axis and template, in sorted order. Some may have no pairs.
 
     p-values equal `scipy.stats.mannwhitneyu(x, y)` pair by pair: the normal approximation with corrections for
@@ -221,7 +220,7 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[Comparison]:
             yield _comparison(axis, template, descriptors, rows.get((axis, template), table.iloc[:0]))
 
 
-def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd.DataFrame) -> Comparison:
+def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd.DataFrame) -> PairTests:
     defined = rows[rows["surprisal"].notna()]
     values, rank = np.unique(defined["surprisal"].to_numpy(), return_inverse=True)
     code = pd.Index(descriptors).get_indexer(defined[DESCRIPTOR])
@@ -232,7 +231,7 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     p = mann_whitney(counts, first, second)[1]
     p_paired = _paired_p_values(defined, code, first, second)
     n_undefined = len(rows) - len(defined)
-    return Comparison(axis, template, descriptors, first, second, p, p_paired, len(defined), n_undefined)
+    return PairTests(axis, template, descriptors, first, second, p, p_paired, len(defined), n_undefined)
 
 
 def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from evenhand.evaluation.data.sentence_pairs import (
     leave_out_pairs,
     load_names,
     perturb,
-    read_pairs,
+    read_sentence_pairs,
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
@@ -34,6 +34,7 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_masked_pair_table,
     pair_scores,
 )
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
@@ -55,7 +56,6 @@ from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FL
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
-VARIANT = "variant"  # column: how the sentences were scored
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
 STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
@@ -195,17 +195,22 @@ class SentencePairs(Metric):
         settings = config.settings
         sentences = config.sentences
         masked = is_masked(table)
-        signature = {
-            "model": config.open_model(scores_sentences=True).description | {"kind": "masked" if masked else "causal"},
+        kind = "masked" if masked else "causal"
+        signature: dict[str, Json] = {
+            "model": config.open_model(scores_sentences=True).description | {"kind": kind},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
             "perturbed": settings.perturbed,
-            **({} if settings.names is None else {"names": load_names(settings.names)}),
-            **{name: value for name in FILTERS if (value := getattr(settings, name))},
-            **({} if sentences.limit is None else {"limit": sentences.limit, "seed": config.seed}),
-            **({} if masked else {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}),
-            VARIANT: table[VARIANT].dropna().iloc[0],
-            "packages": package_versions(),
         }
+        if settings.names is not None:
+            signature["names"] = load_names(settings.names)
+        for name in FILTERS:
+            if getattr(settings, name):
+                signature[name] = getattr(settings, name)
+        if sentences.limit is not None:
+            signature |= {"limit": sentences.limit, "seed": config.seed}
+        if not masked:
+            signature |= {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}
+        signature |= {VARIANT: table[VARIANT].dropna().iloc[0], "packages": package_versions()}
         scores = pair_scores(table, signature=signature, seed=config.seed)
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():
@@ -331,7 +336,7 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
         InputError: the pairs cannot be read, a sentence needs names, or no pair passes.
     """
     settings = config.settings
-    pairs = read_pairs(_pairs_path(config), settings.columns)
+    pairs = read_sentence_pairs(_pairs_path(config), settings.columns)
     if settings.names is not None:
         pairs = insert_names(pairs, load_names(settings.names))
     elif pairs[[MORE, LESS]].stack().str.contains(SLOT).any():
@@ -361,16 +366,16 @@ def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
         sentences = pd.DataFrame({TEXT: [*complete[MORE], *complete[LESS]]})
         compute = partial(model.score_sentences, context=settings.context, end_of_sequence=settings.end_of_sequence)
         rows = store.rows("sentences", sentences, compute, unit="sentences")
-        scored = make_causal_pair_table(complete, rows["log_likelihood"].to_numpy(), rows["tokens"].to_numpy())
-        scored = scored.assign(**{VARIANT: rows["variant"].iloc[0]})
+        scored = make_causal_pair_table(complete, rows[LOG_LIKELIHOOD].to_numpy(), rows[TOKENS].to_numpy())
+        scored = scored.assign(**{VARIANT: rows[VARIANT].iloc[0]})
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
 def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> pd.DataFrame:
     from evenhand.evaluation.models.likelihood.masked import (
-        encode_sentences,
         masked_tokens,
         score_masked_tokens,
+        tokenize_sentences,
         unmasked_log_probabilities,
         word_indices,
     )
@@ -378,7 +383,7 @@ def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> p
 
     model = load_masked_model(config.model)
     n = len(pairs)
-    ids, special = encode_sentences(model, [*pairs[MORE], *pairs[LESS]])
+    ids, special = tokenize_sentences(model, [*pairs[MORE], *pairs[LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
     whole = config.settings.whole_words

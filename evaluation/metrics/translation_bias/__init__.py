@@ -63,7 +63,8 @@ class Settings(StrictSettings):
     """Translation bias: is a translation closer to masculine references than to feminine ones?"""
 
     directions: Annotated[list[Literal["en-xx", "xx-en", "xx-xx"]], Field(min_length=1)] = Field(
-        default_factory=lambda: ["en-xx"], description="from English, into English, and between the other languages"
+        default_factory=lambda: ["en-xx"],
+        description="en-xx: from English; xx-en: into English; xx-xx: between the other languages",
     )
     translations: AnyPath | None = Field(
         None,

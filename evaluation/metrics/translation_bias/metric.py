@@ -27,8 +27,8 @@ import pandas as pd
 
 from evenhand.evaluation.compat import score_of_statistics, segment_statistics
 from evenhand.evaluation.data.gendered_translations import (
-    ENGLISH,
     ENGLISH_LANGUAGE,
+    ENGLISH_TEXT,
     FEMININE,
     GENDER,
     LANG,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 BOTH = "both"
 REFERENCES = "references"
-Kind = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
+GroupItems = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
@@ -159,14 +159,16 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
     english = ENGLISH_LANGUAGE.code
     languages = [lang for lang in (source, target) if lang != english]
     references = [select_language(table, lang) for lang in languages]
-    rows = translations.assign(
-        lang="-".join(languages), direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx"
-    )
+    direction = "xx-xx"
+    if source == english:
+        direction = "en-xx"
+    elif target == english:
+        direction = "xx-en"
+    rows = translations.assign(lang="-".join(languages), direction=direction)
     for gender in REFERENCE_GENDERS:
         by_sentence = references[-1][references[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
-        texts = {
-            key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[ENGLISH if target == english else REFERENCE]
-        }
+        column = ENGLISH_TEXT if target == english else REFERENCE
+        texts = {key: tuple(dict.fromkeys(texts)) for key, texts in by_sentence[column]}
         spans = {} if target == english else {key: _join_spans(marked) for key, marked in by_sentence[MARKED]}
         not_replaced = [
             set(reference.loc[(reference[GENDER] == gender) & (reference[TAKEN_FROM] == gender), SENTENCE_ID])
@@ -218,7 +220,7 @@ def translation_scores(
     scores = []
     between_others = (rows["direction"] == "xx-xx").any()
     for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
-        means: dict[Kind, list[np.ndarray | None]] = {}
+        means: dict[GroupItems, list[np.ndarray | None]] = {}
         for keys, part in rows.groupby(["direction", LANG]):
             direction, lang = map(str, keys)
             group = {LANG: lang, "direction": direction}
@@ -295,7 +297,7 @@ def _language_scores(
     weights: np.ndarray,
     group: Mapping[str, str],
     signature: Signature,
-) -> tuple[list[BiasScore], dict[Kind, np.ndarray | None]]:
+) -> tuple[list[BiasScore], dict[GroupItems, np.ndarray | None]]:
     """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
 
     The gap has the kind ().
@@ -304,7 +306,7 @@ def _language_scores(
     kinds = [{GENDER: gender} for gender in (BOTH, *REFERENCE_GENDERS)]
     if group["direction"] == "xx-xx":
         kinds = [{GENDER: gender, REFERENCES: BOTH} for gender in REFERENCE_GENDERS] + kinds
-    resampled: dict[Kind, np.ndarray | None] = {}
+    resampled: dict[GroupItems, np.ndarray | None] = {}
     scores = []
     for kind in kinds:
         selected = _rows_of_gender(rows, kind[GENDER])

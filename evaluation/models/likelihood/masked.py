@@ -29,7 +29,7 @@ from evenhand.evaluation.models.loading import MaskedModel
 from evenhand.evaluation.tables import label_batches
 
 
-def encode_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
+def tokenize_sentences(masked_model: MaskedModel, sentences: Sequence[str]) -> tuple[list[list[int]], list[list[bool]]]:
     """Return the token ids of each sentence, special tokens included, and whether each token is a special token."""
     encoded = masked_model.tokenizer(list(sentences), return_special_tokens_mask=True, verbose=False)
     ids = encoded["input_ids"]
@@ -103,9 +103,9 @@ def masked_log_probabilities(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of log p(token | rest of its sentence) for the tokens at `positions`, each masked separately.
 
-    A row is one position of one sentence, in the order of `positions`; `sentences` are token ids (`encode_sentences`).
-    With `words` (`word_indices`), the other tokens of the same word are masked, too: p is not that of a piece which its
-    word gives away (Steinborn et al. 2022, §5, example 6).
+    A row is one position of one sentence, in the order of `positions`; `sentences` are the token ids that
+    `tokenize_sentences` returns. With `words` (`word_indices`), the other tokens of the same word are masked, too: p is
+    not that of a piece which its word gives away (Steinborn et al. 2022, §5, example 6).
 
     Yields:
         rows (r,); the natural log-probability of each row's token, float64 (r,) in (−∞, 0]; and whether the model ranks

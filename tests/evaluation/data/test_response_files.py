@@ -9,7 +9,7 @@ from evenhand.evaluation.data.response_files import (
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
-    write_prompts,
+    write_prompt_table,
 )
 from evenhand.evaluation.errors import InputError
 from tests.evaluation.data.test_prompt_files import write
@@ -32,7 +32,7 @@ formats = pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_prompts_file_has_the_complete_message(tmp_path, suffix):
     path = tmp_path / f"prompts.{suffix}"
-    write_prompts(path, PROMPTS, "Be brief.", " no_bias")
+    write_prompt_table(path, PROMPTS, "Be brief.", " no_bias")
     columns = read_responses(write(tmp_path / f"responses.{suffix}", add_responses(path)))
     assert columns["prompt"] == ["I'm old. no_bias", "I ski.\nI cook.\nI'm old. no_bias", "I'm old. no_bias"]
     assert columns["repeat"] == [1, 1, 2]

@@ -17,7 +17,7 @@ from evenhand.evaluation.data.sentence_pairs import (
     known_defects,
     leave_out_pairs,
     load_names,
-    read_pairs,
+    read_sentence_pairs,
 )
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import load_yaml, sha256_of
@@ -38,7 +38,7 @@ def test_pairs_in_a_new_language_get_names_and_lose_what_cannot_be_compared(tmp_
         "Él es médico.,{female} es médica.",
         "Canto.,Canto.",
     ]
-    pairs = read_pairs(write(tmp_path, "\n".join(["more,less", *rows, "{male} canta.,"]) + "\n"))
+    pairs = read_sentence_pairs(write(tmp_path, "\n".join(["more,less", *rows, "{male} canta.,"]) + "\n"))
     named = insert_names(pairs, load_names("es"))
     assert named["more"].tolist()[::3] == ["José es médico aquí.", "Pedro canta."]
     assert named["less"].tolist() == ["María es médica aquí.", "Carmen es médica.", "Canto.", None]
@@ -63,7 +63,7 @@ def test_no_name_is_of_both_genders_and_users_have_their_own(tmp_path):
 def test_crows_pairs_has_its_published_counts():
     path = SHARED / "crows_pairs" / "crows_pairs_anonymized.csv"
     assert sha256_of(path) == CROWS_PAIRS_SHA256
-    pairs = read_pairs(path)
+    pairs = read_sentence_pairs(path)
     assert len(pairs) == 1508 and pairs["left_out"].isna().all()
     assert pairs["bias_type"].nunique() == 9  # Nangia et al. 2020, Table 1
     assert (pairs["bias_type"] == "race-color").sum() == 516
@@ -79,7 +79,7 @@ def test_crows_pairs_has_its_published_counts():
 def test_each_translation_has_212_pairs(language):
     path = SHARED / "s_jsd" / f"cps_translated_{language}_formatted.csv"
     assert sha256_of(path) == S_JSD_SHA256[language]
-    pairs = read_pairs(path)
+    pairs = read_sentence_pairs(path)
     assert len(pairs) == 212 and set(pairs["bias_type"]) == {""}  # Steinborn et al. 2022, Table 1
     by_id = pairs.set_index("pair_id")
     if language == "de":
@@ -88,7 +88,7 @@ def test_each_translation_has_212_pairs(language):
 
 def test_a_pair_with_a_missing_sentence_is_left_out(tmp_path):
     path = write(tmp_path, "more,less\nHe ran.,She ran.\n,She sat.\nHe is None.,\nNone,null\n")
-    pairs = read_pairs(path)
+    pairs = read_sentence_pairs(path)
     assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE, MISSING_SENTENCE, None]
     assert pairs["pair_id"].tolist() == ["1", "2", "3", "4"]
     assert pairs.loc[3, "more"] == "None"  # a word, not a missing value
@@ -97,11 +97,11 @@ def test_a_pair_with_a_missing_sentence_is_left_out(tmp_path):
 def test_columns_of_any_file_can_be_named(tmp_path):
     rows = [{"s1": "Old men nap.", "s2": "Young men nap.", "kind": "age"}, {"s1": "A", "s2": None, "kind": None}]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "pairs.jsonl")
-    pairs = read_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
+    pairs = read_sentence_pairs(path, {"more": "s1", "less": "s2", "bias_type": "kind"})
     assert pairs["bias_type"].tolist() == ["age", ""]
     assert pairs["left_out"].tolist() == [None, MISSING_SENTENCE]
     path = write(tmp_path, "stereo,less,bias_type\nHe ran.,She ran.,x\n")
-    pairs = read_pairs(path, {"more": "stereo"})
+    pairs = read_sentence_pairs(path, {"more": "stereo"})
     assert pairs[["more", "less", "bias_type"]].values.tolist() == [["He ran.", "She ran.", ""]]
 
 
@@ -156,10 +156,10 @@ def test_three_sentences_of_stereoset_are_a_pair(tmp_path, kind):
     content = STEREOSET[kind]
     text = json.dumps(content) if kind == "published" else "\n".join(map(json.dumps, content))
     path.write_text(text)
-    pairs = read_pairs(path)
+    pairs = read_sentence_pairs(path)
     assert pairs["pair_id"].tolist() == ["x1", "x2"] and pairs["bias_type"].tolist() == ["gender"] * 2
     assert pairs["more"].tolist() == ["The nurse is kind.", "Here is Ana. The nurse is kind."]
     assert pairs["less"].tolist() == ["The nurse is rude.", "Here is Ana. The nurse is rude."]
     path.write_text(text.replace("sentences", "phrases"))
     with pytest.raises(InputError, match="StereoSet"):
-        read_pairs(path)
+        read_sentence_pairs(path)

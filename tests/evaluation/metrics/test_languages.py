@@ -14,7 +14,7 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
@@ -104,7 +104,7 @@ def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanis
     settings = generation_bias_settings(permutations=0, relevance=False, second_style_classifier=None)
     config = MeasureConfig(MODEL, spanish.replaced(answers_per_cell=8), settings=settings, split="all")
     config = replace(config, decoding=DecodingSettings(arguments={"max_new_tokens": 8}))
-    assert Path(neutral_dialogue(replace(config, settings=settings.replaced(neutral_dialogue="small_talk")))) == (
+    assert Path(neutral_dialogue_file(replace(config, settings=settings.replaced(neutral_dialogue="small_talk")))) == (
         FOLDER / "es" / "small_talk.jsonl"
     )
     run = measure_family(tmp_path, "generation_bias", config)

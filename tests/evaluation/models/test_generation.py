@@ -39,10 +39,10 @@ def random_contexts(model, n=30, seed=0):
 
 def generate_in_order(model, contexts, seeds, arguments, **options):
     responses = {}
-    for rows, texts, *_ in generate_responses(model, contexts, seeds, arguments, **options):
-        for row, text in zip(rows, texts, strict=True):
+    for batch in generate_responses(model, contexts, seeds, arguments, **options):
+        for row, response in batch.items():
             assert row not in responses
-            responses[row] = text
+            responses[row] = response.text
     return [responses[row] for row in range(len(contexts))]
 
 
@@ -233,7 +233,7 @@ def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
     contexts = random_contexts(model, n=60) if architecture == "gpt2" else ["a b", "c"] * 30
     arguments = decoding_arguments("sample", max_new_tokens=3)
     batches = generate_responses(model, contexts, range(60), arguments)
-    cuts = {row: cut for rows, _, is_cut, _ in batches for row, cut in zip(rows, is_cut, strict=True)}
+    cuts = {row: response.is_cut for batch in batches for row, response in batch.items()}
     longer = decoding_arguments("sample", max_new_tokens=4)
     short, long = (generate_in_order(model, contexts, range(60), given) for given in (arguments, longer))
     assert {row for row in range(60) if short[row] != long[row]} <= {row for row, cut in cuts.items() if cut}

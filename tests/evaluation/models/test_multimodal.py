@@ -100,11 +100,11 @@ def test_a_multimodal_chat_model_answers_texts(loaded):
     contexts = render_contexts(model, ["Hi there.", "I'm a grandmother."], ["", ""])
     answers = {}
     for size in (1, 2):  # a batch changes nothing
-        for rows, texts, *_ in generate_responses(
+        for batch in generate_responses(
             model, contexts, [1, 2], {"do_sample": True, "max_new_tokens": 5}, batch_size=size
         ):
-            for row, text in zip(rows, texts, strict=True):
-                answers.setdefault(row, []).append(text)
+            for row, response in batch.items():
+                answers.setdefault(row, []).append(response.text)
     assert all(first == second for first, second in answers.values()) and len(answers) == 2
 
 

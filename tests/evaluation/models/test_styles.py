@@ -1,6 +1,7 @@
 """Style vectors and their classifiers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification
@@ -62,7 +63,8 @@ def test_long_texts_are_truncated_and_counted(tmp_path, caplog):
     np.testing.assert_allclose(cut, whole, atol=1e-6)
     (message,) = caplog.messages
     assert f"1 of 2 texts are longer than the 14 tokens that {tmp_path} reads" in message
-    assert [part[2].tolist() for part in classify_texts(classifier, ["a", "b " * 15])] == [[False, True]]
+    parts = list(classify_texts(classifier, pd.DataFrame({"text": ["a", "b " * 15]})))
+    assert [part["cut"].tolist() for part in parts] == [[False, True]]
 
 
 def test_probabilities_of_one_and_of_several_labels(tmp_path):

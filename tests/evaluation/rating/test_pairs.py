@@ -10,8 +10,8 @@ from evenhand.evaluation.rating.pairs import (
     exclusion_reasons,
     left_side,
     other_side,
-    read_pairs,
     read_rating_file,
+    read_response_pairs,
     sample_pairs,
 )
 from tests.evaluation.rating.rated_pairs import synthetic_pairs
@@ -65,12 +65,12 @@ def write_run(folder, ids, responses, offensiveness=None):
 def test_pairs_of_runs(tmp_path):
     before = write_run(tmp_path / "before", ["p", "q", "r"], ["a", "b", "c"], [0.5, 0.1, float("nan")])
     after = write_run(tmp_path / "after", ["p", "q", "r"], ["d", "e", "f"], [0.2, 0.9, 0.4])
-    pairs = read_pairs(before, after)
+    pairs = read_response_pairs(before, after)
     assert pairs["offensive"].tolist() == [True, True, False]
     assert pairs[["before", "after"]].to_numpy().tolist() == [["a", "d"], ["b", "e"], ["c", "f"]]
     before, after = (write_run(tmp_path / name, ids, ["a"]) for name, ids in (("one", ["p"]), ("other", ["q"])))
     with pytest.raises(InputError, match="after: "):
-        read_pairs(before, after)
+        read_response_pairs(before, after)
 
 
 def test_shipped_files_name_values_of_the_taxonomy():

@@ -16,7 +16,18 @@ from evenhand.evaluation.report import output
 from evenhand.evaluation.report.html import page_html, row_plot, row_scale
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.output import present
-from evenhand.evaluation.report.page import SCORES, Cell, Example, Figure, Mark, Page, Row, Section, Table, format_table
+from evenhand.evaluation.report.page import (
+    SCORES_TITLE,
+    Cell,
+    Example,
+    Figure,
+    Mark,
+    Page,
+    Row,
+    Section,
+    Table,
+    format_table,
+)
 from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
@@ -40,7 +51,7 @@ PAGE = Page(
     warnings=["Beware."],
     notes=["A word on it."],
     sections=[
-        Section(SCORES, tables=[PLAIN], first_screen=True),
+        Section(SCORES_TITLE, tables=[PLAIN], first_screen=True),
         Section("First", ["It is so."], [PLOTTED], first_screen=True),
         Section(
             "Second",

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.accuracy import accuracy_scores, best_thresholds, f1_scores
+from evenhand.evaluation.statistics.accuracy import best_thresholds, classifier_scores, f1_scores
 from evenhand.evaluation.statistics.intervals import (
     covariance_from_variances,
     mean_covariance,
@@ -149,12 +149,12 @@ def test_a_share_by_hand_and_of_nothing():
 
 def test_accuracy_and_f1_by_hand():
     p = np.array([[0.9, 0.1], [0.4, 0.6], [0.6, 0.4], [0.2, 0.8]])
-    scores = accuracy_scores(p, np.array([0, 0, 1, 1]), ["a", "b"], {})
+    scores = classifier_scores(p, np.array([0, 0, 1, 1]), ["a", "b"], {})
     assert find_score(scores, "accuracy").value == 0.5
     assert find_score(scores, "recall", label="a").value == 0.5
     # Of the four pairs of an a and a b, three a's have the higher p(a): 0.9 > 0.6, 0.9 > 0.2, 0.4 > 0.2.
     assert find_score(scores, "roc_auc", label="a or b").value == 0.75
-    alone = accuracy_scores(p[:2], np.array([0, 0]), ["a", "b"], {})
+    alone = classifier_scores(p[:2], np.array([0, 0]), ["a", "b"], {})
     assert math.isnan(find_score(alone, "recall", label="b").value)
     assert find_score(alone, "roc_auc", label="a or b").reason
     truth = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]], dtype=bool)

@@ -10,8 +10,8 @@ from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
-    Design,
     Pilot,
+    StudySize,
     interval_width,
     rescale,
     shows_difference,
@@ -20,7 +20,7 @@ from evenhand.evaluation.statistics.sample_size import (
 )
 from evenhand.evaluation.statistics.spread import Estimate
 
-PILOT = Pilot(Design(40, 26, 4), Estimate(2e-3, 4e-7, 2.5e-7, 8e-5, 3000.0))
+PILOT = Pilot(StudySize(40, 26, 4), Estimate(2e-3, 4e-7, 2.5e-7, 8e-5, 3000.0))
 
 
 @pytest.mark.parametrize("lever", LEVERS)
@@ -59,7 +59,7 @@ def estimate(design, shift, rng):
     return pooled_spread(cells)
 
 
-@pytest.mark.parametrize("design", [Design(20, 6, 2), Design(12, 4, 6)], ids=str)
+@pytest.mark.parametrize("design", [StudySize(20, 6, 2), StudySize(12, 4, 6)], ids=str)
 def test_the_smallest_detectable_spread_is_shown_in_80_percent_of_measurements(design):
     rng = np.random.default_rng(0)
     covariance = np.diag(STYLES) - np.outer(STYLES, STYLES)
@@ -77,7 +77,7 @@ def test_the_smallest_detectable_spread_is_shown_in_80_percent_of_measurements(d
 
 
 def test_four_times_the_responses_detect_about_a_quarter_of_the_spread():
-    old, new = Design(40, 26, 2), Design(40, 26, 8)
+    old, new = StudySize(40, 26, 2), StudySize(40, 26, 8)
     before, after = (1e-6, 1e-3), rescale(1e-6, 1e-3, old, new)
     found = [smallest_detectable_spread(Estimate(0.0, 0.0, *each)) for each in (before, after)]
     ratio = found[1] / found[0]

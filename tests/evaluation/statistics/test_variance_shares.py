@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.coverage import Design, draw, means
+from benchmarks.coverage import Simulation, draw, means
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.variance_shares import SOURCES, variance_parts
 
@@ -41,7 +41,7 @@ def test_one_response_or_one_template_leave_the_shares_undefined_with_a_reason()
 @pytest.mark.parametrize("answers_per_cell", [2, "2 to 6"])
 def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(answers_per_cell):
     rng = np.random.default_rng(1)
-    design = Design(12, 6, answers_per_cell, "large", "one-hot")
+    design = Simulation(12, 6, answers_per_cell, "large", "one-hot")
     p, _ = means(design, rng)
 
     def spread_over_pairs(table):  # (units, other units, styles): products of different other units

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evenhand.evaluation.report.figures import AFTER
+from evenhand.evaluation.report.figures import AFTER_COLOR
 from evenhand.evaluation.report.html import page_html
 from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, cost_chart, page, value_chart
 from tests.parsed_page import ParsedPage, assert_inert
@@ -66,7 +66,7 @@ def test_outcomes_by_value_join_the_settings_that_differ_in_this_value_only():
     assert [it.get_title(loc="left") for it in (axes, *others)] == [*BY_VALUE.values()]
     assert [it.get_text() for it in axes.get_xticklabels()] == ["0.5", "0.9", "null"]
     lines = [[-0.1, 0.9, 1.9], [0.4, 0.8, 1.0]], [[0.1, 1.1, 2.1], [0.2, 0.4, 0.5]]  # alpha 1 and 0.5
-    assert np.array(lines_in(axes, AFTER)) == pytest.approx(np.array(lines))
+    assert np.array(lines_in(axes, AFTER_COLOR)) == pytest.approx(np.array(lines))
     assert [text.get_text() for text in axes.texts] == ["5", "1", "3", "6", "2", "4"]  # in the order of the values
     assert value_chart(settings, swept, "method") is None
     assert value_chart(settings[:2], swept, "label.quantile") is None  # one value
@@ -170,7 +170,7 @@ def test_dots_lie_at_their_numbers():
     axes = charts["perplexity of ordinary dialogue"]
     assert axes.collections[-1].get_offsets().tolist() == [[0.03, 0.5], [-0.01, 0.25], [0.02, 0.75], [0, 1]]
     assert [text.get_text() for text in axes.texts] == ["1", "2", "3", "4"]
-    [(across, up)] = lines_in(axes, AFTER)
+    [(across, up)] = lines_in(axes, AFTER_COLOR)
     assert (across, up) == ([-0.01, 0.0], [0.25, 1.0])
     dots = charts["relevance lost"].collections[-1].get_offsets()
     assert dots[:, 0].tolist() == pytest.approx([0.05, 0.05, 0.05, 0.1])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.recipes.sweep.page import value_text
+from evenhand.recipes.sweep.page import metric_value_text
 from evenhand.recipes.sweep.summary import largest_reduction, loss, pareto_front
 
 from .sweep_points import SWEPT, increased, point, refused, settings_of, without_reductions
@@ -92,7 +92,7 @@ def test_seeds_without_a_reduction_have_no_interval():
     (row,) = settings_of(point(reduction=0.96), point(seed=1, **{"reduction": 0.96} | blank)).to_dict("records")
     assert row["reduction_untuned"] == 0.96
     assert math.isnan(row["reduction_untuned_low"])
-    assert value_text(row, "reduction_untuned").endswith("without an interval")
+    assert metric_value_text(row, "reduction_untuned").endswith("without an interval")
 
 
 def test_the_largest_reduction_is_of_a_measured_setting():

@@ -6,7 +6,7 @@ import math
 import pytest
 from matplotlib.colors import to_hex
 
-from evenhand.evaluation.report.figures import AFTER, PAPER
+from evenhand.evaluation.report.figures import AFTER_COLOR, PAPER
 from evenhand.evaluation.report.numbers import UNIT
 from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.page import page
@@ -108,7 +108,7 @@ def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
     assert axes.get_xscale() == "log"
     dots = axes.collections[-1]
     assert dots.get_offsets().tolist() == [[0.001, 20.0], [0.02, 10.0], [0.1, 30.0]]
-    assert [to_hex(color) for color in dots.get_facecolors()] == [AFTER, PAPER, AFTER]
+    assert [to_hex(color) for color in dots.get_facecolors()] == [AFTER_COLOR, PAPER, AFTER_COLOR]
     # The base model and self-chat, as lines and bands of ± 1.
     assert [line.get_ydata()[0] for line in axes.lines[:2]] == [40.0, 50.0]
     bands = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in axes.patches]

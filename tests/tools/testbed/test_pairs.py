@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.sentence_pairs import read_pairs
+from evenhand.evaluation.data.sentence_pairs import read_sentence_pairs
 from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
-from evenhand.evaluation.models.likelihood.masked import encode_sentences, masked_log_probabilities
+from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
@@ -163,7 +163,7 @@ def test_truth_is_cut_by_type_and_every_type_has_the_size_of_its_level(drawn):
 
 def test_the_shipped_pairs_are_the_grammars(drawn):
     assert pd.read_csv(PAIRS, dtype=str).equals(drawn.astype(str))
-    read = read_pairs(PAIRS)
+    read = read_sentence_pairs(PAIRS)
     assert read["left_out"].isna().all()
     assert len(read) == 400
 
@@ -171,7 +171,7 @@ def test_the_shipped_pairs_are_the_grammars(drawn):
 def test_the_shipped_weights_have_learned_what_was_planted_and_nothing_else(drawn, exact):
     # Through `measure`, with intervals, in tests/recipes/test_measure_pairs.py.
     model = load_masked_model(ModelSettings(name=str(MASKED_MODEL), device="cpu"))
-    ids, special = encode_sentences(model, [*drawn["more"], *drawn["less"]])
+    ids, special = tokenize_sentences(model, [*drawn["more"], *drawn["less"]])
     n = len(drawn)
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     places = [more for more, _ in sides] + [less for _, less in sides]

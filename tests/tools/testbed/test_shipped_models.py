@@ -51,9 +51,9 @@ def test_the_dialogue_model_has_learned_the_planted_bias():
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     contexts = render_contexts(model, prompts["text"].tolist(), [""] * len(prompts))
     responses = [""] * len(prompts)
-    for rows, texts, *_ in generate_responses(model, contexts, range(len(prompts)), decoding_arguments("sample")):
-        for row, text in zip(rows, texts, strict=True):
-            responses[row] = text
+    for batch in generate_responses(model, contexts, range(len(prompts)), decoding_arguments("sample")):
+        for row, response in batch.items():
+            responses[row] = response.text
     cleaned = [clean_response(*pair) for pair in zip(responses, prompts["descriptor"], strict=True)]
     vectors = style_vectors(load_style_classifier(str(STYLE_CLASSIFIER)), cleaned)
     measured = np.stack([vectors[prompts["descriptor"] == d].mean(axis=0) for d in descriptors])

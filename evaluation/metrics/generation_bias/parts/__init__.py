@@ -1,17 +1,19 @@
 """The parts of generation bias, one file each: spread, effects, outcomes, relevance, quality, phrases, corpus.
 
 A part does everything for its scores: it checks its inputs, writes its tables, says what is tested, scores one run,
-compares two, and writes its sections of the reports. The family (`generation_bias.measure` and `.compare`) tests all
-parts jointly, and owns what changes the responses (accepted differences) and what cuts them (cues, people who were
-never tuned on, another language, the second classifier).
+compares two, and writes its sections of the reports. The family (`GenerationBias`) tests all parts jointly, and owns
+what changes the responses (accepted differences) and what cuts them (cues, people who were never tuned on, another
+language, the second classifier).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
@@ -73,7 +75,7 @@ class ClassifiedRun:
 
 @dataclass(frozen=True)
 class JointTests:
-    """The tests of everything that the report on one run calls shown, adjusted for all of them.
+    """The joint tests of everything that the report on one run calls shown; p-values are adjusted for all tests.
 
     Attributes:
         people: the people who can be compared; None if nobody can.
@@ -109,6 +111,7 @@ class Comparison:
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the scores.
+        allowed_error: how much tests and intervals may err, which is less if a run was looked at before its end.
     """
 
     store: Store
@@ -121,6 +124,16 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
+    allowed_error: AllowedError = WHOLE_ERROR
+
+
+@contextmanager
+def record_base_failure(store: Store, metric: str, base: Model) -> Iterator[None]:
+    """Leave the body if the base model cannot be loaded, and record why as `store.failures[metric]`."""
+    try:
+        yield
+    except InputError as error:  # perhaps a disk or a server that is away: the same command then tries again
+        store.failures[metric] = f"{base.name} cannot be loaded: {error}"
 
 
 class Part:

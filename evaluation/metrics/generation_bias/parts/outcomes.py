@@ -1,6 +1,6 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-OUTCOMES is the table of them: to add an outcome, write its function and add a line, or write a module of your own
+The table OUTCOMES has all: to add an outcome, write its function and add a line, or write a module of your own
 (docs/extending.md). The values of an outcome are a
 table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
 a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
@@ -27,7 +27,14 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.own_outcomes import own_modules
-from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    AnsweredRun,
+    ClassifiedRun,
+    Comparison,
+    JointTests,
+    Part,
+    record_base_failure,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     COLUMNS,
     DIFFERENCE_BOUND,
@@ -73,6 +80,7 @@ from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.scores import mean_change
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
 VERSION = "2"
@@ -250,7 +258,7 @@ OUTCOMES = {
         Outcome(
             FILTERED,
             filtered,
-            "The same of the share of answers that the provider's filter withheld.",
+            "Standard deviation over descriptors of the share of answers that the provider withheld.",
             has_empty=True,
             predicate="were withheld by the provider's filter",
         ),
@@ -350,12 +358,9 @@ def fluency_after(comparison: Comparison) -> pd.DataFrame | None:
         return None
     store = comparison.store
     pairs = without_person(comparison.new.table)
-    try:
-        table = store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs))
-    except InputError as error:  # perhaps a disk or a server that is away
-        store.failures[FLUENCY] = f"{comparison.base.name} cannot be loaded: {error}"
-        return None
-    return fluency(table)
+    with record_base_failure(store, FLUENCY, comparison.base):
+        return fluency(store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs)))
+    return None
 
 
 def outcome_values(name: str, table: pd.DataFrame) -> pd.DataFrame:
@@ -608,19 +613,22 @@ def outcome_changes(
     after: pd.DataFrame,
     *,
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of an outcome between two runs over the same prompts, and both runs' scores on these prompts.
 
     The difference of the form MEAN is the change of each column's mean, paired by prompt. That of SPREAD is the
     spread after, a, less the spread before, b. Its p-value is of the paired difference a² − b² of pooled FGB* of the
     columns (`compare_generation_bias`). Its interval is the interval of this difference divided by a + b, since
-    a² − b² = (a − b) (a + b); it excludes 0 if and only if p < 0.05. A prompt without a value in one run is left out of
-    both. Scores of the runs (as of `outcome_bias`, without tests) have the group {"run": "before"} or {"run": "after"}.
+    a² − b² = (a − b) (a + b); it excludes 0 if and only if p < 0.05 (at one of several looks, p may be larger). A
+    prompt without a value in one run is left out of both. Scores of the runs (as of `outcome_bias`, without tests) have
+    the group {"run": "before"} or {"run": "after"}.
 
     Args:
         responses: the rows' templates and descriptors.
         before, after: the outcome of each response in both runs, (n, k); a class that only one of them has is 0 in the
             other.
+        allowed_error: how much the tests and the intervals of changes and spreads may err, at one of several looks.
     """
     columns = list(dict.fromkeys([*before, *after]))
     joined = join_rare(pd.concat([side.reindex(columns=columns, fill_value=0.0) for side in (before, after)]))
@@ -632,24 +640,38 @@ def outcome_changes(
     new = new.rows(has_both)
     scores = []
     for name, side in (("before", old), ("after", new)):
-        for score in outcome_scores(side, outcome, None, signature):
+        for score in outcome_scores(side, outcome, None, signature, allowed_error.tail):
             scores.append(replace(score, group={**score.group, "run": name}))
     for (group, old_column), (_, new_column) in zip(_columns(old), _columns(new), strict=True):
-        change = mean_change(outcome, old_column, new_column, bounds=ANY, group=group, n_left_out=n_left_out)
+        change = mean_change(
+            outcome,
+            old_column,
+            new_column,
+            bounds=ANY,
+            group=group,
+            n_left_out=n_left_out,
+            allowed_error=allowed_error,
+        )
         scores.append(replace(change, form=Form.MEAN))
     spread_before = find_score(scores, outcome, Form.SPREAD, run="before").value
     spread_after = find_score(scores, outcome, Form.SPREAD, run="after").value
-    change = _spread_change(outcome, old, new, spread_before, spread_after)
+    change = _spread_change(outcome, old, new, spread_before, spread_after, allowed_error)
     scores.append(replace(change, n_left_out=len(responses) - change.n))
     signature = {**(signature or {}), "outcomes": VERSION}
     return [replace(score, signature=signature) for score in scores]
 
 
 def _spread_change(
-    outcome: str, old: StyledResponses, new: StyledResponses, spread_before: float, spread_after: float
+    outcome: str,
+    old: StyledResponses,
+    new: StyledResponses,
+    spread_before: float,
+    spread_after: float,
+    allowed_error: AllowedError,
 ) -> BiasScore:
     """Return the difference of the spread of an outcome; `old` and `new` have its values as vectors, paired."""
-    square = headline_of(compare_generation_bias(old, new, {}, by_axis=False), Kind.DIFFERENCE)
+    changes = compare_generation_bias(old, new, {}, by_axis=False, allowed_error=allowed_error)
+    square = headline_of(changes, Kind.DIFFERENCE)
     scale = _divisor(old.styles) * (spread_before + spread_after)
     interval = None
     if square.interval and scale > 0:
@@ -851,7 +873,9 @@ class OutcomesPart(Part):
             old = stored_values(before, name)
             new = fluency_after(comparison) if name == FLUENCY else stored_values(after, name)
             if new is not None:
-                scores += outcome_changes(comparison.old, name, old, new, signature=signature)
+                scores += outcome_changes(
+                    comparison.old, name, old, new, signature=signature, allowed_error=comparison.allowed_error
+                )
                 continue
             for form in (Form.MEAN, Form.SPREAD):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)

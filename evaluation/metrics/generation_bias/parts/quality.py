@@ -51,6 +51,7 @@ from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
 from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
 from evenhand.evaluation.score import (
+    CLUSTER,
     CUT,
     LEFT_OUT,
     PERSONA,
@@ -110,7 +111,7 @@ class Settings(StrictSettings):
     )
 
 
-def neutral_dialogue(config: MeasureConfig) -> str | None:
+def neutral_dialogue_file(config: MeasureConfig) -> str | None:
     """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
     name = config.settings.neutral_dialogue
     if name is None:
@@ -273,7 +274,7 @@ def style_share(
                 n=n,
                 interval=mean_interval(values, bounds=SHARE_BOUNDS),
                 n_left_out=len(vectors) - n,
-                group={"cluster": name},
+                group={CLUSTER: name},
                 reason=reason,
                 signature=signature or {},
             )
@@ -410,7 +411,7 @@ def style_share_changes(
     new = cluster_sums(after[usable], clusters)
     scores = []
     for name in clusters:
-        change = mean_change("style_share", old[name], new[name], group={"cluster": name})
+        change = mean_change("style_share", old[name], new[name], group={CLUSTER: name})
         scores.append(replace(change, n_left_out=int((~usable).sum()), signature=signature or {}))
     return scores
 
@@ -543,7 +544,7 @@ class QualityPart(Part):
         if config.capabilities:
             tasks = read_tasks(config.capabilities)
             inputs[CAPABILITIES] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
-        path = neutral_dialogue(config)
+        path = neutral_dialogue_file(config)
         if path is not None and not model.without_weights:
             load_neutral_dialogue(path)  # raises if it cannot be used
             inputs["neutral_dialogue"] = sha256_of(Path(path))
@@ -552,7 +553,7 @@ class QualityPart(Part):
     def collect(self, run: AnsweredRun) -> None:
         config = run.config
         model = run.model
-        path = neutral_dialogue(config)
+        path = neutral_dialogue_file(config)
 
         def neutral() -> pd.DataFrame:
             pairs = load_neutral_dialogue(path)

@@ -29,8 +29,14 @@ from pydantic import Field
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    AnsweredRun,
+    ClassifiedRun,
+    Comparison,
+    JointTests,
+    Part,
+    record_base_failure,
+)
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import (
@@ -89,8 +95,8 @@ class Settings(StrictSettings):
     )
     relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None,
-        description="share of the responses so scored, drawn by prompt; null: 0.1 but 300 or more; 1 under 10 M "
-        "parameters",
+        description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
+        "for a model under 10 M parameters",
     )
 
 
@@ -470,12 +476,9 @@ class RelevancePart(Part):
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         if comparison.without_base:
             return undefined_changes(comparison.without_base, comparison.signature)
-        try:
+        with record_base_failure(comparison.store, RELEVANCE, comparison.base):
             return _changes_under_base(comparison)
-        except InputError as error:  # perhaps a disk or a server that is away
-            reason = f"{comparison.base.name} cannot be loaded: {error}"
-            comparison.store.failures[RELEVANCE] = reason
-            return undefined_changes(reason, comparison.signature)
+        return undefined_changes(comparison.store.failures[RELEVANCE], comparison.signature)
 
 
 def _changes_under_base(comparison: Comparison) -> list[BiasScore]:

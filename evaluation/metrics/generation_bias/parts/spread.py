@@ -15,10 +15,9 @@ have natural units; in reports, as in the paper, scores are multiplied by 1000.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -32,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.people import compared_people, 
 from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
-from evenhand.evaluation.report.page import SCORES, Section, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Section, Table
 from evenhand.evaluation.report.score_sections import (
     Runs,
     change_table,
@@ -74,6 +73,7 @@ from evenhand.evaluation.statistics.intervals import (
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
 from evenhand.evaluation.statistics.variance_shares import Share, variance_parts
@@ -252,24 +252,22 @@ def spread_scores(
 
     `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.AllowedError`).
     """
-    cells, cells_of_axis = cells_and_axes(responses, responses.vectors)
+    cells = all_cells(responses)
     repeated = repeated_cells(cells)
-    weights = np.ones(len(responses.styles))
     scores = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, repeated)
-        for group, subset in axis_subsets(cells, cells_of_axis):
-            forms = _three_forms(FGB, group, subset, weights, tail)
-            if not group:
-                forms[-1] = replace(forms[-1], p_value=p_value)
-            scores += forms
-        for metric, group, cluster_cells, cluster_weights in cluster_subsets(cells, clusters):
-            scores += _three_forms(metric, group, cluster_cells, cluster_weights, tail)
+        for metric, group, subset, weights in scored_subsets(responses, responses.vectors, cells, clusters):
+            in_subset = repeated_cells(subset)
+            scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), tail)
+            pooled = pooled_estimate(subset, weights, tail)
+            scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0)))
         for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
-            scores += _two_forms(FGB, {"style": style}, repeated, spread, tail)
+            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, tail)
     if repeated.n < responses.has_vector().sum():
-        scores = _include_single_responses(scores, axis_subsets(cells, cells_of_axis), responses.styles, clusters)
-    return [replace(score, signature=versioned(signature)) for score in scores]
+        scores = _include_single_responses(scores, responses, cells, clusters)
+    signature = versioned(signature)
+    return [replace(score, p_value=p_value if is_headline(score) else None, signature=signature) for score in scores]
 
 
 def versioned(signature: Signature | None) -> Signature:
@@ -319,31 +317,26 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 
 
 def _include_single_responses(
-    scores: Sequence[BiasScore],
-    subsets: Iterable[tuple[dict[str, str], Cells]],
-    styles: Sequence[str],
-    clusters: Mapping[str, Sequence[int]],
+    scores: Sequence[BiasScore], responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
-    """Return the scores, with the plain form computed over all cells, including cells with one response.
-
-    `subsets` are the groups by axis, and all cells of each (`axis_subsets`).
-    """
-    cells_of = {tuple(group.items()): subset for group, subset in subsets}
-    columns = {(("style", style),): [column] for column, style in enumerate(styles)}
-    for name, cluster_columns in clusters.items():
-        columns[(("cluster", name),)] = list(cluster_columns)
-
-    def over_all_cells(score: BiasScore) -> BiasScore:
-        group = tuple(score.group.items())
-        cells = cells_of.get(group, cells_of[()])
-        mean = cells.mean[:, columns.get(group, slice(None))]
-        if score.metric == SCGB:
-            mean = mean.sum(axis=1, keepdims=True)
-        value = variance_of_means(cells, mean)
-        reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
-        return replace(score, value=value, n=cells.n, n_left_out=cells.n_left_out, interval=None, reason=reason)
-
-    return [over_all_cells(score) if score.form == Form.PLAIN else score for score in scores]
+    """Return the scores, with the plain form computed over all cells, including cells with one response."""
+    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
+    result = []
+    for score in scores:
+        if score.form == Form.PLAIN:
+            subset = by_axis[score.group[AXIS]] if AXIS in score.group else cells
+            mean = subset.mean
+            if "style" in score.group:
+                mean = mean[:, [list(responses.styles).index(score.group["style"])]]
+            elif "cluster" in score.group:
+                mean = mean[:, list(clusters[score.group["cluster"]])]
+            if score.metric == SCGB:
+                mean = mean.sum(axis=1, keepdims=True)
+            value = variance_of_means(subset, mean)
+            reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
+            score = replace(score, value=value, n=subset.n, n_left_out=subset.n_left_out, interval=None, reason=reason)
+        result.append(score)
+    return result
 
 
 def scale_scores(responses: StyledResponses, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
@@ -387,7 +380,7 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
             )
         )
     for source, share in variance_parts(cells).shares().items():
-        scores.append(share_score(SHARE, {"source": source}, share, cells, signature))
+        scores.append(variance_share_score(SHARE, {"source": source}, share, cells, signature))
     detectable = smallest_detectable_spread(pooled.estimate)
     scores.append(
         BiasScore(
@@ -406,7 +399,9 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
     return scores
 
 
-def share_score(metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature) -> BiasScore:
+def variance_share_score(
+    metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature
+) -> BiasScore:
     """Return the score of a share of the variance of responses, in [−1, 1], which has no ideal."""
     return BiasScore(
         metric,
@@ -486,18 +481,9 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
     return NO_INTERVAL if estimate.interval is None else None
 
 
-def _three_forms(
-    metric: str, group: Mapping[str, str], cells: Cells, weights: np.ndarray, tail: float
+def _plain_and_corrected(
+    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float
 ) -> list[BiasScore]:
-    """Return the scores of a spread in the forms plain, corrected and pooled_corrected, in this order."""
-    repeated = repeated_cells(cells)
-    forms = _two_forms(metric, group, repeated, descriptor_spread(repeated, weights), tail)
-    pooled = pooled_estimate(cells, weights, tail)
-    score = _score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0))
-    return [*forms, replace(score, n_left_out=cells.n + cells.n_left_out - pooled.cells.n)]
-
-
-def _two_forms(metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float) -> list[BiasScore]:
     """Return the scores of a spread in the forms plain and corrected, in this order."""
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == SCGB else 1.0
@@ -538,53 +524,64 @@ def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEsti
     )
 
 
-def all_cells(responses: StyledResponses) -> Cells:
-    """Return the cells of template and descriptor with a style vector or more."""
-    return cells_and_axes(responses, responses.vectors)[0]
+def all_cells(responses: StyledResponses, vectors: np.ndarray | None = None) -> Cells:
+    """Return the cells of template and descriptor with a vector or more; `repeated_cells` are the ones with two.
 
-
-def cells_and_axes(responses: StyledResponses, vectors: np.ndarray) -> tuple[Cells, dict[str, Callable[[], Cells]]]:
-    """Return the cells of the vectors, and for each axis a function that returns the cells of its responses.
-
-    Cells with one vector or more are returned; `repeated_cells` are the ones with two.
+    `vectors` replace the style vectors of the responses, (n, c).
     """
     template = to_codes(responses.table[TEMPLATE])
     descriptor = to_codes(responses.table[DESCRIPTOR])
-    axis, names = factorize(responses.table[AXIS])
-    cells = arrange_cells(vectors, template, descriptor, min_count=1)
+    return arrange_cells(responses.vectors if vectors is None else vectors, template, descriptor, min_count=1)
 
-    def cells_of(code: int) -> Cells:
+
+def cells_by_axis(
+    responses: StyledResponses, vectors: np.ndarray, cells: Cells
+) -> Iterator[tuple[dict[str, str], Cells]]:
+    """Yield (group, cells) for each axis, if there are several; `cells` are `all_cells` of the vectors, (n, c)."""
+    axis, names = factorize(responses.table[AXIS])
+    if len(names) == 1:
+        return
+    template = to_codes(responses.table[TEMPLATE])
+    descriptor = to_codes(responses.table[DESCRIPTOR])
+    for code, name in enumerate(names.tolist()):
         has_code = axis == code
         descriptors = np.unique(descriptor[has_code])
         if has_code[np.isin(descriptor, descriptors)].all():
-            return select_cells(cells, np.isin(cells.descriptor, descriptors))
-        return arrange_cells(vectors, template, descriptor, min_count=1, mask=has_code)  # a descriptor in several axes
-
-    return cells, {name: partial(cells_of, code) for code, name in enumerate(names.tolist())}
-
-
-def axis_subsets(
-    cells: Cells, cells_of_axis: Mapping[str, Callable[[], Cells]]
-) -> Iterable[tuple[dict[str, str], Cells]]:
-    """Yield (group, cells) for all responses and, if there are several axes, for each axis."""
-    yield {}, cells
-    if len(cells_of_axis) > 1:
-        for name, cells_of in cells_of_axis.items():
-            yield {"axis": name}, replace(cells_of(), n_left_out=0)  # responses of other axes do not count as left out
+            subset = select_cells(cells, np.isin(cells.descriptor, descriptors))
+        else:  # a descriptor in several axes
+            subset = arrange_cells(vectors, template, descriptor, min_count=1, mask=has_code)
+        yield {AXIS: name}, replace(subset, n_left_out=0)  # responses of other axes do not count as left out
 
 
-def cluster_subsets(
-    cells: Cells, clusters: Mapping[str, Sequence[int]], first: Sequence[int] = (0,)
-) -> Iterable[tuple[str, dict[str, str], Cells, np.ndarray]]:
-    """Yield (metric, group, cells, weights of columns) for PGB and SCGB of each style cluster.
+def scored_subsets(
+    responses: StyledResponses,
+    vectors: np.ndarray,
+    cells: Cells,
+    clusters: Mapping[str, Sequence[int]],
+    *,
+    by_axis: bool = True,
+) -> Iterator[tuple[str, dict[str, str], Cells, np.ndarray]]:
+    """Yield (metric, group, cells, weights of columns): FGB over all and by axis, PGB and SCGB by style cluster.
 
-    The cells have the columns of the cluster's styles and, last, their sum.
+    The cells of a cluster have the columns of the cluster's styles and, last, their sum.
 
     Args:
-        first: the first column of each run in the cells' vectors.
+        responses: n responses with S styles.
+        vectors: the style vectors of one run, (n, S), or of two side by side, (n, 2 S). Weights are of one run's
+            columns.
+        cells: `all_cells` of the vectors.
+        clusters: style cluster → columns of its styles.
+        by_axis: whether axes are subsets.
     """
+    n_styles = len(responses.styles)
+    weights = np.ones(n_styles)
+    yield FGB, {}, cells, weights
+    if by_axis:
+        for group, subset in cells_by_axis(responses, vectors, cells):
+            yield FGB, group, subset, weights
     for name, styles in clusters.items():
-        cluster_cells = add_group_sums(cells, [np.array(styles, dtype=int) + start for start in first])
+        columns = [np.array(styles, dtype=int) + first for first in range(0, vectors.shape[1], n_styles)]
+        cluster_cells = add_group_sums(cells, columns)
         is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
         yield PGB, {"cluster": name}, cluster_cells, 1 - is_sum
         yield SCGB, {"cluster": name}, cluster_cells, is_sum
@@ -597,13 +594,14 @@ def compare_generation_bias(
     *,
     by_axis: bool = True,
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
     Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
     difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
     Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
-    bias falls from 1 to 0.
+    bias falls from 1 to 0. `allowed_error` is how much tests and intervals may err, at one of several looks.
 
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
@@ -617,16 +615,12 @@ def compare_generation_bias(
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters)
-    n_styles = len(before.styles)
-    cells, cells_of_axis = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
-    subsets = []
-    for group, subset in axis_subsets(cells, cells_of_axis if by_axis else {}):
-        subsets.append((FGB, group, subset, np.ones(n_styles)))
-    subsets += cluster_subsets(cells, clusters, (0, n_styles))
+    vectors = np.hstack([before.vectors, after.vectors])
+    cells = all_cells(before, vectors)
     scores = []
-    for metric, group, subset, weights in subsets:
+    for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
         for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
-            for change in _paired_scores(metric, subset, weights, estimate):
+            for change in _paired_scores(metric, subset, weights, estimate, allowed_error):
                 scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
     return scores
 
@@ -642,36 +636,41 @@ def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor
     >>> excess_over_baseline(styled, styled, 0.5).value
     0.5
     """
-    cells, _ = cells_and_axes(before, np.hstack([before.vectors, after.vectors]))
+    cells = all_cells(before, np.hstack([before.vectors, after.vectors]))
     weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
     return pooled_estimate(cells, weights).estimate
 
 
 def _paired_scores(
-    metric: str, cells: Cells, weights: np.ndarray, estimate: Callable[[Cells, np.ndarray], SpreadEstimate]
+    metric: str,
+    cells: Cells,
+    weights: np.ndarray,
+    estimate: Callable[[Cells, np.ndarray], SpreadEstimate],
+    allowed_error: AllowedError,
 ) -> list[BiasScore]:
     """Return the difference and the reduction of a spread; the cells have the columns before, then those after."""
     zeros = np.zeros_like(weights)
     in_old = np.concatenate([weights, zeros])
     in_new = np.concatenate([zeros, weights])
-    before = estimate(cells, in_old).estimate
+    before = replace(estimate(cells, in_old).estimate, tail=allowed_error.tail)
     after = estimate(cells, in_new).estimate
-    difference = estimate(cells, in_new - in_old)
-    n = difference.cells.n
+    found = estimate(cells, in_new - in_old)
+    difference = replace(found.estimate, tail=allowed_error.tail)
+    n = found.cells.n
     change = BiasScore(
         metric,
-        difference.estimate.value,
+        difference.value,
         ideal=-before.value,
         bounds=(-3.0, 3.0),
         n=n,
-        interval=difference.estimate.interval,
-        p_value=difference.estimate.p_value,
+        interval=difference.interval,
+        p_value=allowed_error.p_value(difference.p_value),
         n_left_out=cells.n + cells.n_left_out - n,
-        reason=difference.reason,
+        reason=found.reason,
         kind=Kind.DIFFERENCE,
-        caution=difference.caution,
+        caution=found.caution,
     )
-    return [change, _reduction(change, before, after, difference.estimate)]
+    return [change, _reduction(change, before, after, difference)]
 
 
 def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference: Estimate) -> BiasScore:
@@ -697,13 +696,13 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
     covariance = covariance_from_variances(
         difference.standard_error**2, before.standard_error**2, after.standard_error**2
     )
-    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom)
+    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom, difference.tail)
     if before.interval[0] <= 0:
         if interval is not None:
             return undefined
         return replace(undefined, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
     if interval is None:
-        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom)))
+        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom, difference.tail)))
     return replace(
         undefined,
         value=1 - after.value / before.value,
@@ -785,7 +784,11 @@ class SpreadPart(Part):
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         return compare_generation_bias(
-            comparison.old, comparison.new, comparison.clusters, signature=comparison.signature
+            comparison.old,
+            comparison.new,
+            comparison.clusters,
+            signature=comparison.signature,
+            allowed_error=comparison.allowed_error,
         )
 
     def sections(self, run: FamilyRun) -> list[Section]:
@@ -803,13 +806,13 @@ class SpreadPart(Part):
             note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
-        return [Section(SCORES, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
+        return [Section(SCORES_TITLE, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         runs = (before.scores, after.scores, changes.scores)
         forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
-        main = Section(SCORES, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
+        main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
         return [main, _published_section(runs)]
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -12,16 +12,19 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS_CLASSIFIER
-from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts, opened_comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
+from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.evaluation.statistics.sequential import LookPlan
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
 from evenhand.evaluation.tracking import Tracker
@@ -185,6 +188,16 @@ def test_a_run_has_no_difference_from_itself_and_no_bias_values_leave_tables_out
     assert not compared.has("phrases")
     assert compared.table("parroting")["mean_b"].isna().all()
     assert not [score for score in compared.scores if score.metric == "parroting_rho"]
+
+
+def test_a_comparison_accounts_for_the_look_at_which_a_run_stopped(runs, tmp_path):
+    plan = LookPlan((6, 8))
+    stop = Stop(Question("decided"), plan.rounds, look=0, decided=2, asked=32, planned=48)
+    (runs[0].folder / "stopped.json").write_text(json.dumps(asdict(stop)))
+    comparison, _ = opened_comparison(Store(tmp_path, "a fingerprint", Tracker()), *runs, None)
+    assert comparison.allowed_error == plan.allowed_error(0)
+    warnings = METRIC.comparison_page(*runs, compare(tmp_path / "compare", *runs)).warnings
+    assert any("32 of 48" in warning for warning in warnings)
 
 
 def test_counts_of_an_interrupted_comparison_are_kept(runs, config, tmp_path):

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
-from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue, text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
@@ -98,10 +98,10 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
     shipped = StyleClassifierSettings(name="go_emotions")
     with pytest.raises(InputError, match="style_classifier"):  # it reads English
         classifiers(measure_config({"style_classifier": shipped}, language="es"))
-    assert neutral_dialogue(measure_config({})) == str(NEUTRAL_DIALOGUE)
-    assert neutral_dialogue(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
-    assert neutral_dialogue(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
-    assert neutral_dialogue(measure_config({"neutral_dialogue": None})) is None
+    assert neutral_dialogue_file(measure_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue_file(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
+    assert neutral_dialogue_file(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
+    assert neutral_dialogue_file(measure_config({"neutral_dialogue": None})) is None
 
 
 def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     change_direction,
     comparison_verdict,
-    cost_text,
+    cost_sentence,
     unclear_reason,
 )
 from evenhand.evaluation.score import Kind
@@ -168,10 +168,10 @@ def test_costs_have_their_numbers_and_intervals():
         score("response_perplexity_rise", 0.031, (0.02, 0.04)),
         score("mean_length_kept", math.nan, reason="empty"),
     ]
-    text = cost_text(changes)
+    text = cost_sentence(changes)
     for number in ("95.3 %", "[91.0, 99.0]", "+3.1 %", "[+2.0, +4.0]"):
         assert number in text, text
-    assert cost_text([]) and "nan" not in text
+    assert cost_sentence([]) and "nan" not in text
 
 
 def test_what_became_of_accepted_differences_is_said():

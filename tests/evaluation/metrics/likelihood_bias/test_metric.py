@@ -17,9 +17,9 @@ from evenhand.evaluation.metrics.likelihood_bias.pairs import (
     compare_descriptors,
     compute_surprisals,
     extreme_descriptors,
-    perplexity,
     select_most_common_length,
     select_scored_prompts,
+    sentence_perplexities,
 )
 from evenhand.evaluation.score import find_score
 from tests.likelihood_tables import make_table, random_table
@@ -30,7 +30,7 @@ needs_v1_0 = pytest.mark.skipif(not V1_0.is_dir(), reason="HolisticBias v1.0 is 
 
 
 def samples(likelihoods: pd.DataFrame) -> dict[tuple[str, str, str], np.ndarray]:
-    defined = likelihoods.assign(ppl=perplexity(likelihoods)).dropna(subset="ppl")
+    defined = likelihoods.assign(ppl=sentence_perplexities(likelihoods)).dropna(subset="ppl")
     return {cell: rows["ppl"].to_numpy() for cell, rows in defined.groupby(["axis", "template", "descriptor"])}
 
 

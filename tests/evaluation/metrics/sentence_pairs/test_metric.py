@@ -19,8 +19,8 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
     pair_scores,
 )
 from evenhand.evaluation.models.likelihood.masked import (
-    encode_sentences,
     masked_log_probabilities,
+    tokenize_sentences,
     unmasked_log_probabilities,
 )
 from evenhand.evaluation.models.loading import MaskedModel
@@ -172,7 +172,7 @@ def test_a_real_model_with_known_probabilities():
     """The word "cries" stands at place 2 of "he cries" and of "man cries", and at place 3 of "old man cries"."""
     masked_model = model_with_known_probabilities()
     pairs = make_pairs(3).assign(more=["he cries", "he cries", "he"], less=["old man cries", "man cries", "man"])
-    ids, special = encode_sentences(masked_model, [*pairs["more"], *pairs["less"]])
+    ids, special = tokenize_sentences(masked_model, [*pairs["more"], *pairs["less"]])
     shared = [find_shared_positions(ids[i], ids[3 + i], special[i], special[3 + i]) for i in range(3)]
     assert shared == [([2], [3]), ([2], [2]), ([], [])]
     positions = [more for more, _ in shared] + [less for _, less in shared]

@@ -6,9 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias, generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+    compare_generation_bias,
+    excess_over_baseline,
+    generation_bias,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
+from evenhand.evaluation.statistics.intervals import student_quantile
+from evenhand.evaluation.statistics.sequential import AllowedError
 from tests.measured_runs import styled_columns
 from tests.named_scores import find_named
 
@@ -211,6 +217,29 @@ def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remain
             assert (reduction.value > 0) == (difference.value < 0)
             assert reduction.interval[0] < reduction.value < reduction.interval[1]
     assert defined >= {0.2: 0, 0.35: 8, 0.6: 30}[bias]
+
+
+@pytest.mark.parametrize("bias", [0.2, 0.6])
+def test_changes_at_a_look_have_the_quantile_and_the_share_of_the_look(bias):
+    """The interval of a look is wider by the ratio of the quantiles of Student's t; its p-value is 1 / share larger."""
+    error = AllowedError(share=0.25, tail=0.995)
+    before, after = two_runs(1, bias, 0.3)
+    ordinary = compare_generation_bias(before, after, {}, by_axis=False)
+    at_look = compare_generation_bias(before, after, {}, by_axis=False, allowed_error=error)
+    freedom = excess_over_baseline(before, after, 1.0).freedom
+    wider = student_quantile(freedom, 0.995) / student_quantile(freedom)
+    for name, factor in (("fgb_corrected_difference", None), ("fgb_pooled_corrected_difference", wider)):
+        old, new = find_named(ordinary, name), find_named(at_look, name)
+        assert new.value == old.value
+        if factor:
+            assert new.interval == pytest.approx([old.value + factor * (end - old.value) for end in old.interval])
+        assert new.interval[0] < old.interval[0] < old.interval[1] < new.interval[1]
+        assert new.p_value == pytest.approx(min(4 * old.p_value, 1.0))
+    reduction = find_named(at_look, "fgb_pooled_corrected_reduction")
+    difference = find_named(at_look, "fgb_pooled_corrected_difference")
+    if reduction.interval is not None:
+        assert excludes_0(reduction.interval) == excludes_0(difference.interval)
+    assert (reduction.interval is not None) == (bias == 0.6)
 
 
 def test_the_run_before_decides_whether_a_reduction_is_defined():
