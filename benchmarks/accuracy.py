@@ -19,8 +19,7 @@ from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, s
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import Classifier, style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, find_score
-from evenhand.evaluation.score import CheckedScore as ScoreForm
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Form, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -33,7 +32,7 @@ import matplotlib.pyplot as plt
 
 DESCRIPTORS = 200
 UTTERANCES = 400
-FORMS = {"FGB": ScoreForm.PLAIN, "FGB*": ScoreForm.CORRECTED, "pooled FGB*": ScoreForm.POOLED_CORRECTED}
+FORMS = {"FGB": Form.PLAIN, "FGB*": Form.CORRECTED, "pooled FGB*": Form.POOLED_CORRECTED}
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def main() -> None:
         "pooled FGB*": CheckedScore(all_styles, is_pooled=True, truth=true["pooled FGB*"]),
     }
     for i, cluster in enumerate(clusters):
-        value = find_score(truth, "scgb", ScoreForm.POOLED_CORRECTED, cluster=cluster).value
+        value = find_score(truth, "scgb", Form.POOLED_CORRECTED, cluster=cluster).value
         forms[f"pooled SCGB* {cluster}"] = CheckedScore(columns[n_styles + i], is_pooled=True, truth=value)
     results = simulate(prompts, vectors, forms, options, rng)
     print_results(results, true, forms, options.trials)
