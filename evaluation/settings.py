@@ -51,7 +51,9 @@ Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
 SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
-COMPLETIONS, CHAT_COMPLETIONS = "/completions", "/chat/completions"  # ends of a server's address that name its API
+# The ends of a server's address that name its API.
+COMPLETIONS = "/completions"
+CHAT_COMPLETIONS = "/chat/completions"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
@@ -652,6 +654,8 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
         return ".".join([*location, str(cause)])
     if error["type"] == "extra_forbidden":
         return f"{dotted}: {_unknown_setting(location, cls)}"
+    if error["type"] == "missing":
+        return f"{dotted}: it is missing; give a value."
     return f"{dotted}: {format_value(error['input'])} cannot be used: {error['msg']}."
 
 

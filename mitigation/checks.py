@@ -35,7 +35,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     trainer_name = f"{method.trainer.upper()} trainer"
     if model.base is not None or model.adapter_strength is not None:
         raise InputError(
-            "model.base, model.adapter_strength",
+            "model.adapter_strength" if model.base is None else "model.base",
             "a model tuned from this adapter would be loaded on another base, or with all of the adapter; export "
             f"{model.name} (docs/mitigation.md), and tune the export.",
         )

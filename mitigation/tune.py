@@ -1,4 +1,4 @@
-"""Tuning: training on a method's rows with a trainer of TRL, checks of the result, and the tuned model's folder.
+"""Tuning: training on a method's rows, checks of the result, and the folder of the tuned model.
 
 `tune` trains on responses, not on contexts, and keeps the weights with the best validation loss. After a kill, training
 resumes from the last checkpoint. Before the folder gets its final name, the saved files are loaded onto the base, and

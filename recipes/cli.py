@@ -37,8 +37,11 @@ from evenhand.recipes.configs import config_file, shipped
 
 log = logging.getLogger("evenhand")
 
-ERROR = 2  # the exit status of an error in the input
-INTERRUPTED, BROKEN_PIPE, TERMINATED = 130, 141, 143  # 128 + the signal's number, as in a shell
+# Exit statuses: of an error in the input, and 128 + the number of a signal, as in a shell.
+ERROR = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+TERMINATED = 143
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 WAITING = "rate"  # waits for raters, in silence
@@ -123,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(command, arguments, format_error(error))
         if not error.reported_by_rank_zero:
             print(f"evenhand {command}{processes.rank_label()}: {format_error(error)}", file=sys.stderr)
-        return 2
+        return ERROR
     except KeyboardInterrupt:
         print(f"evenhand {command}: interrupted; the same command continues from here.", file=sys.stderr)
         return INTERRUPTED
@@ -309,17 +312,18 @@ def read_config(file: Path, command: str) -> dict[str, Any]:
         record = read_record(folder, "--config")
         if record is None:
             raise InputError("--config", f"{file} has no run; give a YAML file, or the folder of a run.")
-        settings, of_command = record["settings"], record["command"]
+        settings = record["settings"]
+        recorded_command = record["command"]
     else:
         settings = read_yaml(config_file(file), "--config") or {}
         if not isinstance(settings, dict):
             raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
         if not settings.keys() >= OLD_KEYS:
             return settings
-        of_command = settings["command"]  # the file is the config.yaml of a run of format 4
+        recorded_command = settings["command"]  # the file is the config.yaml of a run of format 4
         settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
-    if of_command != command:
-        raise InputError("--config", f"{file} is of a run of `{of_command}`, not of `{command}`.")
+    if recorded_command != command:
+        raise InputError("--config", f"{file} is of a run of `{recorded_command}`, not of `{command}`.")
     return with_resolved_paths(settings, folder)
 
 

@@ -10,7 +10,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.parts.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, display_name
+from evenhand.evaluation.score import DESCRIPTOR, STYLE, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
@@ -101,7 +101,7 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     limit = settings.max_difference / 100
     path = settings.run / "effects.parquet"
     rows = read_table(path) if path.exists() else pd.DataFrame()
-    rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == "style")] if len(rows) else rows
+    rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == STYLE)] if len(rows) else rows
     if not len(rows):
         raise InputError("max_difference", f"{settings.run} has no effects; measure with generation_bias.permutations.")
     room = limit - rows["shrunk"].abs()

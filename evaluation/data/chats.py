@@ -195,8 +195,10 @@ def _answer_in_list(values: Sequence[object], depth: int) -> Answer | None:
     messages = [item for item in items if item.get("type") == "message" or is_message(item)]
     if messages:  # other items are reasoning and calls of tools
         found = content_of(messages[-1])
-        thought = any(_is_reasoning(item) for item in items)
-        return Answer(found.text, refusal=found.refusal, reasoning=found.reasoning or "…" * thought)
+        reasoning = found.reasoning
+        if not reasoning and any(_is_reasoning(item) for item in items):
+            reasoning = "…"
+        return Answer(found.text, refusal=found.refusal, reasoning=reasoning)
     if all("type" in item or "text" in item for item in items):
         text, reasoning = _joined_parts(values)
         return Answer(text, refusal=_part(values, "refusal") or "", reasoning=reasoning)

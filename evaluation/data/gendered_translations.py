@@ -268,8 +268,9 @@ def _read_any(
         raise InputError("references.nouns", f"{path} is not MMHB, and has no ids of nouns; leave the setting out.")
     if is_table:
         return read_references(path)
-    if files := mt_geneval:
-        codes = [language.short for language in wanted] or [file.name.split("en_")[1].split(".")[0] for file in files]
+    if mt_geneval:
+        present = [file.name.split("en_")[1].split(".")[0] for file in mt_geneval]
+        codes = [language.short for language in wanted] or present
         return pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
     if files := sorted(file for folder in folders for file in folder.rglob(f"*/{split}.csv")):
         axes: dict[str, str] = {}
@@ -333,8 +334,8 @@ def build_comparable_sets(
         row = {LANG: lang, "sentences": lang_rows[SENTENCE_ID].nunique()}
         row |= {gender: len(ids[gender]) for gender in GENDERS}
         row |= {f"replaced_{gender}": len(both - ids[gender]) for gender in usable}
-        row |= {"missing": row["sentences"] - len(both)}
-        row |= {"left_out": f"fewer than {min_masculine_references} masculine references" if too_few else None}
+        row["missing"] = row["sentences"] - len(both)
+        row["left_out"] = f"fewer than {min_masculine_references} masculine references" if too_few else None
         rows.append(row)
         if not too_few:
             parts += [_select_references(lang_rows[lang_rows[SENTENCE_ID].isin(both)], gender) for gender in usable]

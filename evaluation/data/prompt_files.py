@@ -179,7 +179,9 @@ def read_rows(path: Path, content: str, descriptor_column: str | None = None) ->
     An axis "null" in a CSV file, and the values of `descriptor_column`, are texts.
     """
     known = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
-    return read_columns(path, content, known=known | ({descriptor_column} if descriptor_column else set()), typed=True)
+    if descriptor_column:
+        known.add(descriptor_column)
+    return read_columns(path, content, known=known, typed=True)
 
 
 def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:

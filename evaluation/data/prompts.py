@@ -122,7 +122,7 @@ def sample_cells(
     if variations:
         require_columns(list(table), VARIED_COLUMNS, "variations")
         table = apply_variations(table, flags)
-        bits = ["".join("01"[flag] for flag in row) for row in flags.tolist()]
+        bits = ["".join("1" if flag else "0" for flag in row) for row in flags.tolist()]
     ids = compute_prompt_ids(keys, row_personas, pd.Series(sampled_rows).groupby(sampled_rows).cumcount(), bits)
     return with_id_columns(table, ids, row_personas)
 

@@ -194,7 +194,12 @@ def _fits_cell(name: str, value: object) -> bool:
 def _one_type(values: list) -> list:
     """Return the values of a column, as text if they have several types."""
     kinds = {type(value) for value in values if value is not None}
-    return values if len(kinds) < 2 else [value if value is None else str(value) for value in values]
+    return values if len(kinds) < 2 else _as_texts(values)
+
+
+def _as_texts(values: Sequence[object]) -> list[str | None]:
+    """Return the values of a column as texts; None stays."""
+    return [None if value is None else str(value) for value in values]
 
 
 def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
@@ -210,7 +215,7 @@ def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str
         if name not in (TEXT, RESPONSE):
             values = _one_type([value if is_scalar(value) else json.dumps(value) for value in values])
         if name in (DESCRIPTOR, TEMPLATE, AXIS, PROMPT_ID):
-            values = [value if value is None else str(value) for value in values]
+            values = _as_texts(values)
         columns[name] = values
     return columns
 
@@ -262,9 +267,12 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
         responses.append(text or "")
         reasoned.append(had_reasoning)
         left_out.append(None if text else reason)
-    texts = {TEXT: [value if isinstance(value, str) else prompt_in(value)[0] for value in columns.get(TEXT, ())]}
-    found = {RESPONSE: responses, REASONED: reasoned} | (texts if TEXT in columns else {})
-    return found | ({LEFT_OUT: left_out} if any(left_out) or LEFT_OUT in columns else {})
+    found: dict[str, list] = {RESPONSE: responses, REASONED: reasoned}
+    if TEXT in columns:
+        found[TEXT] = [value if isinstance(value, str) else prompt_in(value)[0] for value in columns[TEXT]]
+    if any(left_out) or LEFT_OUT in columns:
+        found[LEFT_OUT] = left_out
+    return found
 
 
 def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:

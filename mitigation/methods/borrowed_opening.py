@@ -31,7 +31,7 @@ class BorrowedOpeningModel(WrappedModel):
     """
 
     def __init__(self, model: Model, tokens: int) -> None:
-        """Give m, the number of tokens of another person's response."""
+        """Wrap `model`, with m tokens of another person's response."""
         super().__init__(model)
         self.tokens = tokens
         self.needs_partners = True

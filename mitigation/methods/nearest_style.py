@@ -38,7 +38,7 @@ class NearestStyleModel(WrappedModel):
     """
 
     def __init__(self, model: Model, candidates: int, classifier: StyleClassifierSettings | None) -> None:
-        """Give K and the style classifier; without a classifier, the model can only be checked."""
+        """Wrap `model`, with K candidates; without a style classifier, the model can only be checked."""
         super().__init__(model)
         self.candidates = candidates
         self.classifier = classifier

@@ -85,7 +85,7 @@ def test_stages_resume_after_an_interrupt_or_an_error(settings):
     assert run_once(settings)
     assert run_state(settings.output_dir) == "finished"
     settings = settings.replaced(output_dir=settings.output_dir / "another")
-    with pytest.raises(InputError), stage("label", settings):
+    with pytest.raises(InputError, match="^beta: "), stage("label", settings):
         raise InputError("beta", "labels nothing")
     assert run_once(settings.replaced(quantile=0.5))
 

@@ -206,7 +206,7 @@ def test_a_comparison_accounts_for_the_look_of_the_first_stop(runs, tmp_path):
     assert allowed_error_of_comparison(second, first, 80, "run") == PLAN.allowed_error(1)
     whole = copied(plain, tmp_path / "whole", 5)
     assert allowed_error_of_comparison(whole, first, 79, "run") == PLAN.allowed_error(1)
-    with pytest.raises(InputError):  # the first 80 and the first 120 prompts of two orders
+    with pytest.raises(InputError, match="^run: "):  # the first 80 and the first 120 prompts of two orders
         allowed_error_of_comparison(first, second, 79, "run")
 
 

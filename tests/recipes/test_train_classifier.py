@@ -223,9 +223,9 @@ def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_
     content = load_file(weights)
     content["embeddings.word_embeddings.weight"] += 1
     save_file(content, weights, metadata={"format": "pt"})
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"/encoder/model\.safetensors "):
         classifier_revision(settings)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"/encoder/model\.safetensors "):
         load_style_classifier(settings)
 
 

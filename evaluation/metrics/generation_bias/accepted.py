@@ -24,12 +24,12 @@ from evenhand.evaluation.models.classifier_kinds import classifier_styles
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Kind, Signature
+from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"
 WHO = (DESCRIPTOR, BUCKET, AXIS)
-WHAT = ("style", "cluster")
+WHAT = (STYLE, CLUSTER)
 COLUMNS = ["kind", "unit", "outcome", "name", "why", "signed", "styles"]
 
 
@@ -53,10 +53,10 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
         kind = who[0]
         outcome = what[0]
         name = entry[outcome]
-        known = styles if outcome == "style" else clusters
+        known = styles if outcome == STYLE else clusters
         if name not in known:
             raise unknown_name(f"generation_bias.accepted: {outcome}", name, known)
-        chosen = [name] if outcome == "style" else [styles[column] for column in clusters[name]]
+        chosen = [name] if outcome == STYLE else [styles[column] for column in clusters[name]]
         rows.append((kind, str(entry[kind]), outcome, name, str(entry["why"]), str(entry["signed"]), chosen))
     return pd.DataFrame(rows, columns=COLUMNS)
 

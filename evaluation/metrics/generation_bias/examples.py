@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.page import Example
-from evenhand.evaluation.score import DESCRIPTOR, NOUN, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, NOUN, RESPONSE, STYLE, TEMPLATE, TEXT
 
 NO_EXAMPLE = Example("", ())
 ExampleOf = Callable[[EffectRow], Example]
@@ -46,9 +46,9 @@ class AnswerValues:
 
     def find(self, outcome: str, name: str) -> tuple[StyledResponses, Sequence[int]] | None:
         """Return the responses with the values of an outcome, and the columns of `name`; None if it is unknown."""
-        if outcome == "cluster":
+        if outcome == CLUSTER:
             return (self.styled, self.clusters[name]) if name in self.clusters else None
-        if outcome == "style":
+        if outcome == STYLE:
             return (self.styled, [self.styled.styles.index(name)]) if name in self.styled.styles else None
         if not self.run.has(VALUES):
             return None

@@ -29,6 +29,7 @@ from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
+    CLUSTER,
     CUT,
     DESCRIPTOR,
     LEFT_OUT,
@@ -231,7 +232,7 @@ def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:
 def _rises(runs: Runs) -> list[str]:
     """Return the warnings that a comparison gives: what rose, which style shifted, what it cost."""
     texts = []
-    for change in _risen(_changes(runs, "scgb", "cluster", Form.POOLED_CORRECTED)):
+    for change in _risen(_changes(runs, "scgb", CLUSTER, Form.POOLED_CORRECTED)):
         texts.append(f"Style cluster {sanitize(change.label, MAX_NAME)} rose: {_bias_text('scgb', change)}.")
     for change in _risen(_changes(runs, FGB, AXIS, Form.POOLED_CORRECTED)):
         texts.append(f"The group of people “{plain_name(change.label)}” rose: {_bias_text(FGB, change)}.")
@@ -250,7 +251,7 @@ def _changes(runs: Runs, metric: str, key: str = "", form: Form = Form.PLAIN) ->
 
 def _style_warnings(runs: Runs) -> list[str]:
     """Return the warnings on the shares of style clusters and of offensive responses over all answers."""
-    shares = _changes(runs, "style_share", "cluster")
+    shares = _changes(runs, "style_share", CLUSTER)
     shifts = [change for change in shares if abs(change.change) > STYLE_SHIFT]
     shifts.sort(key=lambda change: -abs(change.change))
     harmful = [change for change in shares if change.label.upper() in HARMFUL_CLUSTERS]

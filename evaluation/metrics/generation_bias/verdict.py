@@ -12,20 +12,14 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     finding_text,
     largest_text,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, shifts_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, EFFECT, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
-from evenhand.evaluation.score import (
-    BiasScore,
-    Caution,
-    Form,
-    Kind,
-    find_score,
-)
+from evenhand.evaluation.score import STYLE, BiasScore, Caution, Form, Kind, find_score
 
 # Verdicts on one run, and on a change.
 SHOWN = "shown"
@@ -198,7 +192,7 @@ def change_direction(change: BiasScore | None) -> str:
 
 def _singles_text(runs: Runs) -> str:
     """Return how many single differences in style changed, as a clause, or ""."""
-    n = sum(score.metric == "effect" and "style" in score.group for score in runs[2])
+    n = sum(score.metric == EFFECT and STYLE in score.group for score in runs[2])
     if not n:
         return ""
     return f"; {n:,} single difference{'s' if n > 1 else ''} changed"

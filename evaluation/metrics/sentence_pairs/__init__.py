@@ -195,17 +195,22 @@ class SentencePairs(Metric):
         settings = config.settings
         sentences = config.sentences
         masked = is_masked(table)
-        signature = {
-            "model": config.open_model(scores_sentences=True).description | {"kind": "masked" if masked else "causal"},
+        kind = "masked" if masked else "causal"
+        signature: dict[str, Json] = {
+            "model": config.open_model(scores_sentences=True).description | {"kind": kind},
             "dataset": {"name": settings.pairs, "sha256": store.inputs["pairs"], "columns": dict(settings.columns)},
             "perturbed": settings.perturbed,
-            **({} if settings.names is None else {"names": load_names(settings.names)}),
-            **{name: value for name in FILTERS if (value := getattr(settings, name))},
-            **({} if sentences.limit is None else {"limit": sentences.limit, "seed": config.seed}),
-            **({} if masked else {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}),
-            VARIANT: table[VARIANT].dropna().iloc[0],
-            "packages": package_versions(),
         }
+        if settings.names is not None:
+            signature["names"] = load_names(settings.names)
+        for name in FILTERS:
+            if getattr(settings, name):
+                signature[name] = getattr(settings, name)
+        if sentences.limit is not None:
+            signature |= {"limit": sentences.limit, "seed": config.seed}
+        if not masked:
+            signature |= {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}
+        signature |= {VARIANT: table[VARIANT].dropna().iloc[0], "packages": package_versions()}
         scores = pair_scores(table, signature=signature, seed=config.seed)
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():

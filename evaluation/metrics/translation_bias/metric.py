@@ -159,9 +159,12 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
     english = ENGLISH_LANGUAGE.code
     languages = [lang for lang in (source, target) if lang != english]
     references = [select_language(table, lang) for lang in languages]
-    rows = translations.assign(
-        lang="-".join(languages), direction="en-xx" if source == english else "xx-en" if target == english else "xx-xx"
-    )
+    direction = "xx-xx"
+    if source == english:
+        direction = "en-xx"
+    elif target == english:
+        direction = "xx-en"
+    rows = translations.assign(lang="-".join(languages), direction=direction)
     for gender in REFERENCE_GENDERS:
         by_sentence = references[-1][references[-1][GENDER] == gender].groupby(SENTENCE_ID, sort=False)
         column = ENGLISH_TEXT if target == english else REFERENCE

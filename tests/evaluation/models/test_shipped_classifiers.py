@@ -100,9 +100,10 @@ def test_another_encoder_is_refused(tmp_path):
         file.write(b"\x01")
     description = replace(read_description(folder), encoder=(EncoderSource(str(changed)),))
     write_json(folder / DESCRIPTION, asdict(description))
-    with pytest.raises(InputError):
+    names_the_encoder = r"^style_classifier: \S+/encoder/model\.safetensors "
+    with pytest.raises(InputError, match=names_the_encoder):
         classifier_revision(StyleClassifierSettings(name=str(folder)))
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=names_the_encoder):
         load_style_classifier(str(folder))
     # The right encoder at another place gives the same revision.
     shutil.copyfile(package / "model.safetensors", changed / "model.safetensors")
@@ -123,7 +124,7 @@ def test_a_damaged_description_is_refused(tmp_path):
     content = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     del content["labels"]
     write_json(folder / DESCRIPTION, content)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="^style_classifier: labels: "):
         classifier_styles(StyleClassifierSettings(name=str(folder)))
 
 

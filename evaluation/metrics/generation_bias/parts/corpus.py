@@ -23,7 +23,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import score_section
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
+from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.store import Store
@@ -105,7 +105,7 @@ def frequency_scores(
 
     def frequencies() -> pd.DataFrame:
         means = {name: cluster_means(side, clusters).stack() for name, side in sides.items()}
-        table = pd.concat(means, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, "cluster"]).reset_index()
+        table = pd.concat(means, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, CLUSTER]).reset_index()
         counts = store.table(CORPUS_COUNTS, lambda: corpus_counts(settings, descriptors))
         table = table.merge(counts, on=DESCRIPTOR)
         return table.assign(frequency=table["count"] / table["examples"])
@@ -113,9 +113,9 @@ def frequency_scores(
     signature = {**signature, CORPUS: settings.model_dump()}
     names = ("the frequency", "the mean probability")
     scores = []
-    for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby(["cluster", "corpus"], sort=False):
+    for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby([CLUSTER, "corpus"], sort=False):
         for side in sides:
-            group = {"cluster": str(cluster)}
+            group = {CLUSTER: str(cluster)}
             if len(sides) > 1:
                 group["run"] = side
             if len(settings.paths) > 1:
@@ -161,7 +161,7 @@ def frequency_chart(table: pd.DataFrame) -> "Chart":
     """Return a panel for each style cluster, with each descriptor's probability against its frequency."""
     from evenhand.evaluation.report.figures import INK, WIDE, new_chart, set_ticks, tick_percent  # import matplotlib
 
-    panels = list(table.groupby("cluster", sort=False))
+    panels = list(table.groupby(CLUSTER, sort=False))
     n_rows = math.ceil(len(panels) / 3)
     label = "Probability of style clusters against the frequency of the descriptor in the corpus"
     chart, grid = new_chart(label, WIDE, 20 + 220 * n_rows, nrows=n_rows, ncols=3, squeeze=False)

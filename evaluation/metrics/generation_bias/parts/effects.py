@@ -30,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore, Kind, Signature
+from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 EFFECTS = "effects"
 SHIFTS = "shifts"
 EFFECT_CHANGES = "effect_changes"
-STYLE = "style"  # the family of tests of styles and style clusters
 # Certainties.
 SHOWN = "shown"
 WORTH_A_LOOK = "worth a look"
@@ -56,7 +55,7 @@ EFFECT = "effect"
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
-EFFECT_KINDS = ("style", "cluster")  # outcomes of the tables of effects on styles
+EFFECT_KINDS = (STYLE, CLUSTER)  # outcomes of the tables of effects on styles
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 # Transitions.
 REMOVED = "removed"
@@ -205,7 +204,7 @@ def effect_table(
 
 def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
     """Return outcome ("style" or "cluster") and name of each style and each style cluster."""
-    names = [("style", style) for style in responses.styles] + [("cluster", cluster) for cluster in clusters]
+    names = [(STYLE, style) for style in responses.styles] + [(CLUSTER, cluster) for cluster in clusters]
     return pd.DataFrame(names, columns=["outcome", "name"])
 
 
@@ -251,7 +250,7 @@ def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
     Args:
         table: the result of `effects` or `effect_changes`.
     """
-    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] == "style")]
+    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] == STYLE)]
     share = rows.filter(regex="^average").max(axis=1).groupby(rows["name"]).transform("mean")
     sizes = rows.loc[share >= IN_USE, "detectable"].replace(np.inf, np.nan).dropna()
     return float(sizes.median()), float(sizes.max())
@@ -471,9 +470,7 @@ def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
         tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
 
 
-def effects_figure(
-    effects: pd.DataFrame, *, outcome: str = "cluster", max_descriptors: int = MAP_DESCRIPTORS
-) -> "Chart":
+def effects_figure(effects: pd.DataFrame, *, outcome: str = CLUSTER, max_descriptors: int = MAP_DESCRIPTORS) -> "Chart":
     """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
 
     The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
@@ -491,14 +488,14 @@ def effects_figure(
     from matplotlib.figure import Figure as Chart
 
     require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
-    rows = effects[effects["kind"] == "descriptor"]
+    rows = effects[effects["kind"] == DESCRIPTOR]
     if not len(rows):
         raise InputError(
             "effects",
             "the table has no effect on a descriptor; give responses to two descriptors on a common template.",
         )
-    of_style = rows[rows["outcome"] == "style"]
-    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else "style")]
+    of_style = rows[rows["outcome"] == STYLE]
+    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else STYLE)]
     # A style with a shown effect has a column, too, unless a cluster has the same name.
     shown_styles = of_style[of_style["certainty"] == SHOWN]["name"]
     added = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
@@ -593,7 +590,9 @@ def _interval(row: EffectRow) -> str:
 def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
     """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
     bounds = (factor * row["low"], factor * row["high"])
-    return (shown_interval if row["certainty"] == SHOWN else interval)(bounds, decimals, sign)
+    if row["certainty"] == SHOWN:
+        return shown_interval(bounds, decimals, sign)
+    return interval(bounds, decimals, sign)
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
@@ -628,13 +627,13 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 def change_summary(changes: pd.DataFrame) -> str:
     """Return a sentence on how many effects were shown before, how many of these are left, and the shown changes."""
-    single = changes[changes["outcome"] == "style"]
+    single = changes[changes["outcome"] == STYLE]
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
     return (
         "Tested together with the run after, which can change the count: differences in style shown before: "
         f"{was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; "
-        f"new after: {(single['transition'] == 'new').sum():,}. Changes shown: "
+        f"new after: {(single['transition'] == NEW).sum():,}. Changes shown: "
         f"{(single['certainty'] == SHOWN).sum():,}; if nothing had changed, 5 of 100 comparisons would show any."
     )
 

@@ -258,7 +258,7 @@ OUTCOMES = {
         Outcome(
             FILTERED,
             filtered,
-            "The same of the share of answers that the provider's filter withheld.",
+            "Standard deviation over descriptors of the share of answers that the provider withheld.",
             has_empty=True,
             predicate="were withheld by the provider's filter",
         ),

@@ -51,6 +51,7 @@ from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
 from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
 from evenhand.evaluation.score import (
+    CLUSTER,
     CUT,
     LEFT_OUT,
     PERSONA,
@@ -273,7 +274,7 @@ def style_share(
                 n=n,
                 interval=mean_interval(values, bounds=SHARE_BOUNDS),
                 n_left_out=len(vectors) - n,
-                group={"cluster": name},
+                group={CLUSTER: name},
                 reason=reason,
                 signature=signature or {},
             )
@@ -410,7 +411,7 @@ def style_share_changes(
     new = cluster_sums(after[usable], clusters)
     scores = []
     for name in clusters:
-        change = mean_change("style_share", old[name], new[name], group={"cluster": name})
+        change = mean_change("style_share", old[name], new[name], group={CLUSTER: name})
         scores.append(replace(change, n_left_out=int((~usable).sum()), signature=signature or {}))
     return scores
 
