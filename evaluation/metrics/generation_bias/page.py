@@ -119,7 +119,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
         notes=[INTERVALS, *_test_notes({"": headline}), *_source_notes(run)],
-        private_notes=_system_prompt_notes(run),
+        private_notes=system_prompt_notes(run),
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],
         limits=LIMITS,
@@ -157,7 +157,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             *_test_notes({"before": old, "after": new, "change": reduction}),
             *_source_notes(before, after),
         ],
-        private_notes=_system_prompt_notes(before, after),
+        private_notes=system_prompt_notes(before, after),
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, before.scores))],
         limits=LIMITS,
@@ -211,7 +211,7 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
     return list(dict.fromkeys(sanitize(model.note, 600) for model in models if model.note))
 
 
-def _system_prompt_notes(*runs: FamilyRun) -> list[str]:
+def system_prompt_notes(*runs: FamilyRun) -> list[str]:
     """Return [a note on the system prompts of the runs], or [] if none has one."""
     prompts = [run.config.open_model().settings.system_prompt for run in runs]
     if not any(prompts):
