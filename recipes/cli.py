@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(command, arguments, format_error(error))
     try:
-        status = _run(arguments)
+        line = _read_command_line(arguments)
+        settings = _settings_to_run(line)
+        status = 0 if settings is None else run_command(line.command, settings)
         sys.stdout.flush()
     except InputError as error:
         if processes.is_rank_zero():
@@ -164,21 +166,20 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
     return ERROR
 
 
-def _run(arguments: Sequence[str]) -> int:
-    """Run a command, or print the version, the commands or the settings; return the exit status."""
-    line = _read_command_line(arguments)
+def _settings_to_run(line: "CommandLine") -> Any:
+    """Return the settings of a command and start the log; None if only something is printed, such as the version."""
     if line.options.get("version"):
         from importlib import metadata  # slow to import
 
         print(f"evenhand {metadata.version('evenhand')}")
-        return 0
+        return None
     if not line.command:
         print(line.options["help"], end="")
-        return 0
+        return None
     settings = _settings(line)
     if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
-        return 0
+        return None
     from evenhand.recipes.automatic import with_folder  # the families of metrics take a second to import
 
     settings = with_folder(settings)
@@ -191,9 +192,7 @@ def _run(arguments: Sequence[str]) -> int:
 
             log.info("evenhand %s: %s", line.command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", line.command)
-    status = run_command(line.command, settings)
-    processes.shut_down()
-    return status
+    return settings
 
 
 def _log_level(options: Mapping[str, object]) -> int:
@@ -227,6 +226,7 @@ def run_command(command: str, settings: Any) -> int:
     finally:
         if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
             sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+    processes.shut_down()
     return status or 0
 
 

@@ -107,7 +107,9 @@ def measure(
         if run is not None:
             for name, config in configs.items():
                 store = replace(run, inputs=inputs[name], family=name)
-                scores += FAMILIES[name].measure(store, config)
+                collected = FAMILIES[name].collect(store, config)
+                with store.step("scores"):
+                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, store, config, collected))
         processes.on_rank_zero(lambda: finish("measurement", run, settings, scores, report, show=show))
     _check_read(settings.output_dir)
     if show and FAMILY in configs and processes.is_rank_zero():

@@ -21,7 +21,7 @@ def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: A
     if settings or config.settings is None:
         config = replace(config, settings=family.Settings(**settings))
     run = Store(folder, "a fingerprint", Tracker(), family.inputs(config))
-    write_scores(folder / "scores.json", family.measure(run, config))
+    write_scores(folder / "scores.json", family.score(run, config, family.collect(run, config)))
     return FamilyRun(folder, config)
 
 

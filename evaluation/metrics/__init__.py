@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
@@ -214,12 +213,6 @@ class Metric(ABC):
     @abstractmethod
     def score(self, store: "Store", config: MeasureConfig, collected: Any) -> list[BiasScore]:
         """Return the scores of the rows; called on rank 0 only."""
-
-    def measure(self, store: "Store", config: MeasureConfig) -> list[BiasScore]:
-        """Collect the rows and return their scores."""
-        collected = self.collect(store, config)
-        with store.step("scores"):
-            return processes.on_rank_zero(lambda: self.score(store, config, collected))
 
     def comparison_inputs(self, settings: Any) -> dict[str, Json]:
         """Return fingerprints, by name, of the inputs of a comparison other than the two runs."""

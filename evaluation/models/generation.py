@@ -138,11 +138,9 @@ def generate_responses(
     def max_jobs(job: Job) -> int:
         return max(1, min(max_rows, next(growing_sizes), memory // response_bytes(model, len(job.ids), decoding)))
 
-    def group_key(job: Job) -> int:
-        return 0 if mixes_lengths else len(job.ids)
-
     generate = partial(_generate_batch, dialogue_model, first=first, decoding=decoding)
-    for batch, responses in run_batches(ordered, max_jobs, generate, group_key=group_key):
+    batches = run_batches(ordered, max_jobs, generate, group_key=lambda job: 0 if mixes_lengths else len(job.ids))
+    for batch, responses in batches:
         yield {row: response for job, response in zip(batch, responses, strict=True) for row in rows[job]}
 
 

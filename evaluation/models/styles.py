@@ -105,7 +105,7 @@ class NetworkClassifier(Classifier):
         return probabilities, is_truncated
 
     @torch.inference_mode()
-    def _probabilities(self, encoded: Sequence[list[int]]) -> np.ndarray:
+    def _probabilities(self, encoded: list[list[int]]) -> np.ndarray:
         """Return the probability of each label for each of n texts, (n, S), from their token ids."""
         batch = {"input_ids": encoded}
         inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt").to(self.model.device)

@@ -109,25 +109,26 @@ UNDEFINED = Spread(UNKNOWN, UNKNOWN)
 
 @dataclass(frozen=True)
 class _Templates:
-    """The template of each cell, (k,), numbered from 0, and the number of descriptors of each template, (T,)."""
+    """The templates of some cells.
+
+    Attributes:
+        of_cell: the template of each cell, numbered from 0, (k,).
+        size: the number of descriptors of each template, (T,).
+        n_descriptors: the number of descriptors on the template of each cell, (k, 1).
+        is_compared: whether each template has two descriptors, (T,).
+    """
 
     of_cell: np.ndarray
     size: np.ndarray
-
-    @property
-    def n_descriptors(self) -> np.ndarray:
-        """The number of descriptors on the template of each cell, (k, 1)."""
-        return self.size[self.of_cell][:, None].astype(np.float64)
-
-    @property
-    def is_compared(self) -> np.ndarray:
-        """Whether each template has two descriptors, (T,)."""
-        return self.size >= 2
+    n_descriptors: np.ndarray
+    is_compared: np.ndarray
 
 
 def _templates(cells: Cells) -> _Templates:
-    template = np.unique(cells.template, return_inverse=True)[1]
-    return _Templates(template, np.bincount(template))
+    of_cell = np.unique(cells.template, return_inverse=True)[1]
+    size = np.bincount(of_cell)
+    n_descriptors = size[of_cell][:, None].astype(np.float64)
+    return _Templates(of_cell, size, n_descriptors, is_compared=size >= 2)
 
 
 def _deviations(cells: Cells, templates: _Templates) -> tuple[np.ndarray, np.ndarray]:

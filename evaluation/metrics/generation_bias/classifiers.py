@@ -243,7 +243,7 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     return f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}."
 
 
-def classifier_signature(classifier: CheckpointSettings, revision: str) -> Signature:
+def classifier_signature(classifier: CheckpointSettings | ClassifierSettings, revision: str) -> Signature:
     """Return the entries of a signature that identify a classifier of any kind."""
     kind = kind_of(classifier)
     facts = kind.facts(classifier)

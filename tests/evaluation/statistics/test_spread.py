@@ -34,26 +34,27 @@ def test_templates_by_hand():
 
 @pytest.mark.parametrize(
     "probabilities",
-    [[[0.2, 0.5, 0.9]], [[0.3, 0.3, 0.3]], [[0.5, 0.1], [0.4, 0.9]]],
-    ids=["one template", "no bias", "two templates"],
+    [[[0.2, 0.5, 0.9]], [[0.3, 0.3, 0.3]], [[0.5, 0.1], [0.4, 0.9]], [[0.5, 0.0, 0.7], [0.4, 1.0]]],
+    ids=["one template", "no bias", "two templates", "a template without one of the descriptors"],
 )
 def test_value_and_variance_are_unbiased_over_all_outcomes(probabilities):
     """Responses are of style 0 or 1 and there are four to a cell, so all outcomes can be weighed exactly."""
-    p = np.array(probabilities)
+    p = {(t, d): q for t, of_template in enumerate(probabilities) for d, q in enumerate(of_template)}
+    truth = np.mean([2 * np.var(of_template, ddof=1) for of_template in probabilities])
     total, mean, square, variance = 0.0, *np.zeros((3, 2))  # of the corrected and of the plain estimate
-    for ones in product(range(5), repeat=p.size):
-        weight = np.prod([comb(4, k) * q**k * (1 - q) ** (4 - k) for k, q in zip(ones, p.ravel(), strict=True)])
-        cells = cells_of(
-            {(t, d): [(1, 0)] * k + [(0, 1)] * (4 - k) for (t, d), k in zip(np.ndindex(p.shape), ones, strict=True)}
-        )
-        spread = descriptor_spread(cells)
+    for ones in product(range(5), repeat=len(p)):
+        weight = np.prod([comb(4, k) * q**k * (1 - q) ** (4 - k) for k, q in zip(ones, p.values(), strict=True)])
+        if weight == 0:
+            continue
+        cells = {cell: [(1, 0)] * k + [(0, 1)] * (4 - k) for cell, k in zip(p, ones, strict=True)}
+        spread = descriptor_spread(cells_of(cells))
         values = np.array([spread.corrected.value, spread.plain.value])
         total += weight
         mean += weight * values
         square += weight * values**2
         variance += weight * np.array([spread.corrected.variance, spread.plain.variance])
     assert total == pytest.approx(1)
-    assert mean[0] == pytest.approx(2 * p.var(axis=1, ddof=1).mean(), abs=1e-9)
+    assert mean[0] == pytest.approx(truth, abs=1e-9)
     assert variance == pytest.approx(square - mean**2, rel=1e-6)
 
 

@@ -1,9 +1,9 @@
 """The parts of generation bias, one file each: spread, effects, outcomes, relevance, quality, phrases, corpus.
 
 A part does everything for its scores: it checks its inputs, writes its tables, says what is tested, scores one run,
-compares two, and writes its sections of the reports. The family (`generation_bias.measure` and `.compare`) tests all
-parts jointly, and owns what changes the responses (accepted differences) and what cuts them (cues, people who were
-never tuned on, another language, the second classifier).
+compares two, and writes its sections of the reports. The family (`GenerationBias`) tests all parts jointly, and owns
+what changes the responses (accepted differences) and what cuts them (cues, people who were never tuned on, another
+language, the second classifier).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -320,16 +320,16 @@ def _include_single_responses(
     scores: Sequence[BiasScore], responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
     """Return the scores, with the plain form computed over all cells, including cells with one response."""
-    by_axis = {tuple(group.items()): subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
-    columns = {(("style", style),): [column] for column, style in enumerate(responses.styles)}
-    for name, cluster_columns in clusters.items():
-        columns[(("cluster", name),)] = list(cluster_columns)
+    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
     result = []
     for score in scores:
         if score.form == Form.PLAIN:
-            group = tuple(score.group.items())
-            subset = by_axis.get(group, cells)
-            mean = subset.mean[:, columns.get(group, slice(None))]
+            subset = by_axis[score.group[AXIS]] if AXIS in score.group else cells
+            mean = subset.mean
+            if "style" in score.group:
+                mean = mean[:, [list(responses.styles).index(score.group["style"])]]
+            elif "cluster" in score.group:
+                mean = mean[:, list(clusters[score.group["cluster"]])]
             if score.metric == SCGB:
                 mean = mean.sum(axis=1, keepdims=True)
             value = variance_of_means(subset, mean)
