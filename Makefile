@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop demo real test quick lint docs reference testbed benchmarks
+.PHONY: loop demo real test quick lowest lint docs reference testbed benchmarks
 
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
@@ -46,6 +46,16 @@ test: $(VENV)/ready
 quick: $(VENV)/ready
 	$(PYTEST) -m "not slow"
 
+# Tests with the lowest versions that pyproject.toml allows, which are tested on Python 3.11: `make lowest PYTHON=python3.11`.
+# TESTS=tests runs all of them. Torch for GPUs is a download of 3 GB; with UV_TORCH_BACKEND=cpu in the environment, uv gets
+# the build for CPUs from PyTorch's index.
+LOWEST := .venv_lowest
+TESTS := tests/test_python_api.py tests/evaluation/metrics/embedding_bias tests/evaluation/metrics/translation_bias \
+	tests/evaluation/models/test_loading.py tests/evaluation/statistics tests/mitigation/test_tune.py \
+	tests/recipes/test_help.py tests/recipes/test_measure.py tests/recipes/test_train_classifier.py
+lowest: $(LOWEST)/ready
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest $(TESTS)
+
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -75,4 +85,10 @@ $(VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --config-settings editable_mode=compat --editable '.[test]'
+	touch $@
+
+$(LOWEST)/ready: pyproject.toml
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet uv
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[test]'
 	touch $@

@@ -173,7 +173,8 @@ def encoder(tagged, tmp_path):
     """A tiny encoder with random weights in the folder `encoder`."""
     torch.manual_seed(0)
     words = byte_pair_tokenizer(_lines(tagged["texts"]))
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    # At a width of 16, or learning rates of 0.01, the test of learning depended on rounding and on the seed.
+    sizes = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     network = BertModel(BertConfig(**sizes, vocab_size=len(words), max_position_embeddings=32))
     network.save_pretrained(tmp_path / "encoder")
     words.save_pretrained(tmp_path / "encoder")
@@ -200,13 +201,13 @@ def test_it_starts_from_an_encoder(tagged, encoder, tmp_path):
 
 def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_path):
     names = {"data_dir": tmp_path, "texts": Path("texts.tsv"), "test_texts": Path("test.tsv")}
-    start = {"model": str(tmp_path / "encoder"), "epochs": 20, "learning_rate": 1e-2, "head_learning_rate": 1e-2}
+    start = {"model": str(tmp_path / "encoder"), "epochs": 10, "learning_rate": 2e-3, "head_learning_rate": 2e-3}
     settings = TrainClassifierSettings(
         **tagged | names, dev_texts=Path("test.tsv"), **start, output_dir=tmp_path / "run"
     )
     train_classifier(settings)
     scores = read_scores(tmp_path / "run" / "scores.json")
-    assert find_score(scores, "f1", label="rude").value > 0.85 and find_score(scores, "f1", label="kind").value > 0.85
+    assert find_score(scores, "f1", label="rude").value > 0.95 and find_score(scores, "f1", label="kind").value > 0.95
     assert find_score(scores, "accuracy").value > 0.8  # two of three texts have each label
     folder = tmp_path / "run" / "classifier"
     settings = StyleClassifierSettings(name=str(folder))
