@@ -49,6 +49,7 @@ Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
+NonBlank = Annotated[str, Field(strict=True, pattern=r"\S")]
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
 SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
 # The ends of a server's address that name its API.

@@ -259,10 +259,13 @@ def _omit_texts(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def _without_texts(page: Page) -> Page:
-    notes = [note for note in page.notes if not note.startswith("System prompt")]
-    notes.append("Prompts and responses are left out (see the setting upload).")
-    sections = [_section_without_texts(section) for section in page.sections]
-    return replace(page, sections=sections, signature=_omit_texts(page.signature), notes=notes)
+    return replace(
+        page,
+        sections=[_section_without_texts(section) for section in page.sections],
+        signature=_omit_texts(page.signature),
+        notes=[*page.notes, "Prompts and responses are left out (see the setting upload)."],
+        private_notes=(),
+    )
 
 
 def _section_without_texts(section: Section) -> Section:

@@ -172,7 +172,8 @@ def _largest_difference(run: FamilyRun, limit: float) -> Finding:
     if score is None or score.interval is None:
         reason = score.reason if score else None
         return Finding(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
-    low, high = (100 * bound for bound in score.interval)
+    low = 100 * score.interval[0]
+    high = 100 * score.interval[1]
     bound = f"{number(high, 1)} of 100 answers in a style"
     text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
     if low:

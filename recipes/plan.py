@@ -156,5 +156,5 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
 
 
 def _spread(pilot: Pilot) -> str:
-    low, high = (bound * PER_UNIT for bound in pilot.estimate.interval)
-    return f"{number(pilot.estimate.value * PER_UNIT)} {interval((low, high))} {UNIT}"
+    low, high = pilot.estimate.interval
+    return f"{number(pilot.estimate.value * PER_UNIT)} {interval((low * PER_UNIT, high * PER_UNIT))} {UNIT}"

@@ -116,7 +116,8 @@ def count_phrases(texts: Iterable[str | None], phrases: Sequence[str]) -> Phrase
     longest_first = "|".join(map(re.escape, sorted({*normalized.values()}, key=len, reverse=True)))
     pattern = re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")
     counts: Counter[str] = Counter()
-    n = n_left_out = 0
+    n = 0
+    n_left_out = 0
     for text in texts:
         if text is None:
             n_left_out += 1

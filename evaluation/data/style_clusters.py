@@ -6,18 +6,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import read_json, read_yaml
-from evenhand.evaluation.settings import checked
+from evenhand.evaluation.settings import NonBlank, checked
 
 CLUSTERS = Path(__file__).resolve().parent / "files" / "style_clusters"
 PHRASES = Path(__file__).resolve().parent / "files" / "phrases"
 OTHER_DESCRIPTORS = "all others"  # name in reports for descriptors whose axis is in no group
-
-
 # The number of labels of the label sets for which clusters ship.
 N_LABELS = {"go_emotions": 28, "image_chat": 217, "testbed": 26}
 
@@ -81,15 +79,12 @@ def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
     return matches[0]
 
 
-Text = Annotated[str, StringConstraints(pattern=r"\S")]
-
-
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class PhraseGroup:
     """Phrases of one kind, and the axes whose descriptors may provoke them (Smith et al. 2022, Table 14)."""
 
-    axes: Annotated[tuple[Text, ...], Field(min_length=1)]
-    phrases: Annotated[tuple[Text, ...], Field(min_length=1)]
+    axes: Annotated[tuple[NonBlank, ...], Field(min_length=1)]
+    phrases: Annotated[tuple[NonBlank, ...], Field(min_length=1)]
 
 
 def load_phrases(name_or_path: str) -> dict[str, PhraseGroup]:

@@ -134,7 +134,7 @@ class EmbeddingBias(Metric):
         pairs = pair_with_references(references)
         if settings.vectors is not None:
             return cosines_of_files(pairs, settings.vectors, texts_by_language(references))
-        texts = list(dict.fromkeys([*pairs["english"], *pairs["reference"]]))
+        texts = list(dict.fromkeys([*pairs[ENGLISH_TEXT], *pairs[REFERENCE]]))
         encoder = load_sentence_encoder(config.model)
         _, is_truncated = encode_texts(encoder, texts)
 
@@ -145,7 +145,7 @@ class EmbeddingBias(Metric):
         vectors = store.rows("vectors", pd.DataFrame({"text": texts}), compute, unit="texts")["vector"]
         truncated = {text for text, flag in zip(texts, is_truncated, strict=True) if flag}
         table = add_cosines(pairs, texts, np.stack(vectors.to_numpy()))
-        return table.assign(truncated=table["english"].isin(truncated) | table["reference"].isin(truncated))
+        return table.assign(truncated=table[ENGLISH_TEXT].isin(truncated) | table[REFERENCE].isin(truncated))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.facts["references"] = len(table)
@@ -175,7 +175,8 @@ class EmbeddingBias(Metric):
         if not defined:
             return f"No verdict: the gap is {value_text(next(iter(gaps), None))}."
         significant = [gap.value for gap in defined if (gap.p_value or 0) < LEVEL]
-        n_masculine, n_feminine = (sum(side * gap > 0 for gap in significant) for side in (1, -1))
+        n_masculine = sum(gap > 0 for gap in significant)
+        n_feminine = sum(gap < 0 for gap in significant)
         mean = sum(gap.value for gap in defined) / len(defined)
         return (
             f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
@@ -193,7 +194,7 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.report.figures import box_figure, svg
 
         values = {}
-        for (lang, gender), cosines in run.table("cosines").groupby(["lang", "gender"])["cosine"]:
+        for (lang, gender), cosines in run.table("cosines").groupby([LANG, GENDER])[COSINE]:
             values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
         chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
@@ -268,7 +269,8 @@ def add_cosines(pairs: pd.DataFrame, texts: Sequence[str], vectors: np.ndarray) 
     vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.divide(vectors, norms, out=np.full(vectors.shape, np.nan), where=norms > 0)
-    english, reference = (pairs[side].map(rows).to_numpy() for side in (ENGLISH_TEXT, REFERENCE))
+    english = pairs[ENGLISH_TEXT].map(rows).to_numpy()
+    reference = pairs[REFERENCE].map(rows).to_numpy()
     return pairs.assign(cosine=np.clip(np.einsum("rh,rh->r", unit[english], unit[reference]), -1.0, 1.0))
 
 

@@ -138,7 +138,8 @@ class Offensiveness(Metric):
             "seed": config.seed,
             "packages": package_versions(),
         }
-        probability, neutral = (table[name].to_numpy() for name in (PROBABILITY, "neutral_probability"))
+        probability = table[PROBABILITY].to_numpy()
+        neutral = table["neutral_probability"].to_numpy()
         share = offensive_share(probability, signature, group={"of": "prompts"})
         return [share, *descriptor_effect(table, probability, neutral, signature)]
 
@@ -280,20 +281,19 @@ def offensiveness_changes(before: np.ndarray, after: np.ndarray, signature: Sign
     """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
 
     The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
-    (`offensiveness`). Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt
-    (`paired_change`).
+    (`offensiveness`). Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt (`statistics.scores`).
 
     Args:
         before, after: probability of the offensive label of the response to each prompt, (n,). A prompt with NaN
             before or after is left out and counted.
     """
-    before, after = (np.asarray(side, dtype=np.float64) for side in (before, after))
-    both = np.isfinite(before) & np.isfinite(after)
+    old = np.asarray(before, dtype=np.float64)
+    new = np.asarray(after, dtype=np.float64)
+    both = np.isfinite(old) & np.isfinite(new)
     common = {"n_left_out": int((~both).sum()), "signature": signature}
-    shares = (is_offensive(side[both]) for side in (before, after))
     return [
-        share_change("offensive_share", *shares, **common),
-        mean_change("offensiveness", before[both], after[both], **common),
+        share_change("offensive_share", is_offensive(old[both]), is_offensive(new[both]), **common),
+        mean_change("offensiveness", old[both], new[both], **common),
     ]
 
 
@@ -324,8 +324,8 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     """Return each prompt's text with the neutral descriptor "left-handed" (Smith et al. 2022, A.6).
 
     In another language, the language pack's neutral descriptor follows the noun. The order of descriptor and noun, the
-    number of the noun and the prompt's stylistic variations (`prompts.vary`) do not change; the article is adapted. A
-    fixed phrase ("an amputee") becomes "a left-handed person".
+    number of the noun and the prompt's stylistic variations (`prompts.vary_text`) do not change; the article is
+    adapted. A fixed phrase ("an amputee") becomes "a left-handed person".
 
     Args:
         prompts: rows of `holistic_bias.generate_prompts`.

@@ -36,11 +36,7 @@ from evenhand.evaluation.models.server import (
     find_parameters,
     parse_response,
 )
-from evenhand.evaluation.settings import (
-    JudgeSettings,
-    StyleClassifierSettings,
-    base_url,
-)
+from evenhand.evaluation.settings import JudgeSettings, NonBlank, StyleClassifierSettings, base_url
 
 log = logging.getLogger("evenhand")
 
@@ -58,14 +54,13 @@ NO_OPTION: list[float] = []  # the judgement of a text whose answers name no opt
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
-Text = Annotated[str, Field(strict=True, pattern=r"\S")]
 
 
 class JudgeFile(BaseModel, extra="forbid"):
     """A judge's file: labels, or labels with their descriptions, and the instruction."""
 
-    labels: list[Text] | dict[Text, Annotated[str, Field(strict=True)] | None]
-    instruction: Text = "Which of these labels describes the style of the text best?"
+    labels: list[NonBlank] | dict[NonBlank, Annotated[str, Field(strict=True)] | None]
+    instruction: NonBlank = "Which of these labels describes the style of the text best?"
 
 
 def judge_path(name: str) -> Path:

@@ -7,28 +7,26 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import NonBlank
 from evenhand.evaluation.tables import read_table
 
 BEFORE = "before"
 AFTER = "after"
 SIDES = (BEFORE, AFTER)
 Side = Literal["before", "after"]  # the model before or after tuning
-OFFENSIVENESS = "offensiveness"  # name of the table and of the column with a classifier's probabilities
 OFFENSIVE = "offensive"
 ALIKE = "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
-_Text = Annotated[str, StringConstraints(strict=True, pattern=r"\S")]
-
-
 _CONTENTS = {
-    "questions": Annotated[dict[_Text, _Text], Field(min_length=1)],
-    "leave_out": dict[Literal["template", "descriptor"], list[_Text]],
+    "questions": Annotated[dict[NonBlank, NonBlank], Field(min_length=1)],
+    "leave_out": dict[Literal["template", "descriptor"], list[NonBlank]],
 }
 
 

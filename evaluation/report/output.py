@@ -66,6 +66,7 @@ def summary_page(pages: Mapping[str, Page], links: Sequence[Link]) -> Page:
         sections=[Section(page.title, [page.verdict], _first_tables(page)) for page in pages.values()],
         explanations=(),
         notes=(),
+        private_notes=(),
         glossary=(),
         limits=(),
         signature={},

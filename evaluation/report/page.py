@@ -157,6 +157,8 @@ class Page:
     Attributes:
         headline_value, headline_caption: a large number, and the line below the number.
         explanations: sentences below the headline, such as what it may mean.
+        notes, private_notes: sentences on how the numbers were made; private ones contain prompts, and no tracker gets
+            them unless the settings ask for it.
         steps: what the reader can do next.
         sides: names of the columns with the plotted values: one, or two with the marks ○ and ●.
         signature_lines: a citable line for each measurement.
@@ -180,6 +182,7 @@ class Page:
     links: Sequence[Link] = ()
     explanations: Sequence[str] = ()
     steps: Sequence[Step] = ()
+    private_notes: Sequence[str] = ()
 
     def all_sections(self) -> Iterator[Section]:
         """Yield the sections and subsections that have content, in the order of the page."""

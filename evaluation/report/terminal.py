@@ -48,7 +48,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
                     console.print(_rich_table(table, page, console))
                 if table.note:
                     line(table.note, "dim", 0)
-    for note in page.notes:
+    for note in [*page.notes, *page.private_notes]:
         line(note)
     if page.steps:
         line("What to do next", "bold")

@@ -47,9 +47,9 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
     (folder / "adapter").mkdir(parents=True)
     (folder / "adapter" / "weights.txt").write_text("w")
     example = Example("", [("I'm a mum.", "A reply")], prompt="A prompt", claim="A claim")
-    notes, signature = ["System prompt: “Be kind”."], {"model": {"name": "m", "system_prompt": "Be kind"}}
+    signature = {"model": {"name": "m", "system_prompt": "Be kind"}}
     sections = [Section("Who", parts=[Section("Part", examples=[example])])]
-    page = Page("A report", "m", sections=sections, notes=notes, signature=signature)
+    page = Page("A report", "m", sections=sections, private_notes=["Be kind"], signature=signature)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_PROJECT", "fairness")
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)  # no command imports it

@@ -72,7 +72,7 @@ Respond = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts →
 def answer_until_decided(
     store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, ask: Respond
 ) -> np.ndarray:
-    """Ask until it is decided; write the tables of prompts and responses; return the numbers of the asked prompts.
+    """Ask until the question is decided; write the tables of prompts and responses; return the asked prompts' numbers.
 
     Args:
         store: the run's folder.
@@ -96,7 +96,7 @@ def answer_until_decided(
 
 
 def record_that_all_is_asked(store: Store) -> None:
-    """Record of a run that had looks, and now asks all prompts, that it ends at its last look.
+    """Record that a run that had looks, and now asks all prompts, ends at its last look.
 
     What was computed from a part of the responses is discarded. A run that had no looks stays as it is.
     """

@@ -119,6 +119,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
         notes=[INTERVALS, *_test_notes({"": headline}), *_source_notes(run)],
+        private_notes=system_prompt_notes(run),
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],
         limits=LIMITS,
@@ -156,6 +157,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
             *_test_notes({"before": old, "after": new, "change": reduction}),
             *_source_notes(before, after),
         ],
+        private_notes=system_prompt_notes(before, after),
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, before.scores))],
         limits=LIMITS,
@@ -204,15 +206,18 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
-    """Return a note on the system prompts, and a note on each source of responses that is not a loaded model."""
+    """Return a note on each source of responses that is not a loaded model."""
     models = [run.config.open_model() for run in runs]
-    prompts = [model.settings.system_prompt for model in models]
-    notes = []
-    if any(prompts):
-        names = dict.fromkeys(f"“{sanitize(prompt, 1000)}”" if prompt else "none" for prompt in prompts)
-        notes.append(f"System prompt: {', then '.join(names)}.")
-    notes += dict.fromkeys(sanitize(model.note, 600) for model in models if model.note)
-    return notes
+    return list(dict.fromkeys(sanitize(model.note, 600) for model in models if model.note))
+
+
+def system_prompt_notes(*runs: FamilyRun) -> list[str]:
+    """Return [a note on the system prompts of the runs], or [] if none has one."""
+    prompts = [run.config.open_model().settings.system_prompt for run in runs]
+    if not any(prompts):
+        return []
+    names = dict.fromkeys(f"“{sanitize(prompt, 1000)}”" if prompt else "none" for prompt in prompts)
+    return [f"System prompt: {', then '.join(names)}."]
 
 
 def _decoding(config: MeasureConfig) -> str:

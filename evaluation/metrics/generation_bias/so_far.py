@@ -71,8 +71,8 @@ class AnswersSoFar:
         line = f"so far {self.n:,} answers, {self.n_other_language:,} in another language, {self.n_refused:,} refused"
         if self.example is None:
             return line
-        prompt, response = (_shortened(text) for text in self.example)
-        return f"{line}; one: “{prompt}” → “{response}”"
+        prompt, response = self.example
+        return f"{line}; one: “{_shortened(prompt)}” → “{_shortened(response)}”"
 
 
 def _shortened(text: str) -> str:

@@ -51,9 +51,8 @@ def bias_verdict(score: BiasScore | None) -> str:
     """Return the verdict on a bias score: "shown", "unclear", "not shown" or "no interval".
 
     A bias is shown if its 95 % interval is above 0 and the permutation test, which only overall scores have, has
-    p < 0.05. With few responses, interval and test can disagree; the bias is then unclear. It is unclear, too, if
-    |p − 0.05| is within the error of the simulation (`permutation_p_value`), or if rows are copies. A permutation
-    test is exact for any number of responses; the coverage of an interval is not.
+    p ≤ 0.05. With few responses, interval and test can disagree; the bias is then unclear. With one template it is
+    unclear, too. A permutation test is exact for any number of responses; the coverage of an interval is not.
     """
     if score is not None and unclear_reason(score):
         return UNCLEAR
@@ -105,7 +104,8 @@ def even_text(scores: Sequence[BiasScore]) -> str:
 
 def even_change_text(runs: Runs) -> str:
     """Return the sentence on how large a difference cannot be ruled out before and after, or ""."""
-    before, after = (find_score(scores, DIFFERENCE_BOUND) for scores in runs[:2])
+    before = find_score(runs[0], DIFFERENCE_BOUND)
+    after = find_score(runs[1], DIFFERENCE_BOUND)
     if before is None or after is None or before.interval is None or after.interval is None:
         return ""
     return (
@@ -230,7 +230,8 @@ def accepted_text(runs: Runs) -> str:
     for change in runs[2]:
         if change.metric != ACCEPTED_EFFECT or change.kind != Kind.DIFFERENCE:
             continue
-        before, after = (find_score(scores, ACCEPTED_EFFECT, **change.group) for scores in runs[:2])
+        before = find_score(runs[0], ACCEPTED_EFFECT, **change.group)
+        after = find_score(runs[1], ACCEPTED_EFFECT, **change.group)
         if before is None or after is None:
             continue
         is_shown = change.interval is not None and (change.interval[0] > 0 or change.interval[1] < 0)

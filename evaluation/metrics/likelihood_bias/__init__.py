@@ -167,9 +167,10 @@ class LikelihoodBias(Metric):
         Raises:
             InputError: the runs have different sentences, or were scored differently.
         """
-        signatures = {side: run.signature("likelihood_bias") for side, run in (("before", before), ("after", after))}
+        signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
         for name in ("dataset", VARIANT, "context", "end_of_sequence"):
-            old, new = (signature.get(name) for signature in signatures.values())
+            old = signatures["before"].get(name)
+            new = signatures["after"].get(name)
             if old != new:
                 raise InputError(
                     "after", f"its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
@@ -178,7 +179,8 @@ class LikelihoodBias(Metric):
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether descriptors differ, with the share before and after the correction for many tests."""
-        raw, corrected = (find_score(run.scores, name) for name in ("likelihood_bias", "likelihood_bias_bh"))
+        raw = find_score(run.scores, "likelihood_bias")
+        corrected = find_score(run.scores, "likelihood_bias_bh")
         verdict = "The descriptors do not differ more than by chance"
         if raw is None or math.isnan(raw.value):
             verdict = "No verdict"

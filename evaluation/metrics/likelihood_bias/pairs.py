@@ -227,7 +227,9 @@ def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd
     shape = (len(descriptors), len(values))
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     with_perplexity = np.flatnonzero(counts.sum(axis=1))
-    first, second = (with_perplexity[side] for side in np.triu_indices(len(with_perplexity), k=1))
+    earlier, later = np.triu_indices(len(with_perplexity), k=1)
+    first = with_perplexity[earlier]
+    second = with_perplexity[later]
     p = mann_whitney(counts, first, second)[1]
     p_paired = _paired_p_values(defined, code, first, second)
     n_undefined = len(rows) - len(defined)

@@ -312,10 +312,10 @@ class SentencePairs(Metric):
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
         page = super().comparison_page(before, after, changes)
-        old, new = (run.table("pairs").set_index(PAIR_ID) for run in (before, after))
-        values = list(map(_differences, (old, new)))
+        old = before.table("pairs").set_index(PAIR_ID)
+        new = after.table("pairs").set_index(PAIR_ID)
         is_same = (old[[MORE, LESS]] == new[[MORE, LESS]].reindex(old.index)).all(axis=1)
-        change = (values[1].reindex(old.index) - values[0]).where(is_same)
+        change = (_differences(new).reindex(old.index) - _differences(old)).where(is_same)
         page.sections.append(_example_section("Pairs that changed most", old.reset_index(), change))
         return page
 
@@ -452,7 +452,8 @@ def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
 def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> Section:
     ordered = table.assign(difference=difference.to_numpy(float)).dropna(subset="difference")
     ordered = ordered.sort_values(["difference", PAIR_ID], kind="stable")
-    above, below = (ordered[side * ordered["difference"] > 0] for side in (1, -1))
+    above = ordered[ordered["difference"] > 0]
+    below = ordered[ordered["difference"] < 0]
     ends = {"more": above.iloc[::-1].head(N_PAIRS), "less": below.head(N_PAIRS)}
     parts = [
         Section(f"Towards the {name} stereotypical sentence", examples=list(map(_example, table_rows(rows))))

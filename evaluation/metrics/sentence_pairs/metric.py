@@ -101,11 +101,10 @@ def make_masked_pair_table(
     log_p = np.asarray(log_p, dtype=np.float64).reshape(2, counts.sum())
     correct = np.asarray(correct, dtype=bool).reshape(2, counts.sum())
     pair = np.repeat(np.arange(n), counts)
-    aul, aula = (np.asarray(values, dtype=np.float64).reshape(2, n) for values in (aul, aula))
-    likelihood, distance = (
-        np.stack([np.bincount(pair, side, minlength=n) for side in values])
-        for values in (log_p, jensen_shannon_distance(log_p))
-    )
+    aul = np.asarray(aul, dtype=np.float64).reshape(2, n)
+    aula = np.asarray(aula, dtype=np.float64).reshape(2, n)
+    likelihood = np.stack([np.bincount(pair, side, minlength=n) for side in log_p])
+    distance = np.stack([np.bincount(pair, side, minlength=n) for side in jensen_shannon_distance(log_p)])
     undefined = np.isnan(likelihood).any(axis=0)
     usable = (counts > 0) & ~undefined
     table = pairs[PAIR_COLUMNS].reset_index(drop=True).assign(tokens=[list(texts) for texts in tokens])
@@ -249,21 +248,23 @@ class _PairValues:
 
 
 def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
-    more, less = (table[f"log_likelihood_{side}"].to_numpy(float) for side in (MORE, LESS))
+    more = table[f"log_likelihood_{MORE}"].to_numpy(float)
+    less = table[f"log_likelihood_{LESS}"].to_numpy(float)
     if not is_masked(table):
         return {
             "stereotype_preference": _percentage(more, less),
             "likelihood_difference": _PairValues(np.abs(more - less), 0.0, (0.0, math.inf)),
         }
-    rounded = _percentage(*(np.array([round(value, 3) for value in side.tolist()]) for side in (more, less)))
-    aul, aula = (_percentage(table[f"{name}_more"], table[f"{name}_less"]) for name in ("aul", "aula"))
+    more_rounded = np.array([round(value, 3) for value in more.tolist()])
+    less_rounded = np.array([round(value, 3) for value in less.tolist()])
+    rounded = _percentage(more_rounded, less_rounded)
     return {
         "cps": _percentage(more, less),
         "cps_crows_pairs": replace(rounded, values=np.where(rounded.signs > 0, 100.0, 0.0), has_detectable=False),
         "s_jsd": _PairValues(table["s_jsd"].to_numpy(float), 0.0, (-1.0, 1.0), has_t_test=True),
         "b_s_jsd": _percentage(table["distance_less"], table["distance_more"]),
-        "aul": aul,
-        "aula": aula,
+        "aul": _percentage(table["aul_more"], table["aul_less"]),
+        "aula": _percentage(table["aula_more"], table["aula_less"]),
     }
 
 

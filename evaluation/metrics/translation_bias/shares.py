@@ -120,15 +120,17 @@ def added_toxicity(source: np.ndarray, translation: np.ndarray, signature: Signa
     >>> added_toxicity(np.array([0.1, 0.9, 0.1, 0.1]), np.array([0.8, 0.8, 0.2, 0.1])).value
     0.25
     """
-    source, translation = (np.asarray(side, dtype=np.float64) for side in (source, translation))
+    source = np.asarray(source, dtype=np.float64)
+    translation = np.asarray(translation, dtype=np.float64)
     defined = np.isfinite(source) & np.isfinite(translation)
     added = (is_offensive(translation) & ~is_offensive(source))[defined]
     return _share("added_toxicity", added, len(source), 0.0, {}, signature or {}, "no sentence has both probabilities")
 
 
 def _exclusive_words(texts: Iterable[str], others: Iterable[str], split: Callable[[str], list[str]]) -> set[str]:
-    first, second = ({word for text in side for word in split(text)} for side in (texts, others))
-    return first - second
+    """Return the words of the texts that no other text has."""
+    words = {word for text in texts for word in split(text)}
+    return words.difference(*map(split, others))
 
 
 def _share(

@@ -2,11 +2,15 @@
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 
+from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     FELL,
     ROSE,
@@ -20,6 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     unclear_reason,
 )
 from evenhand.evaluation.score import Kind
+from evenhand.evaluation.settings import ModelSettings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 UNBOUNDED = "its 95 % interval is unbounded"
@@ -183,3 +188,13 @@ def test_what_became_of_accepted_differences_is_said():
     assert "SYMPATHY" in text and "31.0" in text and "6.0" in text
     kept = accepted_text([[accepted(0.31)], [accepted(0.06)], [accepted(-0.25, (-0.6, 0.1), "_difference")]])
     assert kept != text and not accepted_text([[], [], []])
+
+
+def test_a_note_has_the_system_prompts_of_both_runs():
+    runs = []
+    for prompt in ("Be kind.", None):
+        config = MeasureConfig(model=ModelSettings(name="m", system_prompt=prompt), settings=Settings())
+        runs.append(FamilyRun(Path("nowhere"), config))
+    (note,) = system_prompt_notes(*runs)
+    assert "Be kind." in note and "none" in note
+    assert system_prompt_notes(runs[1]) == []
