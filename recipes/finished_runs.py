@@ -17,7 +17,7 @@ from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 
-MODEL_FACTS = "model.json"  # the precision of the loaded model, and other facts
+OLD_MODEL_FACTS = "model.json"  # of earlier versions: the precision of the loaded model, and other facts
 
 # Settings of earlier versions, at the top or of generation_bias.
 DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
@@ -61,7 +61,7 @@ def _loaded_precision(folder: Path) -> Dtype:
 
     In earlier versions AUTO was recorded, and meant the precision of the checkpoint.
     """
-    path = folder / MODEL_FACTS
+    path = folder / OLD_MODEL_FACTS
     facts = read_json(path, "run") if path.exists() else {}
     dtype = facts.get("dtype") if isinstance(facts, dict) else None
     return dtype if dtype in get_args(Dtype) else AUTO

@@ -197,11 +197,6 @@ def add_group_sums(cells: Cells, groups: Sequence[np.ndarray]) -> Cells:
     return _with_rows(cells, np.concatenate(columns, axis=1))
 
 
-def project(cells: Cells, directions: np.ndarray) -> Cells:
-    """Return the cells with the scalar products of their vectors with the directions, (c, d), as float32."""
-    return _with_rows(cells, cells.rows.astype(np.float32, copy=False) @ directions)
-
-
 def variance_of_means(cells: Cells, mean: np.ndarray) -> float:
     """Return the variance between descriptors of cell means, (k, c), averaged over templates and summed over columns.
 
