@@ -57,7 +57,7 @@ class OneTrainedPrompt(DistillTrainer):
 
 
 def four_people(rows: Dataset) -> Dataset:
-    """Return the rows with the first four of their eight prompts."""
+    """Return the rows, each with the first four of its eight prompts."""
     return rows.map(lambda row: {name: row[name][:4] for name in rows.column_names})
 
 

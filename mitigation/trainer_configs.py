@@ -203,5 +203,5 @@ def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mappin
             pass
     try:
         return cls(**ours, **values)
-    except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is among ours
+    except (ValueError, TypeError, ImportError, NotImplementedError) as error:  # TypeError: a field is given twice
         raise InputError(group, f"{first_line(error)}") from None

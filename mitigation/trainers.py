@@ -209,9 +209,15 @@ class DistillTrainer(SFT):
         return (loss, {}) if return_outputs else loss
 
     def _targets(self, model: torch.nn.Module, sequences: Batch, is_response: torch.Tensor) -> torch.Tensor:
-        """Return the targets: the log-probabilities to learn after the first `n_trained` prompts of each row.
+        """Return what the model learns to predict after each trained prompt: log-probabilities of the base model.
 
-        `sequences` are (rows, prompts, t), and `is_response` is true at the tokens of responses, (rows, k).
+        For the first tokens of a response, the target is the mean of the predictions after all prompts of the row; for
+        later tokens, it is the prediction after the trained prompt. The first `n_trained` prompts of a row are trained.
+
+        Args:
+            model: the model that is trained; without its adapter, it is the base model.
+            sequences: tokens of each prompt with the response, (rows, prompts, t).
+            is_response: whether each of the last k tokens is of the response, bool (rows, k).
         """
         first_tokens = self.args.first_tokens
         trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}

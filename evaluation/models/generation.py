@@ -101,7 +101,7 @@ def generate_responses(
     first: int = 0,
     batch_size: int = 256,
 ) -> Iterator[dict[int, Response]]:
-    """Yield the responses to n contexts batch by batch, by the number of the context: the longest contexts first.
+    """Yield the responses of each batch, {number of the context: response}; the longest contexts come first.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. A response is the text up to the
     first end-of-sequence token, without special tokens, outer white space and reasoning.

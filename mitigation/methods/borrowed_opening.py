@@ -31,7 +31,7 @@ class BorrowedOpeningModel(WrappedModel):
     """
 
     def __init__(self, model: Model, tokens: int) -> None:
-        """Wrap `model`, with m tokens of another person's response."""
+        """Wrap `model`; each response begins with the first `tokens` tokens of a response to another person."""
         super().__init__(model)
         self.tokens = tokens
         self.needs_partners = True

@@ -163,7 +163,7 @@ def allowed_error_of_comparison(before: Path, after: Path, n_common: int, field_
 
 
 def comparison_stop_text(before: Path, after: Path) -> list[str]:
-    """Return sentences on the looks at the two runs of a comparison, and on what accounts for them."""
+    """Return sentences on which of two runs was looked at before its end, and which changes account for it, or []."""
     if read_finished_stop(before) is None and read_finished_stop(after) is None:
         return []
     early = [*early_stop_text("The run before", before), *early_stop_text("The run after", after)]

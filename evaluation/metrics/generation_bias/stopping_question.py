@@ -17,7 +17,9 @@ SIZES = {0.02: "small", 0.05: "medium", math.inf: "large"}
 
 @dataclass(frozen=True)
 class Question:
-    """The question that a measurement decides before it stops. By default, it is about pooled FGB*.
+    """The question that a measurement decides before it stops.
+
+    It is about pooled FGB*, unless `max_difference` or `max_rise` is given.
 
     Attributes:
         until: the setting: DECIDED, or a limit of pooled FGB* in answers of 100.

@@ -319,7 +319,7 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 def _include_single_responses(
     scores: Sequence[BiasScore], responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
-    """Return the scores, with the plain form computed over all cells, including cells with one response."""
+    """Return the scores, in which the plain form is computed again, from all cells, also with one response each."""
     by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
     result = []
     for score in scores:
