@@ -71,7 +71,7 @@ VALUES_NOTE = (
     "value only."
 )
 POOLED = "How much style depends on the descriptor, without sampling noise. Ideal 0; may be slightly negative."
-POOLED_FGB = "pooled FGB* (how much style differs between people)"
+POOLED_FGB = "pooled FGB* (how much style differs between people, squared)"
 GLOSSARY = [("pooled FGB*", POOLED), *((metric.label, metric.description) for metric in METRICS.values())]
 WARNINGS_OF_USE = (
     "The best of many settings looks better than it is, partly by chance. Measure the setting that you choose again "
