@@ -46,8 +46,8 @@ def judge(settings: AgreementSettings) -> None:
             known = f"{classifier.name} has the labels: {', '.join(styles)}"
             raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
         inputs[name] = classifier_revision(classifier)
-    with stage("judge", settings, inputs) as run:
-        if run is None:
+    with stage("judge", settings, inputs) as store:
+        if store is None:
             return
         drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: settings.limit])
         texts = [texts[row] for row in drawn]
@@ -56,18 +56,18 @@ def judge(settings: AgreementSettings) -> None:
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
         for name, classifier in classifiers.items():
-            with run.step(name):
+            with store.step(name):
                 loaded = load_style_classifier(classifier, name)
-                found = to_style_vectors(loaded, classify_rows(run, name, loaded, texts)[0])
+                found = to_style_vectors(loaded, classify_rows(store, name, loaded, texts)[0])
                 vectors[name] = found[:, [loaded.labels.index(style) for style in styles]]
         signature = {"texts": inputs["texts"], "seed": settings.seed, "packages": package_versions()}
         for name, classifier in classifiers.items():
             signature[name] = classifier_signature(classifier, inputs[name])
         scores = _scores(vectors, truth, styles, settings.seed, signature)
         table = prediction_table(texts, truth, vectors[JUDGE], list(styles), ",")
-        run.write(JUDGED, table)
+        store.write(JUDGED, table)
         write_scores(settings.output_dir / SCORES, scores)
-        run.facts |= {"texts": len(texts), "left_out": n_blank}
+        store.record |= {"texts": len(texts), "left_out": n_blank}
         print_scores([score for score in scores if "label" not in score.group])
 
 

@@ -130,7 +130,7 @@ class Offensiveness(Metric):
         )
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["classified_prompts"] = len(table)
+        store.record["classified_prompts"] = len(table)
         classifier = {"revision": store.inputs["classifier"], "threshold": THRESHOLD}
         signature = {
             "offensiveness_classifier": as_settings(config.offensive_classifier) | classifier,

@@ -190,7 +190,7 @@ class TranslationBias(Metric):
         store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
         if config.offensive_classifier.name is not None:
             scores.append(_toxicity(store, config.offensive_classifier, translations, signature))
-        store.facts["translations"] = len(translations)
+        store.record["translations"] = len(translations)
         return scores
 
     def headline(self, scores: list[BiasScore]) -> BiasScore | None:
