@@ -155,12 +155,8 @@ def main() -> None:
         run = measure(
             "apertium-eng-spa",
             metrics=["translation_bias"],
-            translation_bias={
-                "references": str(references),
-                "languages": ["es"],
-                "translations": str(folder),
-                "tokenize": "13a",
-            },
+            references={"name": str(references), "languages": ["es"]},
+            translation_bias={"translations": str(folder), "tokenize": "13a"},
             output_dir=options.output_dir / name,
         )
         show(name, run.scores, agreement_errors(rows))

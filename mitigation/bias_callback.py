@@ -273,10 +273,10 @@ class BiasCallback(MeasureCallback):
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
             batches: list[pd.DataFrame] = []
-            with progress(len(prompts), "bias during training", "responses") as advance:
+            with progress(len(prompts), "bias during training", "responses") as bar:
                 for batch in trained.respond(prompts):
                     batches.append(batch)
-                    advance(len(batch))
+                    bar.update(len(batch))
             responses = join_batches(batches)[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:

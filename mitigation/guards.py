@@ -94,11 +94,11 @@ def _greedy_responses(model: DialogueModel, contexts: Sequence[str], description
     """Return the first MAX_CHECKED_TOKENS tokens of the greedy response to each rendered context, as text."""
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
     responses: list[str | None] = [None] * len(contexts)
-    with progress(len(contexts), description, "responses") as advance:
+    with progress(len(contexts), description, "responses") as bar:
         for generated in generate_responses(model, contexts, [0] * len(contexts), greedy):
             for row, response in generated.items():
                 responses[row] = response.text
-            advance(len(generated))
+            bar.update(len(generated))
     return responses
 
 
@@ -116,7 +116,7 @@ def perplexity(
     model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
 ) -> float:
     """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
-    with progress(len(contexts), description, "responses") as advance:
-        log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
+    with progress(len(contexts), description, "responses") as bar:
+        log_likelihood, tokens = response_perplexity(model, contexts, responses, bar.update)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf
