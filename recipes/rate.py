@@ -96,21 +96,21 @@ def _sample_pairs(settings: RateSettings) -> None:
     lists = read_rating_file("leave_out", settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
-    with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
-        if run is None:
+    with stage("rate", settings.replaced(report_to="none"), inputs) as store:  # only the summary is tracked
+        if store is None:
             return
         all_pairs = read_response_pairs(settings.before, settings.after)
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
             raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
-        run.write(PAIRS, pairs)
+        store.write(PAIRS, pairs)
         counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
         before = FamilyRun(settings.before).signature(FGB)
         after = FamilyRun(settings.after).signature(FGB)
         shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
-        rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-        run.facts |= {
+        rating = {"base": before.get("model"), "questions": questions, "inputs": dict(store.inputs)}
+        store.record |= {
             "left_out": counts if all_pairs[OFFENSIVE].notna().any() else counts | {OFFENSIVE: None},
             "questions": questions,
             "models": [measured.model.name for measured, _ in runs.values()],
