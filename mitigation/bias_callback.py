@@ -28,9 +28,10 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
-from evenhand.evaluation.models.styles import Classifier, classify_responses
+from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.score import (

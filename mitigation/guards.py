@@ -71,8 +71,9 @@ def check_tuned(
         raise TuningRejected(
             "learning_rate",
             f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
-            f"the largest change of a logit is {change.max_logit_change:.1g}. Train longer or raise the learning rate, "
-            "and give another --output_dir.",
+            f"the largest change of a logit is {change.max_logit_change:.1g}. If the validation loss rose after that "
+            "step, lower the learning rate or give more rows; else train longer or raise the learning rate. "
+            "Give another --output_dir.",
         )
     return (before, after), change
 
