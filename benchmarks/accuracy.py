@@ -19,7 +19,8 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-from evenhand.evaluation.models.styles import Classifier, style_vectors
+from evenhand.evaluation.models.classifiers import Classifier
+from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Form, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.intervals import Z

@@ -34,7 +34,7 @@ from evenhand.evaluation.data.gendered_translations import (
     LANG,
     MASCULINE,
     REFERENCE,
-    build_comparable_sets,
+    comparable_references,
     load_references,
 )
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.translation_bias.metric import align, make_sour
 from evenhand.evaluation.metrics.translation_bias.shares import has_marked_words
 from evenhand.evaluation.progress import start_logging
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.api import measure
 
 WORDS = Path(__file__).with_suffix(".yaml")
@@ -100,7 +101,7 @@ def pattern_references(descriptors: Path) -> pd.DataFrame:
 
 def write_translations(references: Path, folder: Path) -> pd.DataFrame:
     """Write Apertium's translations of the references' English sentences, and return them beside the references."""
-    table = build_comparable_sets(load_references(references, languages=["es"]))[0]
+    table = comparable_references(load_references(ReferenceSettings(name=references, languages=["es"])))
     sources = make_source_tables(table, ["en-xx"])[PAIR]
     translations = translate(sources[TEXT].tolist())
     write_text(folder / f"{PAIR}.txt", "\n".join(translations) + "\n")

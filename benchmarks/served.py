@@ -36,11 +36,12 @@ from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
-from evenhand.evaluation.models.styles import Classifier, classify_responses
+from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches

@@ -5,7 +5,7 @@ import types
 import typing
 from typing import Any
 
-from evenhand.recipes.cli import positional, settings_in
+from evenhand.recipes.command_line import positional, settings_in
 from evenhand.recipes.settings import COMMANDS
 
 HEAD = """# Settings

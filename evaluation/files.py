@@ -201,7 +201,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_text(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> str:
-    """Return the text of a regular file in UTF-8. `field` is the name of the setting, for error messages.
+    """Return the text of a regular file in UTF-8, without a byte-order mark. `field` is the setting in error messages.
 
     Raises:
         InputError: the file cannot be read, is no regular file, has more than `limit` bytes, or is not UTF-8.
@@ -212,7 +212,7 @@ def read_text(path: Path, field: str, limit: int = MAX_TEXT_BYTES) -> str:
             raise InputError(field, f"{path} is no file; give one.")
         if status.st_size > limit:
             raise InputError(field, f"{path} has {status.st_size:,} bytes, more than {limit:,}; give a shorter file.")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(field, f"{path} cannot be read: {error.strerror or error}.") from None
     except ValueError as error:  # not UTF-8, or a path with a null character

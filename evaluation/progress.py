@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tqdm import tqdm
@@ -55,8 +55,8 @@ class _LoggedBar(tqdm):
 
 
 @contextmanager
-def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[Callable[[int], object]]:
-    """Show number, rate and time left of a computation; yield a function that adds n finished units.
+def progress(total: int | None, description: str, unit: str, done: int = 0) -> Iterator[tqdm]:
+    """Show number, rate and time left of a computation; yield a bar, whose `update(n)` adds n finished units.
 
     Only rank 0 shows progress.
 
@@ -74,7 +74,7 @@ def progress(total: int | None, description: str, unit: str, done: int = 0) -> I
         seconds = seconds_between_lines()
         bar = _LoggedBar(**arguments, file=io.StringIO(), mininterval=seconds, maxinterval=seconds)
     with working(description), bar:
-        yield bar.update
+        yield bar
 
 
 @contextmanager

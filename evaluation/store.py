@@ -218,14 +218,14 @@ class Store:
             last_write = -SECONDS_BETWEEN_WRITES  # the first batch is written at once: an unwritable folder fails early
             done = len(items) - len(missing) if processes.world_size() == 1 else 0
             label = name.replace("_", " ") + processes.rank_label()
-            with progress(done + len(mine), label, unit, done) as advance:
+            with progress(done + len(mine), label, unit, done) as bar:
                 try:
                     for batch in compute(items.set_axis(numbers).loc[mine]):
                         waiting.append(batch)
                         if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
                             self._write_part(folder, waiting)
                             last_write = time.monotonic()
-                        advance(len(batch))
+                        bar.update(len(batch))
                         if watch is not None:
                             watch(batch)
                 finally:  # rows that were computed before an error are written, too

@@ -28,9 +28,10 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
-from evenhand.evaluation.models.styles import Classifier, classify_responses
+from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.score import (
@@ -273,10 +274,10 @@ class BiasCallback(MeasureCallback):
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
         with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
             batches: list[pd.DataFrame] = []
-            with progress(len(prompts), "bias during training", "responses") as advance:
+            with progress(len(prompts), "bias during training", "responses") as bar:
                 for batch in trained.respond(prompts):
                     batches.append(batch)
-                    advance(len(batch))
+                    bar.update(len(batch))
             responses = join_batches(batches)[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:

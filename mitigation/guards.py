@@ -71,8 +71,9 @@ def check_tuned(
         raise TuningRejected(
             "learning_rate",
             f"{rate} did not change the outputs of {display_name(base.name)}: at {steps}, of the best validation loss, "
-            f"the largest change of a logit is {change.max_logit_change:.1g}. Train longer or raise the learning rate, "
-            "and give another --output_dir.",
+            f"the largest change of a logit is {change.max_logit_change:.1g}. If the validation loss rose after that "
+            "step, lower the learning rate or give more rows; else train longer or raise the learning rate. "
+            "Give another --output_dir.",
         )
     return (before, after), change
 
@@ -94,11 +95,11 @@ def _greedy_responses(model: DialogueModel, contexts: Sequence[str], description
     """Return the first MAX_CHECKED_TOKENS tokens of the greedy response to each rendered context, as text."""
     greedy = {"do_sample": False, "max_new_tokens": MAX_CHECKED_TOKENS}
     responses: list[str | None] = [None] * len(contexts)
-    with progress(len(contexts), description, "responses") as advance:
+    with progress(len(contexts), description, "responses") as bar:
         for generated in generate_responses(model, contexts, [0] * len(contexts), greedy):
             for row, response in generated.items():
                 responses[row] = response.text
-            advance(len(generated))
+            bar.update(len(generated))
     return responses
 
 
@@ -116,7 +117,7 @@ def perplexity(
     model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
 ) -> float:
     """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
-    with progress(len(contexts), description, "responses") as advance:
-        log_likelihood, tokens = response_perplexity(model, contexts, responses, advance)
+    with progress(len(contexts), description, "responses") as bar:
+        log_likelihood, tokens = response_perplexity(model, contexts, responses, bar.update)
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf

@@ -10,7 +10,7 @@ import gc
 import json
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -20,6 +20,7 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from pydantic_core import to_json
 from safetensors import safe_open
+from tqdm import tqdm
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
@@ -289,7 +290,7 @@ def fit_adapter(
     tokenizer = copy.deepcopy(base.tokenizer)
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     n_steps = settings.epochs * steps_per_epoch(settings, len(train))
-    with progress(n_steps, "tuning", "steps", done) as advance:
+    with progress(n_steps, "tuning", "steps", done) as bar:
         trainer = trainer_class(
             model,
             args=config,
@@ -297,7 +298,7 @@ def fit_adapter(
             train_dataset=train,
             eval_dataset=validation,
             processing_class=tokenizer,
-            callbacks=[EarlyStoppingCallback(settings.patience), _StepCallback(advance), *callbacks],
+            callbacks=[EarlyStoppingCallback(settings.patience), StepCallback(bar), *callbacks],
         )
         trainer.remove_callback(PrinterCallback)
         measuring = [callback for callback in callbacks if isinstance(callback, MeasureCallback)]
@@ -336,17 +337,25 @@ def trainable_model(base: DialogueModel, config: TrainingArguments, lora: LoraCo
     return adapted
 
 
-class _StepCallback(TrainerCallback):
+class StepCallback(TrainerCallback):
     """Advances the progress bar at every step and logs each validation loss."""
 
-    def __init__(self, advance: Callable[[int], object]) -> None:
-        self.advance = advance
+    def __init__(self, bar: tqdm) -> None:
+        self.bar = bar
+        self.has_begun = False
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if not self.has_begun:
+            self.bar.unpause()  # the time left does not count the validation before the first step
+            self.has_begun = True
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         check_owner(Path(args.output_dir, STATE))  # before the trainer writes a checkpoint
-        self.advance(1)
+        self.bar.update(1)
 
     def on_evaluate(
         self,

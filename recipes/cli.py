@@ -1,39 +1,28 @@
-"""The command line: `evenhand COMMAND [--config FILE.yaml] [--field VALUE] [--group.field VALUE] …`.
+"""The program `evenhand`: it runs one command, and turns errors and signals into a line and an exit status.
 
-pydantic-settings reads the flags, one for each setting; pydantic checks all values. Modules that
-are slow to import are imported after the settings are checked.
+Modules that are slow to import are imported after the settings are checked.
 """
 
-import json
 import logging
 import os
 import signal
 import sys
-import typing
-from argparse import SUPPRESS, ArgumentParser, HelpFormatter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NoReturn
-
-import yaml
-from pydantic import BaseModel
-from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
+from typing import Any
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.errors import InputError, first_line, format_error, format_value, require_extra, unknown_name
-from evenhand.evaluation.files import dump_yaml, load_yaml, read_yaml
-from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, clear_pages, read_record, with_resolved_paths
-from evenhand.evaluation.old_setting_names import new_name, removed_name
+from evenhand.evaluation.errors import InputError, format_error
+from evenhand.evaluation.files import dump_yaml
+from evenhand.evaluation.manifest import clear_pages
 from evenhand.evaluation.progress import start_logging, working
-from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, as_settings, checked, group_of
+from evenhand.evaluation.settings import as_settings
+from evenhand.recipes.command_line import CommandLine, read_command_line, settings_class, settings_of
 from evenhand.recipes.commands import COMMANDS
-from evenhand.recipes.configs import config_file, shipped
 
 log = logging.getLogger("evenhand")
 
@@ -45,56 +34,6 @@ TERMINATED = 143
 PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 WAITING = "rate"  # waits for raters, in silence
-TRUST = "trust_remote_code"
-COMPLETION = "--print_completion"
-NULL = "null"
-POSITIONAL_MODEL = "positional_model"
-# The placeholders of values in `--help`, by type.
-PLACEHOLDERS = {
-    "bool": "BOOL",
-    "dict": "{K: V}",
-    "float": "NUM",
-    "int": "INT",
-    "list": "A,B",
-    "Path": "PATH",
-    "str": "TEXT",
-}
-MAX_NEW_TOKENS = "max_new_tokens"
-SIZE = "size"
-# The prompts of each size; settings override them.
-SIZES = {
-    "quick": {"descriptors": 60, "answers_per_cell": 2},
-    "full": {"descriptors": 200, "answers_per_cell": 4},
-}
-POSITIONAL_HELP = {
-    "measure": "the same as --model MODEL",
-    "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
-}
-# The commands with a model and short names, and where a measurement is in their settings.
-PREFIXES = {"measure": "", "loop": "measure."}
-# The settings that are given most often have a short name, the end of their name. The list is written out so that a
-# new setting never changes what a short name means.
-SHORT_NAMES = (
-    "model",
-    "model.server",
-    "model.dtype",
-    "model.device",
-    "metrics",
-    "capabilities",
-    "prompts.descriptors",
-    "prompts.answers_per_cell",
-    "prompts.cues",
-    "prompts.language",
-    "generation_bias.style_classifier",
-    "generation_bias.second_style_classifier",
-    "generation_bias.style_clusters",
-    "generation_bias.outcomes",
-    "generation_bias.accepted",
-    "generation_bias.until",
-    "generation_bias.max_difference",
-    "generation_bias.max_rise",
-    "generation_bias.against",
-)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(command, arguments, format_error(error))
     try:
-        line = _read_command_line(arguments)
+        line = read_command_line(arguments)
         settings = _settings_to_run(line)
         status = 0 if settings is None else run_command(line.command, settings)
         sys.stdout.flush()
@@ -166,7 +105,7 @@ def _fail(command: str, arguments: Sequence[str], message: str) -> int:
     return ERROR
 
 
-def _settings_to_run(line: "CommandLine") -> Any:
+def _settings_to_run(line: CommandLine) -> Any:
     """Return the settings of a command and start the log; None if only something is printed, such as the version."""
     if line.options.get("version"):
         from importlib import metadata  # slow to import
@@ -176,7 +115,7 @@ def _settings_to_run(line: "CommandLine") -> Any:
     if not line.command:
         print(line.options["help"], end="")
         return None
-    settings = _settings(line)
+    settings = settings_of(line)
     if line.options.get("print_config"):
         print(dump_yaml(as_settings(settings)), end="")
         return None
@@ -204,13 +143,6 @@ def _log_level(options: Mapping[str, object]) -> int:
     return logging.WARNING if options.get("quiet") else logging.INFO
 
 
-def settings_class(command: str) -> type[BaseModel]:
-    """Return the class of a command's settings."""
-    from evenhand.recipes import settings  # the families of metrics take a second to import
-
-    return settings.COMMANDS[command]
-
-
 def run_command(command: str, settings: Any) -> int:
     """Run a command with its settings; return its exit status, 0 unless the command's function returns another."""
     if command == SINGLE_PROCESS and processes.launched_world_size() > 1:
@@ -228,407 +160,3 @@ def run_command(command: str, settings: Any) -> int:
             sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
     processes.shut_down()
     return status or 0
-
-
-def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:
-    """Return a command's settings from a YAML file and `{dotted.field: text}` overrides."""
-    flags = {**({} if file is None else {"config": file}), **(overrides or {})}
-    return parse([command, *(f"--{name}={text}" for name, text in flags.items())])
-
-
-def parse(arguments: Sequence[str]) -> Any:
-    """Return the settings of a command line.
-
-    Raises:
-        InputError: a command or a flag is unknown, or a value cannot be used.
-    """
-    return _settings(_read_command_line(arguments))
-
-
-def _settings(line: "CommandLine") -> Any:
-    """Return the settings of a config file and flags; flags override the file."""
-    values = read_config(line.config, line.command) if line.config else {}
-    for name in _trusting(values):
-        if name not in line.flags:
-            raise InputError(
-                name,
-                f"{line.config} asks to execute code that comes with a model, which only the command line can allow; "
-                f"if you trust that code, give --{name} true.",
-            )
-    cls = settings_class(line.command)
-    if line.size:
-        group_at(values, f"{PREFIXES[line.command]}prompts").update(SIZES[line.size])
-    values = _merged(values, line.values, cls)
-    if line.max_new_tokens is not None:
-        decoding = group_at(values, f"{PREFIXES[line.command]}decoding")
-        decoding["arguments"] = {**(decoding.get("arguments") or {}), MAX_NEW_TOKENS: line.max_new_tokens}
-    sources = [str(line.config)] if line.config else []
-    if line.flags or not line.config:
-        sources.append("command line")
-    return checked(cls, values, " and ".join(sources))
-
-
-def group_at(values: dict[str, Any], dotted: str) -> dict[str, Any]:
-    """Return the nested mapping at a dotted name; add it if it is missing."""
-    for name in dotted.split("."):
-        values[name] = dict(values.get(name) or {})
-        values = values[name]
-    return values
-
-
-def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
-    """Return the values of a file, overridden by the values of flags; `cls` is the class of the group."""
-    if cls is None or not isinstance(flags, Mapping):
-        return flags
-    if not isinstance(file, Mapping):
-        file = {} if file is None else {NAME: file}  # `model: gpt2` is short for `model: {name: gpt2}`
-    if flags == {NAME: None}:  # `--second_style_classifier null`
-        return None
-    merged = dict(file)
-    for name, value in flags.items():
-        merged[name] = _merged(file.get(name), value, group_of(cls.model_fields[name].annotation))
-    return merged
-
-
-def _trusting(values: object, group: str = "") -> Iterator[str]:
-    """Yield the dotted names of the settings in a file that would let code of a model be executed."""
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            name = f"{group}.{key}" if group else str(key)
-            if name.rpartition(".")[2] != TRUST:
-                yield from _trusting(value, name)
-            elif value not in (False, None):
-                yield name
-    elif isinstance(values, list):
-        for value in values:  # the points of a sweep have whole names
-            yield from _trusting(value)
-
-
-def read_config(file: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config, or of the run in a folder."""
-    is_folder = file.is_dir() and str(file) not in shipped()
-    folder = file if is_folder else file.parent
-    if is_folder or file.name == MANIFEST:
-        record = read_record(folder, "--config")
-        if record is None:
-            raise InputError("--config", f"{file} has no run; give a YAML file, or the folder of a run.")
-        settings = record["settings"]
-        recorded_command = record["command"]
-    else:
-        settings = read_yaml(config_file(file), "--config") or {}
-        if not isinstance(settings, dict):
-            raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
-        if not settings.keys() >= OLD_KEYS:
-            return settings
-        recorded_command = settings["command"]  # the file is the config.yaml of a run of format 4
-        settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
-    if recorded_command != command:
-        raise InputError("--config", f"{file} is of a run of `{recorded_command}`, not of `{command}`.")
-    return with_resolved_paths(settings, folder)
-
-
-class _Parser(ArgumentParser):
-    """An argparse parser that raises InputError, so that every error is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError("command line", message)
-
-
-@dataclass(frozen=True)
-class CommandLine:
-    """The content of a command line.
-
-    Attributes:
-        command: the name of the command, or "" without one.
-        options: the arguments that are no settings: version, print_config, verbose, quiet.
-        config: the file or folder after `--config`.
-        max_new_tokens: the number after `--max_new_tokens`, which is a key of the setting `decoding.arguments`.
-        size: the word after `--size`, one of SIZES, or "".
-        flags: the dotted names of the settings that are given.
-        values: their values, nested, of which pydantic checks types and ranges.
-    """
-
-    command: str
-    options: Mapping[str, Any]
-    config: Path | None = None
-    max_new_tokens: int | None = None
-    size: str = ""
-    flags: Collection[str] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _read_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Return the content of a command line; print the help or the completion, and exit, if it is asked for.
-
-    Raises:
-        InputError: a command or flag is unknown, or the value of a flag is missing or cannot be read.
-    """
-    first = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if first is not None and first not in COMMANDS and COMPLETION not in arguments:
-        raise unknown_name("command", first, COMMANDS)
-    parser, sources = _parser(arguments)
-    given, unknown = parser.parse_known_args(arguments)
-    options = vars(given)
-    command = options.pop("command") or ""
-    if unknown:
-        raise _unknown_flag(unknown[0], sources[command].flags if command else ["version", "help"])
-    if not command:
-        return CommandLine("", {**options, "help": parser.format_help()})
-    config = options.pop("config", None)
-    max_new_tokens = options.pop(MAX_NEW_TOKENS, None)
-    size = options.pop(SIZE, "")
-    _name_model(command, options)
-    settings = {name: value for name, value in options.items() if name in sources[command].settings}
-    rest = {name: value for name, value in options.items() if name not in settings}
-    return CommandLine(
-        command=command,
-        options=rest,
-        config=config,
-        max_new_tokens=max_new_tokens,
-        size=size,
-        flags=list(settings),
-        values=sources[command].nested(settings),
-    )
-
-
-def _name_model(command: str, options: dict[str, Any]) -> None:
-    """Store the positional argument MODEL as the setting `model.name`, or, for `loop RUN`, as `base_run`."""
-    model = options.pop(POSITIONAL_MODEL, None)
-    if model is None:
-        return
-    if command == "loop" and (Path(model) / MANIFEST).is_file():
-        options["base_run"] = model
-        return
-    name = f"{PREFIXES[command]}model.{NAME}"
-    if name in options:
-        raise InputError("model", f"{model!r} and {options[name]!r} are both given; give one model.")
-    options[name] = model
-
-
-def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
-    """Return the error for an argument that the command does not have."""
-    name = argument.partition("=")[0].lstrip("-")
-    removed = removed_name(name)
-    if removed is not None:
-        return InputError(argument, f"this setting is gone: {removed}; leave it out.")
-    renamed = new_name(name)
-    if renamed is not None:
-        return InputError(argument, f"the setting is called --{renamed} now.")
-    close = get_close_matches(name, known, n=1)
-    if argument.startswith("-") and close:
-        return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")
-    return InputError(argument, "the command line has no such argument; --help lists all.")
-
-
-def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagSource"]]:
-    """Return the parser of the whole command line, and the flags of each command that `arguments` need."""
-    parser = _Parser("evenhand", description="Measure and reduce social biases of language models.", allow_abbrev=False)
-    parser.add_argument("--version", action="store_true", default=SUPPRESS, help="show the version")
-    subparsers = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
-    sources = {}
-    for command, purpose in COMMANDS.items():
-        is_needed = command in arguments or COMPLETION in arguments
-        cls = settings_class(command) if is_needed else None
-        runs = "".join(f"{name.upper()} " for name in positional(cls)) if cls else ""
-        model = "[MODEL] " if command in PREFIXES else ""
-        sub = subparsers.add_parser(
-            command,
-            help=purpose,
-            description=cls.__doc__ if cls else purpose,
-            usage=f"evenhand {command} {runs}{model}[--config FILE.yaml] [--FIELD VALUE] [--GROUP.FIELD VALUE] …",
-            argument_default=SUPPRESS,
-            allow_abbrev=False,
-            formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
-        )
-        sub.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
-        sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
-        sub.add_argument("-v", "--verbose", action="store_true", help="log more")
-        sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
-        if command in PREFIXES:
-            sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help=POSITIONAL_HELP[command])
-            sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
-            sub.add_argument(f"--{SIZE}", choices=SIZES, help="quick: 60 descriptors, 2 answers a cell; full: 200, 4")
-        if is_needed:
-            sources[command] = _FlagSource(command, sub, hidden=_hidden_groups(command, arguments))
-    if COMPLETION in arguments:
-        require_extra("completion", "shtab", field=COMPLETION)
-        import shtab
-
-        shtab.add_argument_to(parser, COMPLETION, help="print the script that completes commands in a shell")
-    return parser, sources
-
-
-def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
-    """Return the groups of settings that `--help` leaves out.
-
-    These are the groups of the families of metrics that the flag `--metrics` does not name and, in `measure` and
-    `tune`, of the methods that the flag `--method` does not name.
-    """
-    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
-
-    if COMPLETION in arguments:
-        return set()
-    given = {"metrics": FAMILY, "method": ""}
-    for argument, following in pairwise([*arguments, ""]):
-        name, _, value = argument.partition("=")
-        name = name.rpartition(".")[2].lstrip("-")
-        if name in given:
-            given[name] = value or following
-    asked = {name.strip() for name in given["metrics"].split(",")}
-    hidden = groups_of(FAMILIES) - groups_of(asked & set(FAMILIES))
-    if command in ("measure", "tune"):
-        hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
-    return hidden
-
-
-class _FlagSource(CliSettingsSource):
-    """The flags of one command, one for each field of its settings, by pydantic-settings.
-
-    Beyond what the library does: a group whose settings may be given by a name has that name as its flag
-    (`--model gpt2`), a mapping is read as YAML (`{axis: [age]}`), `--summary` alone is `--summary true`, and choices
-    can be completed by a shell.
-    """
-
-    def __init__(self, command: str, parser: ArgumentParser, hidden: Collection[str]) -> None:
-        cls = settings_class(command)
-        self.settings = {setting.name: setting for setting in settings_in(cls)}
-        self.flags: list[str] = []
-        self._hidden = hidden
-        super().__init__(
-            cls,
-            root_parser=parser,
-            cli_parse_none_str=NULL,
-            cli_avoid_json=True,
-            cli_shortcuts=short_names(command),
-            add_argument_method=self._add_flag,
-            add_argument_group_method=self._add_flag_group,
-        )
-
-    def nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of flags, by their dotted names, as nested values."""
-        readable = {name: self._as_json(name, value) for name, value in given.items()}
-        try:
-            return self(parsed_args=readable)()
-        except SettingsError as error:
-            name = next((name for name in given if f"for {name}:" in str(error)), "command line")
-            raise InputError(name, f"{format_value(given.get(name))} cannot be read: {first_line(error)}") from None
-
-    def _as_json(self, name: str, value: object) -> object:
-        """Return the value of a flag, with YAML mappings and null as pydantic-settings reads them."""
-        if isinstance(value, list) and len(value) == 1:
-            if value[0] == NULL:
-                return NULL
-            if "{" in value[0]:
-                with suppress(yaml.YAMLError, ValueError, RecursionError):
-                    return [json.dumps(load_yaml(value[0]))]
-        return value
-
-    def _is_hidden(self, name: str) -> bool:
-        """Return whether a setting is of a family that is not measured."""
-        return name.removeprefix("loop.").removeprefix("measure.").partition(".")[0] in self._hidden
-
-    def _add_flag(self, parser: Any, *names: str, **kwargs: Any) -> None:
-        """Add a flag; the library calls this for each field."""
-        dotted = names[0].lstrip("-")
-        setting = self.settings[dotted]
-        if not setting.has_flag:
-            return
-        if setting.group is not None:
-            if NAME not in setting.group.model_fields:
-                return
-            name = self.settings[f"{dotted}.{NAME}"]
-            kwargs = {"dest": name.name, "metavar": "NAME", "help": escape_percent(name.text)}
-        elif setting.kind is bool:
-            kwargs |= {"nargs": "?", "const": "true", "metavar": PLACEHOLDERS["bool"]}
-        elif names[0].startswith("-") and setting.choices:
-            kwargs["choices"] = setting.choices
-            kwargs["metavar"] = "{" + ",".join(setting.choices) + "}"
-        elif names[0].startswith("-"):
-            kwargs["metavar"] = _placeholder(kwargs["metavar"])
-        if setting.group is None:
-            default = "" if setting.default in (None, "", [], {}) else f" (default: {_as_text(setting.default)})"
-            kwargs["help"] = escape_percent(setting.text + default)
-        group = self.settings.get(dotted.removesuffix(f".{NAME}"))
-        is_shown_as_group = dotted.endswith(f".{NAME}") and group is not None  # `--model NAME`
-        if self._is_hidden(dotted) or is_shown_as_group:
-            kwargs["help"] = SUPPRESS
-        self.flags += [name.lstrip("-") for name in names if name.startswith("-")]
-        kwargs.pop("required", None)
-        if names[0].startswith("-"):
-            kwargs["default"] = SUPPRESS
-        parser.add_argument(*names, **kwargs)
-
-    def _add_flag_group(self, parser: ArgumentParser, title: str, description: str | None, **_: object) -> Any:
-        """Add a group of flags to the help."""
-        name = title.removesuffix(" options")
-        text = None if self._is_hidden(name) else escape_percent(self.settings[name].text)
-        return parser.add_argument_group(name, text)
-
-
-def _placeholder(metavar: str) -> str:
-    """Return the placeholder for a value in `--help`, in place of pydantic-settings' names of Python types.
-
-    >>> _placeholder("{Path,null}"), _placeholder("{decided,float,null}")
-    ('PATH', 'decided,NUM')
-    """
-    kind = metavar.strip("{}").removesuffix(f",{NULL}")
-    words = kind.partition("[")[0].split(",")
-    return ",".join(PLACEHOLDERS.get(word, word) for word in words)
-
-
-def escape_percent(text: str) -> str:
-    """Return a help text with each percent sign doubled, because argparse formats help with %."""
-    return text.replace("%", "%%")
-
-
-def short_names(command: str) -> dict[str, str]:
-    """Return the short name of each setting that has one, by its dotted name."""
-    if command not in PREFIXES:
-        return {}
-    named = {f"{PREFIXES[command]}{name}": name.rpartition(".")[2] for name in SHORT_NAMES}
-    return {name: short for name, short in named.items() if name != short}
-
-
-def positional(cls: type[BaseModel]) -> list[str]:
-    """Return the settings of a command that have no flag: finished runs that it is about, or names of configs."""
-    mark = typing.get_args(CliPositionalArg[Any])[-1]
-    return [name for name, declared in cls.model_fields.items() if mark in declared.metadata]
-
-
-class Setting(typing.NamedTuple):
-    """A setting, or a group of settings: dotted name, type, default, help text and, of a group, its class."""
-
-    name: str
-    kind: Any
-    default: Any
-    text: str
-    group: type[BaseModel] | None
-    has_flag: bool
-
-    @property
-    def choices(self) -> list[str]:
-        """The values that the setting allows, if these can be listed."""
-        if typing.get_origin(self.kind) is Literal:
-            return list(map(str, typing.get_args(self.kind)))
-        kinds = [kind for kind in typing.get_args(self.kind) if kind is not type(None)]
-        if len(kinds) != 1 or typing.get_origin(kinds[0]) is not Literal or typing.get_origin(self.kind) is list:
-            return []
-        return [*map(str, typing.get_args(kinds[0])), NULL]
-
-
-def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a class, each group before its settings."""
-    for name, declared in cls.model_fields.items():
-        group = group_of(declared.annotation)
-        default = None if group else declared.get_default(call_default_factory=True)
-        has_flag = not WITHOUT_FLAG.items() <= (declared.json_schema_extra or {}).items()
-        yield Setting(f"{prefix}{name}", declared.annotation, default, declared.description or "", group, has_flag)
-        if group is not None:
-            yield from settings_in(group, f"{prefix}{name}.")
-
-
-def _as_text(value: object) -> str:
-    """Return a value as it is written on the command line."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -92,13 +92,14 @@ def run_points(
         if error is None:
             processes.on_rank_zero(lambda point=point: on_finished(point))
         elif isinstance(error, TuningRejected):
-            if str(error) not in map(str, refused.values()):
-                log.warning("%s: %s", point.comparison, error)
+            if len(points) > 1 and str(error) not in map(str, refused.values()):
+                log.warning("%s: %s", point.title, error)
             refused[point.comparison] = error
         elif processes.world_size() > 1:
             raise error  # the other processes may not have this error, and would wait
         else:
-            log.warning("%s: %s", point.comparison, error)
+            if len(points) > 1:  # the error of the only point is raised below
+                log.warning("%s: %s", point.title, error)
             failed = failed or error
     if failed is not None:
         raise failed

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
-from evenhand.evaluation.models.styles import Classifier, label_probabilities, to_style_vectors
+from evenhand.evaluation.models.classifiers import Classifier
+from evenhand.evaluation.models.styles import label_probabilities, to_style_vectors
 
 SENTENCES = (
     "I met {noun_phrase} at the bus stop.",

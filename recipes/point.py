@@ -28,6 +28,7 @@ from evenhand.recipes.settings import (
     TuneSettings,
     settings_of_methods,
 )
+from evenhand.recipes.sweep.summary import METHOD
 
 log = logging.getLogger("evenhand")
 
@@ -68,6 +69,12 @@ class Point:
     def decoding(self) -> str:
         """The title of the decoding."""
         return self.before.decoding.title()
+
+    @property
+    def title(self) -> str:
+        """The method, the decoding, the swept settings and the seed, such as "distill, sample, seed 0"."""
+        swept = [f"{name} {value}" for name, value in self.swept.items() if name != METHOD]
+        return ", ".join([self.method, self.decoding, *swept, f"seed {self.seed}"])
 
     @property
     def comparison(self) -> Path:

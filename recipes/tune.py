@@ -169,6 +169,7 @@ def _rows(
             max_rows=training.max_rows,
             seed=settings.seed,
         )
+    log.info("tune: %s makes %d training and %d validation rows", method.name, len(rows.train), len(rows.validation))
     return rows, share_cut
 
 
@@ -184,12 +185,7 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
 
     rows, _ = _rows(settings, method, read_styled_responses(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
-    log.info(
-        "tune: %d training and %d validation rows are in %s",
-        len(rows.train),
-        len(rows.validation),
-        settings.write_rows,
-    )
+    log.info("tune: the rows are in %s", settings.write_rows)
 
 
 def _callbacks(

@@ -15,7 +15,7 @@ from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
-from evenhand.recipes.cli import MAX_NEW_TOKENS, SHORT_NAMES, SIZE, parse, positional, settings_in
+from evenhand.recipes.command_line import MAX_NEW_TOKENS, SHORT_NAMES, SIZE, parse, positional, settings_in
 from tests.measured_runs import write_measured
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -27,7 +27,8 @@ PAGE, RECIPES = ROOT / "docs" / "extending.md", ROOT / "recipes"
 COMMANDS = """
 from pathlib import Path
 
-from evenhand.recipes.cli import main, read_settings
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import read_settings
 from evenhand.recipes.loop import check_points
 from evenhand.recipes.point import plan_points
 

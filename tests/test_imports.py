@@ -179,9 +179,9 @@ def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
         "import evenhand; dir(evenhand)",
         "import evenhand.recipes.cli",
         "from evenhand.evaluation import metrics as f; [f.load_metric(name).Settings() for name in f.names()]",
-        "from evenhand.recipes.cli import read_settings; read_settings('ablate')",
+        "from evenhand.recipes.command_line import read_settings; read_settings('ablate')",
         *(
-            f"from evenhand.recipes.cli import parse; parse(['measure', '--metrics={name}'])"
+            f"from evenhand.recipes.command_line import parse; parse(['measure', '--metrics={name}'])"
             for name in metrics.names()
         ),
     ],

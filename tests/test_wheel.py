@@ -19,7 +19,8 @@ from importlib import import_module
 from pathlib import Path
 
 import evenhand
-from evenhand.recipes.cli import main, read_settings
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import read_settings
 from evenhand.recipes.configs import shipped
 from evenhand.recipes.settings import COMMANDS
 

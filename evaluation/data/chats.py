@@ -111,7 +111,7 @@ def value_at(row: object, path: str) -> object:
     row = parse_json(row)
     if isinstance(row, Mapping) and first in row:
         found = row[first]
-    elif isinstance(row, Sequence) and not isinstance(row, str) and first.lstrip("-").isdigit():
+    elif isinstance(row, Sequence) and not isinstance(row, str) and re.fullmatch("-?[0-9]+", first):
         position = int(first)
         found = row[position] if -len(row) <= position < len(row) else None
     else:

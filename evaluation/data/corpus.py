@@ -6,13 +6,14 @@ examples divided by the number of examples.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from datasets import load_dataset
 from datasets.exceptions import DatasetsError
+from tqdm import tqdm
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.progress import progress
@@ -51,14 +52,14 @@ def count_phrases_in_corpus(
         InputError: the corpus cannot be read, lacks the column, or has no text or another value in it.
     """
     files = find_corpus_files(source)
-    with progress(limit, "corpus", "examples") as advance:
+    with progress(limit, "corpus", "examples") as bar:
         try:
             if files:
                 names = list(map(str, files))
                 examples = load_dataset(_format(files[0]), data_files=names, split="train", streaming=True)
             else:
                 examples = load_dataset(source, subset, split=split, streaming=True)
-            counts = count_phrases(_texts(islice(examples, limit), text_column, advance), phrases)
+            counts = count_phrases(_texts(islice(examples, limit), text_column, bar), phrases)
         except (OSError, ValueError, TypeError, KeyError, RuntimeError, DatasetsError) as error:
             message = " ".join(str(error.__cause__ or error).split())[:300]
             raise InputError(
@@ -69,9 +70,7 @@ def count_phrases_in_corpus(
     return counts
 
 
-def _texts(
-    examples: Iterable[Mapping[str, object]], column: str, advance: Callable[[int], object]
-) -> Iterator[str | None]:
+def _texts(examples: Iterable[Mapping[str, object]], column: str, bar: tqdm) -> Iterator[str | None]:
     """Yield the text of each example, None for an example without text."""
     for number, example in enumerate(examples, start=1):
         text = example.get(column)
@@ -79,7 +78,7 @@ def _texts(
             columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in example.items())
             raise ValueError(f"example {number} has no text in corpus.text_column {column!r}, only {columns}")
         yield text
-        advance(1)
+        bar.update(1)
 
 
 def find_corpus_files(source: str) -> list[Path]:

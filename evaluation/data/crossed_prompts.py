@@ -1,6 +1,8 @@
 """Prompts of your own templates, each filled with each of your own people."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -8,11 +10,12 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, spoken_article
-from evenhand.evaluation.data.prompt_files import build_prompts
+from evenhand.evaluation.data.prompt_files import RUN_COLUMNS, build_prompts
 from evenhand.evaluation.data.prompts import check_row_count
 from evenhand.evaluation.data.table_files import SUFFIXES, decode_text, read_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
+from evenhand.evaluation.untrusted_text import clean_name
 
 PERSON = "person"
 SLOT = re.compile(r"\{(\w+)\}")
@@ -20,6 +23,8 @@ NAMES = "name"  # the column of names, each of which stands for the group in the
 PEOPLE = "people"  # the axis of a list without a header
 NEUTRAL_NAME = "Alex"  # replaces names before the style of a response is classified
 CROSS = " × "
+# Columns of prompts that the columns of people would replace.
+PROMPT_COLUMNS = (TEXT, TEMPLATE, PROMPT_ID, PERSONA, FORMS, NEUTRAL, *RUN_COLUMNS)
 
 
 def read_templates(path: Path) -> list[str]:
@@ -50,19 +55,25 @@ def read_people(path: Path) -> list[dict[str, str]]:
     A text file has a person a line. A table has one column, or several:
 
     - one column: each value is a person, and the column's name the axis;
-    - with the columns person or descriptor, and perhaps axis: a row is a person;
+    - with the columns person or descriptor, and perhaps axis: a row is a person, and other columns are not used;
     - with the column name: a row is a name of a person of the group in the other columns, so that all names of a group
       are one descriptor; without other columns, each name is one;
     - other columns are crossed: each value of one with each of the others, in the order of the columns.
 
     Raises:
-        InputError: the file cannot be read, or has fewer than two different people.
+        InputError: the file cannot be read, a column has the name of a column of prompts, or there are fewer than two
+            different people.
     """
     columns = _read(path, "people", (PERSON, DESCRIPTOR, AXIS, NAMES))
-    texts = {name: [str(value or "").strip() for value in values] for name, values in columns.items()}
+    texts = {
+        name: ["" if value is None else clean_name(str(value)) for value in values] for name, values in columns.items()
+    }
     person = next((name for name in (PERSON, DESCRIPTOR, "") if name in texts), None)
+    taken = [name for name in texts if name in PROMPT_COLUMNS]
     if person is not None:
         people = _listed_people(texts, person)
+    elif taken:
+        raise InputError("prompts.people", f"the column {taken[0]!r} of {path} is a column of prompts, too; rename it.")
     elif NAMES in texts:
         people = _named_people(texts)
     else:
@@ -74,13 +85,13 @@ def read_people(path: Path) -> list[dict[str, str]]:
 
 def _read(path: Path, content: str, known: Sequence[str]) -> dict[str, list]:
     """Return the columns of a table, or the lines of a text file as the column ""."""
+    suffix = path.suffix.lower()
     try:
-        is_table = path.suffix.lower() in SUFFIXES and path.suffix.lower() != ".txt"
-        if is_table:
+        if suffix in SUFFIXES and suffix != ".txt":
             return read_columns(path, content, known=known)
-        return {"": [line.strip() for line in decode_text(path)[0].splitlines()]}
+        return {"": [line.strip() for line in decode_text(path).splitlines()]}
     except (OSError, ValueError) as error:
-        raise InputError(f"prompts.{content}", f"{error}") from None
+        raise InputError(f"prompts.{content}", str(error)) from None
 
 
 def _listed_people(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
@@ -140,20 +151,22 @@ def crossed_prompts(templates: Path, people: Path, answers_per_cell: int = 1) ->
     Raises:
         InputError: a file cannot be used, or a template has a slot that no column fills.
     """
-    filled = read_people(people)
-    rows = []
-    texts = read_templates(templates)
-    group_size = pd.Series([row[DESCRIPTOR] for row in filled]).value_counts()
-    for template in texts:
-        unknown = [slot for slot in SLOT.findall(template) if slot not in filled[0]]
+    all_people = read_people(people)
+    all_templates = read_templates(templates)
+    for template in all_templates:
+        unknown = [slot for slot in SLOT.findall(template) if slot not in all_people[0]]
         if unknown:
-            slots = ", ".join(name for name in filled[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
+            slots = ", ".join(name for name in all_people[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
             raise InputError("prompts.templates", f"{template!r} has the slot {unknown[0]!r}; the people have {slots}.")
-        for person in filled:
-            times = -(-answers_per_cell // int(group_size[person[DESCRIPTOR]]))
-            rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * times
+    group_sizes = Counter(person[DESCRIPTOR] for person in all_people)
+    times = [math.ceil(answers_per_cell / group_sizes[person[DESCRIPTOR]]) for person in all_people]
     check_row_count(
-        len(rows), f"prompts.templates × prompts.people: {len(texts):,} × {len(filled):,} at {answers_per_cell:,}"
+        len(all_templates) * sum(times),
+        f"prompts.templates × prompts.people: {len(all_templates):,} × {len(all_people):,} at {answers_per_cell:,}",
     )
+    rows = []
+    for template in all_templates:
+        for person, n in zip(all_people, times, strict=True):
+            rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * n
     rows.sort(key=lambda row: (row[TEMPLATE], row[AXIS], row[DESCRIPTOR]))
     return build_prompts({name: [row[name] for row in rows] for name in rows[0]}, people)

@@ -10,6 +10,7 @@ import ast
 import csv
 import json
 import re
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
+from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.evaluation.tables import table_rows
 
 SENTENCE_ID = "sentence_id"
@@ -106,16 +108,19 @@ def read_references(path: Path) -> pd.DataFrame:
             sentence_id has several axes, descriptors or templates.
     """
     rows = _read_table(path, (ENGLISH_TEXT, LANG, GENDER, REFERENCE))
-    numbers = [str(code + 1) for code in pd.factorize(rows[ENGLISH_TEXT])[0]]
-    rows = pd.DataFrame({SENTENCE_ID: numbers, **dict.fromkeys((AXIS, DESCRIPTOR, TEMPLATE, MARKED), "")} | dict(rows))
+    if SENTENCE_ID not in rows:
+        rows[SENTENCE_ID] = [str(code + 1) for code in pd.factorize(rows[ENGLISH_TEXT])[0]]
+    for name in (AXIS, DESCRIPTOR, TEMPLATE, MARKED):
+        if name not in rows:
+            rows[name] = ""
     for gender in rows[GENDER].unique():
         if gender not in GENDERS:
             raise unknown_name(f"{path}: gender", gender, GENDERS)
-    marked = [
-        _parse_texts(path, row, MARKED, cell, json.loads) if cell else None for row, cell in enumerate(rows[MARKED], 2)
-    ]
+    marked = []
+    for line, cell in enumerate(rows[MARKED], start=2):
+        marked.append(_parse_texts(path, line, MARKED, cell, json.loads) if cell else None)
     rows[MARKED] = pd.Series(marked, dtype=object)
-    return _check_references(path, rows[rows[REFERENCE] != ""])
+    return _check_references(path, rows[rows[REFERENCE].str.strip() != ""])
 
 
 def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -140,13 +145,21 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence
     axes = axes or {}
     references = []
     for line, row in enumerate(table_rows(rows), start=2):
-        ids = [row[name] for name in MMHB_IDS]
-        if nouns is not None and row["noun_id_main"] not in nouns:
+        template, noun, descriptor = (row[name] for name in MMHB_IDS)
+        if nouns is not None and noun not in nouns:
             continue
-        metadata = {SENTENCE_ID: "/".join([*ids, row["sentence_eng"]]), AXIS: axes.get(ids[2], "")}
-        metadata |= {DESCRIPTOR: ids[2], TEMPLATE: ids[0], ENGLISH_TEXT: row["sentence_eng"], LANG: row["lang"]}
+        english = row["sentence_eng"]
+        sentence = {
+            SENTENCE_ID: f"{template}/{noun}/{descriptor}/{english}",
+            AXIS: axes.get(descriptor, ""),
+            DESCRIPTOR: descriptor,
+            TEMPLATE: template,
+            ENGLISH_TEXT: english,
+            LANG: row["lang"],
+            MARKED: None,
+        }
         for gender, texts in _mmhb_texts(path, line, row).items():
-            references += [metadata | {GENDER: gender, REFERENCE: text, MARKED: None} for text in texts]
+            references += [sentence | {GENDER: gender, REFERENCE: text} for text in texts]
     if not references and nouns is not None:
         raise InputError(
             "references.nouns", f"{path} has no reference with {', '.join(nouns)}; give ids of MMHB, such as N051."
@@ -165,8 +178,8 @@ def _mmhb_texts(path: Path, line: int, row: Mapping[str, str]) -> dict[str, list
     gender = row.get(MMHB_GENDER_GROUP, "")
     if gender in texts:
         return {gender: texts[gender]}
-    gendered = {text for of_gender in texts.values() for text in of_gender}
-    return texts | {NEUTRAL: [text for text in both if text not in gendered]}
+    texts[NEUTRAL] = [text for text in both if text not in texts[MASCULINE] and text not in texts[FEMININE]]
+    return texts
 
 
 def read_mmhb_axes(path: Path) -> dict[str, str]:
@@ -175,8 +188,9 @@ def read_mmhb_axes(path: Path) -> dict[str, str]:
     Ids are included with and without their last letter, which distinguishes forms of a descriptor: "P_D001a", "P_D001".
     """
     rows = _read_table(path, ("ID", "HB AXIS"))
-    pairs = list(zip(rows["ID"], rows["HB AXIS"], strict=True))
-    return dict([(re.sub(r"(?<=\d)[a-z]$", "", name), axis) for name, axis in pairs] + pairs)
+    axes = dict(zip(rows["ID"], rows["HB AXIS"], strict=True))
+    by_descriptor = {re.sub(r"(?<=\d)[a-z]$", "", name): axis for name, axis in axes.items()}
+    return by_descriptor | axes
 
 
 def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame:
@@ -195,73 +209,80 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
         InputError: a file is missing, or the four files differ in their number of lines.
     """
     language = find_language(lang)
-    texts = {
-        (gender, code): _read_lines(folder / f"geneval-sentences-{gender}-{split}.en_{language.short}.{code}")
-        for gender in (MASCULINE, FEMININE)
-        for code in ("en", language.short)
-    }
-    if len(counts := {len(lines) for lines in texts.values()}) > 1:
+    genders = (MASCULINE, FEMININE)
+    english = {}
+    translated = {}
+    for gender in genders:
+        name = f"geneval-sentences-{gender}-{split}.en_{language.short}"
+        english[gender] = _read_lines(folder / f"{name}.en")
+        translated[gender] = _read_lines(folder / f"{name}.{language.short}")
+    counts = {len(lines) for texts in (english, translated) for lines in texts.values()}
+    if len(counts) > 1:
         raise InputError(folder, f"the files of {lang} have {sorted(counts)} lines; give files of equal length.")
-    tagged = [
-        [MARKED_SPAN.search(line) is not None for line in texts[gender, language.short]] for gender in GENDERS[:2]
-    ]
-    is_annotated = all(2 * sum(lines) > len(lines) for lines in tagged)
-    references = [
-        {
-            SENTENCE_ID: f"en_{language.short}/{number}",
-            **dict.fromkeys((AXIS, DESCRIPTOR, TEMPLATE), ""),
-            ENGLISH_TEXT: MARK.sub("", english).strip(),
-            LANG: language.code,
-            GENDER: gender,
-            REFERENCE: MARK.sub("", reference).strip(),
-            MARKED: [span.strip() for _, span in MARKED_SPAN.findall(reference)] if is_annotated else None,
-        }
-        for gender in (MASCULINE, FEMININE)
-        for number, (english, reference) in enumerate(
-            zip(texts[gender, "en"], texts[gender, language.short], strict=True), start=1
-        )
-    ]
+    is_annotated = all(_mostly_marked(translated[gender]) for gender in genders)
+    references = []
+    for gender in genders:
+        for number, (source, reference) in enumerate(zip(english[gender], translated[gender], strict=True), start=1):
+            spans = [span.strip() for _, span in MARKED_SPAN.findall(reference)]
+            references.append(
+                {
+                    SENTENCE_ID: f"en_{language.short}/{number}",
+                    AXIS: "",
+                    DESCRIPTOR: "",
+                    TEMPLATE: "",
+                    ENGLISH_TEXT: MARK.sub("", source).strip(),
+                    LANG: language.code,
+                    GENDER: gender,
+                    REFERENCE: MARK.sub("", reference).strip(),
+                    MARKED: spans if is_annotated else None,
+                }
+            )
     return pd.DataFrame(references, columns=COLUMNS)
 
 
-def load_references(
-    path: Path | None,
-    split: str = "dev",
-    languages: Sequence[str] = (),
-    nouns: Sequence[str] | None = None,
-) -> pd.DataFrame:
-    """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB.
+def _mostly_marked(lines: Sequence[str]) -> bool:
+    """Return whether more than half of the lines have a tag for a gender-marked span."""
+    return 2 * sum(MARKED_SPAN.search(line) is not None for line in lines) > len(lines)
 
-    MMHB is read from its zip as it is, or from a folder with its zips or its files. `languages` are codes of
-    `find_language`, by default all. `nouns` are ids of MMHB (`read_mmhb`).
+
+def load_references(settings: ReferenceSettings) -> pd.DataFrame:
+    """Return the references in a CSV file, or in a folder of MT-GenEval or MMHB, with `COLUMNS`.
+
+    MMHB is read from its zip as it is, or from a folder with its zips or its files.
 
     Raises:
-        InputError: `path` is None, the references cannot be read, they lack a language, or have no ids of nouns.
+        InputError: no name is given, the references cannot be read, they lack a language, or have no ids of nouns.
     """
-    path = _check_path(path)
+    path = _check_path(settings.name)
     field = "references.languages"
-    wanted = [find_language(code, field) for code in languages]
+    wanted = [find_language(code, field) for code in settings.languages]
     with TemporaryDirectory() as folder:
-        table = _read_any(path, split, wanted, Path(folder), nouns)
+        _extract_mmhb(path, settings.split, Path(folder))
+        table = _read_any(path, settings.split, wanted, Path(folder), settings.nouns)
+    if not wanted:
+        return table
     codes = {language.code for language in wanted}
     present = set(table[LANG])
     if missing := codes - present:
         raise InputError(field, f"{path} has no {', '.join(sorted(missing))}, only {', '.join(sorted(present))}.")
-    return table[table[LANG].isin(codes)].reset_index(drop=True) if wanted else table
+    return table[table[LANG].isin(codes)].reset_index(drop=True)
 
 
-def _read_any(
-    path: Path, split: str, wanted: Sequence[Language], extracted: Path, nouns: Sequence[str] | None
-) -> pd.DataFrame:
-    """Return the references in a file or folder; the files of MMHB's zips are extracted to the folder `extracted`."""
+def _extract_mmhb(path: Path, split: str, extracted: Path) -> None:
+    """Extract MMHB's sentences of a split and its descriptors from a zip, or from the zips in a folder."""
     for archive in [path] if path.suffix == ".zip" else sorted(path.glob("*.zip")):
         try:
             with ZipFile(archive) as file:
                 names = [name for name in file.namelist() if name.endswith((f"/{split}.csv", MMHB_DESCRIPTORS))]
                 file.extractall(extracted, names)
-        except (OSError, BadZipFile) as error:
+        except (OSError, BadZipFile, RuntimeError, zlib.error) as error:  # also one with a password, or damaged
             raise InputError("references", f"{archive} cannot be read ({error}); give MMHB's zip.") from None
-    folders = (path, extracted)
+
+
+def _read_any(
+    path: Path, split: str, wanted: Sequence[Language], extracted: Path, nouns: Sequence[str] | None
+) -> pd.DataFrame:
+    """Return the references in a file or folder, or in MMHB's files in the folder `extracted`."""
     is_table = path.is_file() and path.suffix != ".zip"
     mt_geneval = sorted(path.glob(MT_GENEVAL.format(split=split, lang="*")))
     if nouns is not None and (is_table or mt_geneval):
@@ -272,9 +293,10 @@ def _read_any(
         present = [file.name.split("en_")[1].split(".")[0] for file in mt_geneval]
         codes = [language.short for language in wanted] or present
         return pd.concat([read_mt_geneval(path, code, split) for code in codes], ignore_index=True)
-    if files := sorted(file for folder in folders for file in folder.rglob(f"*/{split}.csv")):
+    files = sorted([*path.rglob(f"*/{split}.csv"), *extracted.rglob(f"*/{split}.csv")])
+    if files:
         axes: dict[str, str] = {}
-        for file in sorted(file for folder in folders for file in folder.rglob(f"*{MMHB_DESCRIPTORS}")):
+        for file in sorted([*path.rglob(f"*{MMHB_DESCRIPTORS}"), *extracted.rglob(f"*{MMHB_DESCRIPTORS}")]):
             axes |= read_mmhb_axes(file)
         return pd.concat([read_mmhb(file, axes, nouns) for file in files], ignore_index=True)
     raise InputError(
@@ -300,12 +322,10 @@ def _check_path(path: Path | None) -> Path:
     return path.expanduser()
 
 
-def build_comparable_sets(
+def comparable_references(
     references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return masculine and feminine references of the same sentences, and a table of the languages.
-
-    Source: Costa-jussà et al. 2023, §4.1.
+) -> pd.DataFrame:
+    """Return masculine and feminine references of the same sentences (Costa-jussà et al. 2023, §4.1).
 
     A missing masculine or feminine reference is replaced by the neutral reference of the sentence, else by the generic
     reference. Languages are left out if fewer than `min_masculine_references` sentences have a masculine reference.
@@ -315,39 +335,72 @@ def build_comparable_sets(
         min_masculine_references: 100 in the paper; with 0, no language is left out.
 
     Returns:
-        The references: `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
-        The languages: lang; the numbers of `sentences`; of those with a `masculine`, `feminine`, `neutral` and
-        `generic` reference (Figure 1); of those with a neutral or generic reference instead of a gendered one
-        (`replaced_masculine`, `replaced_feminine`); of those without any (`missing`); and `left_out`, the reason why
-        the language has no references, or None.
+        `COLUMNS` with gender masculine or feminine, and taken_from, the gender of the actual reference.
 
     Raises:
         InputError: all languages are left out.
     """
     parts = []
-    rows = []
-    for lang, lang_rows in references.groupby(LANG, sort=True):
-        ids = {gender: set(lang_rows.loc[lang_rows[GENDER] == gender, SENTENCE_ID]) for gender in GENDERS}
-        usable = {gender: ids[gender] | ids[NEUTRAL] | ids[GENERIC] for gender in (MASCULINE, FEMININE)}
-        both = usable[MASCULINE] & usable[FEMININE]
-        too_few = len(ids[MASCULINE]) < min_masculine_references
-        row = {LANG: lang, "sentences": lang_rows[SENTENCE_ID].nunique()}
-        row |= {gender: len(ids[gender]) for gender in GENDERS}
-        row |= {f"replaced_{gender}": len(both - ids[gender]) for gender in usable}
-        row["missing"] = row["sentences"] - len(both)
-        row["left_out"] = f"fewer than {min_masculine_references} masculine references" if too_few else None
-        rows.append(row)
-        if not too_few:
-            parts += [_select_references(lang_rows[lang_rows[SENTENCE_ID].isin(both)], gender) for gender in usable]
-    if not parts or not sum(map(len, parts)):
-        counts = ", ".join(f"{row[LANG]} {row[MASCULINE]}" for row in rows)
+    n_masculine = {}
+    for lang, rows in references.groupby(LANG, sort=True):
+        ids = _ids_by_gender(rows)
+        n_masculine[lang] = len(ids[MASCULINE])
+        if len(ids[MASCULINE]) >= min_masculine_references:
+            comparable = rows[rows[SENTENCE_ID].isin(_comparable_ids(ids))]
+            parts += [_select_references(comparable, gender) for gender in (MASCULINE, FEMININE)]
+    if not sum(map(len, parts)):
+        counts = ", ".join(f"{lang} {n}" for lang, n in n_masculine.items())
         raise InputError(
             "references.min_masculine_references",
             f"no language has sentences to compare and {min_masculine_references} masculine "
             f"references ({counts or 'the table is empty'}); add references, or lower it.",
         )
-    languages = pd.DataFrame(rows).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
-    return pd.concat(parts, ignore_index=True), languages
+    return pd.concat(parts, ignore_index=True)
+
+
+def count_references(
+    references: pd.DataFrame, min_masculine_references: int = MIN_MASCULINE_REFERENCES
+) -> pd.DataFrame:
+    """Return how many sentences of each language `comparable_references` uses, a row for each language.
+
+    Args:
+        references: the columns of `read_references`.
+        min_masculine_references: 100 in the paper; with 0, no language is left out.
+
+    Returns:
+        lang; the numbers of `sentences`; of those with a `masculine`, `feminine`, `neutral` and `generic` reference
+        (Costa-jussà et al. 2023, Figure 1); of those with a neutral or generic reference instead of a gendered one
+        (`replaced_masculine`, `replaced_feminine`); of those without any (`missing`); and `left_out`, the reason why
+        the language is left out, or None.
+    """
+    counts = []
+    for lang, rows in references.groupby(LANG, sort=True):
+        ids = _ids_by_gender(rows)
+        comparable = _comparable_ids(ids)
+        n_sentences = rows[SENTENCE_ID].nunique()
+        has_too_few = len(ids[MASCULINE]) < min_masculine_references
+        counts.append(
+            {
+                LANG: lang,
+                "sentences": n_sentences,
+                **{gender: len(ids[gender]) for gender in GENDERS},
+                "replaced_masculine": len(comparable - ids[MASCULINE]),
+                "replaced_feminine": len(comparable - ids[FEMININE]),
+                "missing": n_sentences - len(comparable),
+                "left_out": f"fewer than {min_masculine_references} masculine references" if has_too_few else None,
+            }
+        )
+    return pd.DataFrame(counts).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
+
+
+def _ids_by_gender(rows: pd.DataFrame) -> dict[str, set[str]]:
+    """Return the ids of the sentences that have a reference of each gender."""
+    return {gender: set(rows.loc[rows[GENDER] == gender, SENTENCE_ID]) for gender in GENDERS}
+
+
+def _comparable_ids(ids: Mapping[str, set[str]]) -> set[str]:
+    """Return the ids of the sentences that have a masculine and a feminine reference, or one that replaces it."""
+    return (ids[MASCULINE] & ids[FEMININE]) | ids[NEUTRAL] | ids[GENERIC]
 
 
 def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) -> pd.DataFrame:
@@ -357,7 +410,7 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
     language, and English sentences with two versions (MT-GenEval), are translated once for each gender.
 
     Args:
-        table: the references of `build_comparable_sets`.
+        table: the references of `comparable_references`.
         source, target: FLORES codes; one of them can be "eng_Latn".
 
     Returns:
@@ -419,13 +472,16 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
 
 
 def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:
-    table = pd.DataFrame(read_columns(path, "a table", known=required), dtype=object)
-    if missing := [name for name in required if name not in table]:
-        raise InputError(path, f"has no column {missing[0]!r}, only {', '.join(map(str, table))}; add it.")
-    return table
+    """Return a table of texts, with "" for a missing value; InputError if it lacks one of the `required` columns."""
+    columns = read_columns(path, "a table", known=required)
+    if missing := [name for name in required if name not in columns]:
+        raise InputError(path, f"has no column {missing[0]!r}, only {', '.join(columns)}; add it.")
+    texts = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}
+    return pd.DataFrame(texts, dtype=object)
 
 
 def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[str], object]) -> list[str]:
+    """Return the texts of the list in a cell; InputError if `parse` reads something else."""
     try:
         return TypeAdapter(list[str]).validate_python(parse(cell))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -435,6 +491,7 @@ def _parse_texts(path: Path, row: int, column: str, cell: str, parse: Callable[[
 
 
 def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns `COLUMNS` of references, with FLORES codes; InputError if one is invalid."""
     if table.empty:
         raise InputError(path, "has no reference; write one in each row.")
     for code in table[LANG].unique():

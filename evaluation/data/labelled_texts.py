@@ -20,7 +20,7 @@ def read_labelled_texts(
     """Return the texts, the label names of each text, and the number of blank texts, which are left out.
 
     Args:
-        text_column, label_column: columns of the text and its label or labels.
+        text_column, label_column: columns of the text and its label or labels; a list in a cell is several labels.
         labels: value of the label column → name; with {}, the values are the names.
         separator: text between several labels in the label column; None for one label.
         columns: the columns of a file without a header.
@@ -37,9 +37,8 @@ def read_labelled_texts(
     texts = []
     text_labels = []
     for number, (text, cell) in enumerate(rows, start=1):
-        label = "" if cell is None else str(cell)
-        values = label.split(separator) if separator else [label]
-        if wrong := [value for value in values if not value.strip() or (names and value not in names)]:
+        values = _labels_in(cell, separator)
+        if wrong := [value for value in values if not value or (names and value not in names)]:
             raise InputError("labels", f"row {number} of {path} has {wrong[0]!r}; give a label ({', '.join(names)}).")
         if isinstance(text, str) and text.strip():
             texts.append(text)
@@ -47,6 +46,17 @@ def read_labelled_texts(
     if len(set().union(*text_labels)) < 2:
         raise InputError("labels", f"the {len(texts)} texts of {path} have fewer than two different labels.")
     return texts, text_labels, len(rows) - len(texts)
+
+
+def _labels_in(cell: object, separator: str | None) -> list[str]:
+    """Return the labels in a cell, a list, a text or a number, without outer white space; [""] if it is empty."""
+    if isinstance(cell, list):
+        values = cell or [""]
+    elif isinstance(cell, str) and separator:
+        values = cell.split(separator)
+    else:
+        values = ["" if cell is None else cell]
+    return [str(value).strip() for value in values]
 
 
 def held_out_mask(texts: Sequence[str], share: float, seed: int) -> np.ndarray:

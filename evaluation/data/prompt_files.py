@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +89,7 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
 
     Raises:
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
-            occurs twice, or a number of repeats is not a whole number from 1.
+            occurs twice or is the id of another row's repeat, or a number of repeats is not a whole number from 1.
     """
     columns = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
     require_columns(list(columns), REQUIRED_COLUMNS, str(path))
@@ -106,6 +106,7 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
     if ids := repeated.get(PROMPT_ID):
         counts = pd.Series(ids).groupby(ids).cumcount()
         repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
+        _check_ids(repeated[PROMPT_ID], path)
     return build_prompts(repeated, path)
 
 
@@ -119,9 +120,17 @@ def check_texts(columns: Mapping[str, list], path: Path) -> None:
         for row, value in enumerate(columns.get(name, ()), start=1):
             if not isinstance(value, str) or not (value.strip() or name == PERSONA):
                 raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
-    repeated = [prompt_id for prompt_id, count in Counter(columns.get(PROMPT_ID, ())).items() if count > 1]
+    _check_ids(columns.get(PROMPT_ID, ()), path)
+
+
+def _check_ids(ids: Iterable[str], path: Path) -> None:
+    """Raise InputError if an id occurs twice."""
+    repeated = [prompt_id for prompt_id, count in Counter(ids).items() if count > 1]
     if repeated:
-        raise InputError(path, f"prompt_id {repeated[0]!r} occurs twice; change one.")
+        raise InputError(
+            path,
+            f"prompt_id {repeated[0]!r} occurs twice; change one. (The second response to an id has #2 at its end.)",
+        )
 
 
 def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:

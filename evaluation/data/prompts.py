@@ -175,8 +175,8 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     n = max(min(max(round(fraction * total), 1), total - 1), 0)
     in_train = table[by].isin(sample_strata(strata, n, seed, f"split by {by}", split=True))
     measure = table[~in_train]
-    context = _context(table)
-    in_measure = pd.MultiIndex.from_frame(table[context]).isin(pd.MultiIndex.from_frame(measure[context]))
+    context = table.groupby(_context(table), sort=False, dropna=False).ngroup()
+    in_measure = context.isin(context[~in_train])
     train = table[in_train & ~in_measure]
     if not len(train):
         raise InputError(f"split by {by}", f"{total} value(s) leave no text for training; split by another column.")

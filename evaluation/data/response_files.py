@@ -77,7 +77,7 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     rows = pd.DataFrame(first_columns).join(rest)
     with atomic_write(path) as temporary:
         if path.suffix == ".csv":
-            rows.to_csv(temporary, index=False)
+            rows.to_csv(temporary, index=False, lineterminator="\r\n")  # else a field with \r is not quoted
         else:
             rows.to_parquet(temporary, index=False)
 

@@ -189,7 +189,7 @@ def is_inspect_log(path: Path) -> bool:
     if path.suffix.lower() != ".json" or not path.exists():
         return False
     try:
-        content = json.loads(decode_text(path)[0])
+        content = json.loads(decode_text(path))
     except (OSError, ValueError, RecursionError):  # the reader of tables reports the error
         return False
     return isinstance(content, dict) and isinstance(content.get("eval"), dict) and "version" in content

@@ -142,18 +142,31 @@ def stereoset_rows(path: Path) -> list[dict[str, str]] | None:
     if not is_json(path):
         return None
     try:
-        text = decode_text(path)[0]
+        text = decode_text(path)
         if '"gold_label"' not in text:
             return None
         content = json.loads(text) if path.suffix.lower() == ".json" else read_json_rows(path)
     except (OSError, ValueError, RecursionError):  # the reader of tables reports the error
         return None
-    groups = content.get("data", content) if isinstance(content, dict) else content
-    kinds = groups if isinstance(groups, dict) else {"": groups}
-    return [_stereoset_row(path, kind, example) for kind, examples in kinds.items() for example in examples]
+    data = content.get("data", content) if isinstance(content, dict) else content
+    examples_by_kind = data if isinstance(data, dict) else {"": data}
+    rows = []
+    for kind, examples in examples_by_kind.items():
+        if not isinstance(examples, list):
+            raise _stereoset_error(path, examples)
+        rows += [_stereoset_row(path, kind, example) for example in examples]
+    return rows
+
+
+def _stereoset_error(path: Path, example: object) -> InputError:
+    return InputError(
+        path,
+        f"{format_value(example)} is no example of StereoSet; give id, context and three sentences with gold_label.",
+    )
 
 
 def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[str, str]:
+    """Return the pair of an example of StereoSet; `kind` is "intrasentence", "intersentence", or "" if unknown."""
     try:
         sentences = example["sentences"]
         if isinstance(sentences, Mapping):
@@ -168,11 +181,7 @@ def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[st
         pair = {MORE: context + found["stereotype"], LESS: context + found["anti-stereotype"]}
         return {PAIR_ID: str(example["id"]), BIAS_TYPE: str(example.get("bias_type", "")), DIRECTION: kind, **pair}
     except (KeyError, TypeError, ValueError):
-        raise InputError(
-            path,
-            f"{format_value(example)} is no example of StereoSet; give id, context and three sentences with "
-            "gold_label.",
-        ) from None
+        raise _stereoset_error(path, example) from None
 
 
 def known_defects(pairs: pd.DataFrame) -> list[str | None]:
@@ -196,6 +205,7 @@ def known_defects(pairs: pd.DataFrame) -> list[str | None]:
 
 
 def _pair_key(more: str, less: str) -> str:
+    """Return the name of a pair in the list of known defects: 16 hexadecimal digits of a hash of its sentences."""
     text = "\n".join(" ".join(sentence.split()) for sentence in (more, less))
     return sha256(text.encode("utf-8")).hexdigest()[:16]
 
@@ -227,8 +237,10 @@ def insert_names(pairs: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.
     """
 
     def insert(text: str | None, row: int) -> str | None:
-        for gender, of_gender in names.items():
-            text = text and text.replace(f"{{{gender}}}", of_gender[row % len(of_gender)])
+        if text is None:
+            return None
+        for gender, gender_names in names.items():
+            text = text.replace(f"{{{gender}}}", gender_names[row % len(gender_names)])
         return text
 
     named = pairs.copy()
@@ -246,13 +258,15 @@ def leave_out_pairs(pairs: pd.DataFrame, min_shared_words: int, min_words: int) 
     """
 
     def reason(more: str, less: str) -> str | None:
-        words = more.split(), less.split()
-        blocks = SequenceMatcher(None, *words, autojunk=False).get_matching_blocks()
+        more_words = more.split()
+        less_words = less.split()
         if more == less:
             return EQUAL_SENTENCES
-        if min(map(len, words)) < min_words:
+        if min(len(more_words), len(less_words)) < min_words:
             return SHORT.format(min_words)
-        return FEW_SHARED.format(min_shared_words) if sum(block.size for block in blocks) < min_shared_words else None
+        blocks = SequenceMatcher(None, more_words, less_words, autojunk=False).get_matching_blocks()
+        n_shared = sum(block.size for block in blocks)
+        return FEW_SHARED.format(min_shared_words) if n_shared < min_shared_words else None
 
     reasons = [
         known or reason(more, less) for known, more, less in zip(pairs[LEFT_OUT], pairs[MORE], pairs[LESS], strict=True)
@@ -266,11 +280,13 @@ def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs without the last character of each sentence (Steinborn et al. 2022, Table 3)."""
     shortened = pairs.copy()
     for side in (MORE, LESS):
-        shortened[side] = pd.Series([text and text[:-1] for text in pairs[side]], dtype=object)
+        texts = [None if text is None else text[:-1] for text in pairs[side]]
+        shortened[side] = pd.Series(texts, dtype=object)
     return shortened
 
 
 def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return our name → the file's name of each column that the file has; `columns` are the names that a user gives."""
     default = {MORE: MORE, LESS: LESS}
     known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
     names = {name: column for name, column in known.items() if column in present} | dict(columns)

@@ -75,7 +75,11 @@ def _label_index(cluster: str, style: str, labels: Sequence[str]) -> int:
         listed = ", ".join(repr(labels[index]) for index in matches)
         raise InputError("style_clusters", f"{style!r} in {cluster} could be {listed}; write the whole label.")
     if not matches:
-        raise unknown_name(f"style_clusters: a label of the style classifier in {cluster}", style, labels)
+        error = unknown_name("style_clusters", style, labels)
+        raise InputError(
+            error.field,
+            f"the classifier has no such label in {cluster}: {error.problem} Give clusters of its labels, or null.",
+        )
     return matches[0]
 
 

@@ -10,8 +10,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -101,30 +101,35 @@ def is_json(path: Path) -> bool:
     return path.suffix.lower() in JSON_SUFFIXES
 
 
-def decode_text(path: Path) -> tuple[str, str]:
-    """Return the text of a file and its encoding: by its byte-order mark, else UTF-8, UTF-16 or cp1252.
+def decode_text(path: Path) -> str:
+    """Return the text of a file by its byte-order mark, else in UTF-8, UTF-16 or cp1252; log an encoding but UTF-8.
 
     Raises:
         OSError, ValueError: the file cannot be read, or is in another encoding, whose candidates the error names.
     """
     check_regular(path)
     content = path.read_bytes()
-    marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), None)
-    if marked is not None:
-        return content.decode(marked), marked.removesuffix("-sig")
+    encoding = _encoding_of(content)
+    if not encoding.startswith("utf-8"):
+        log.info("%s: read as %s", path, encoding)
+    return content.decode(encoding)
+
+
+def _encoding_of(content: bytes) -> str:
+    """Return the encoding of a text; ValueError if its bytes do not tell."""
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            return encoding
     if b"\x00" in content[:1000]:  # every second byte of mostly ASCII text in UTF-16
-        order = "utf-16-be" if content[:1] == b"\x00" else "utf-16-le"
-        return content.decode(order), order
+        return "utf-16-be" if content.startswith(b"\x00") else "utf-16-le"
     try:
-        return content.decode("utf-8"), "utf-8"
+        content.decode("utf-8")
+        return "utf-8"
     except UnicodeDecodeError as error:
         wrong = error.start
-    try:
-        text = content.decode(WESTERN)
-        if not NOT_WESTERN.search(text):
-            return text, WESTERN
-    except UnicodeDecodeError:
-        pass
+    with suppress(UnicodeDecodeError):
+        if not NOT_WESTERN.search(content.decode(WESTERN)):
+            return WESTERN
     line = content[content.rfind(b"\n", 0, wrong) + 1 :].partition(b"\n")[0][:80].strip()
     raise ValueError(f"it is not UTF-8, and its encoding is ambiguous: {', '.join(_decodings(line))}; save it as UTF-8")
 
@@ -139,21 +144,27 @@ def _decodings(line: bytes) -> Iterator[str]:
 
 
 def _read_delimited(path: Path, header: Sequence[str]) -> dict[str, list]:
-    """Return the columns of a delimited file, all of text, and log its encoding and delimiter if it is not plain."""
-    text, encoding = decode_text(path)
-    usual = "\t" if path.suffix.lower() == ".tsv" else ","
-    claimed = "\t" if usual == "\t" else None
+    """Return the columns of a delimited file, all of text, and log a delimiter that its suffix does not name."""
+    text = decode_text(path)
+    is_tsv = path.suffix.lower() == ".tsv"
+    claimed = "\t" if is_tsv else None
     separator_line = SEPARATOR_LINE.match(text)
     if separator_line is not None:
         claimed = separator_line[1]
         text = text[separator_line.end() :]
     rows, delimiter = split_rows(text, len(header), claimed=claimed)
-    names, *rows = [list(header), *rows] if header else rows or [[]]
-    if encoding not in ("utf-8", "utf-8-sig") or (delimiter != usual and len(names) > 1):
-        log.info("%s: read as %s with the delimiter %s", path, encoding, DELIMITERS[delimiter])
-    columns = {}
+    if header:
+        names = list(header)
+    elif rows:
+        names = rows.pop(0)
+    else:
+        return {}
+    if delimiter != ("\t" if is_tsv else ",") and len(names) > 1:
+        log.info("%s: read with the delimiter %s", path, DELIMITERS[delimiter])
+    # The first column of a table that pandas wrote has no name.
     names = [name or ("" if index == 0 else f"column {index + 1}") for index, name in enumerate(names)]
     _check_header(names)
+    columns = {}
     for index, name in enumerate(names):
         values = [row[index] for row in rows]
         if name in ("", f"column {index + 1}") and rows and not any(value.strip() for value in values):
@@ -175,6 +186,8 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
         ValueError: rows differ in length, or two delimiters fit.
     """
     first = next((line for line in text.splitlines() if line.strip(BLANK)), "")
+    if not first:
+        return [], ","
     readings = {}
     faults = {}
     for delimiter in DELIMITERS:
@@ -188,17 +201,17 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
             if len(rows[0]) > 1:  # otherwise the delimiter is part of a quoted name
                 readings[delimiter] = rows
     if claimed in readings:
-        readings = {claimed: readings[claimed]}
+        return readings[claimed], claimed
     if len(readings) > 1:
         candidates = " or ".join(f"{DELIMITERS[name]} ({len(rows[0])} columns)" for name, rows in readings.items())
         raise ValueError(f"its delimiter is ambiguous: {candidates}; use another delimiter, or quote the fields")
     if readings:
-        delimiter, rows = next(iter(readings.items()))
+        delimiter, rows = readings.popitem()
         return rows, delimiter
     if faults:
         listed = "; ".join(f"{DELIMITERS[delimiter]}: {error}" for delimiter, error in faults.items())
         raise ValueError(f"no delimiter fits all rows: {listed}")
-    return (_parse(text, ",", width), ",") if first else ([], ",")
+    return _parse(text, ",", width), ","  # one column
 
 
 def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
@@ -207,17 +220,17 @@ def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
     In text with tabs, quotation marks may also have no meaning.
     """
     try:
-        rows = _parse_quoted(text, delimiter, width, csv.QUOTE_MINIMAL)
+        return _parse_quoted(text, delimiter, width, csv.QUOTE_MINIMAL)
     except (csv.Error, ValueError):
         if ESCAPED_QUOTE.search(text):
             return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width, csv.QUOTE_MINIMAL)
         if delimiter == "\t":
             return _parse_quoted(text, delimiter, width, csv.QUOTE_NONE)
         raise
-    return rows
 
 
 def _parse_quoted(text: str, delimiter: str, width: int, quoting: int) -> list[list[str]]:
+    """Return the rows that are not blank, each with `width` cells, or as many as the first; ValueError for others."""
     lines = io.StringIO(text, newline="")
     found = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
     rows = [row for row in found if any(cell.strip() for cell in row)]
@@ -233,15 +246,15 @@ def _parse_quoted(text: str, delimiter: str, width: int, quoting: int) -> list[l
 def _spell_as_known(columns: dict[str, list], known: Collection[str]) -> dict[str, list]:
     """Return the columns with the names of `known` where names differ by capitals or outer white space only."""
     folded = {name.casefold(): name for name in known}
-    spelled: dict[str, str] = {}
+    names: dict[str, str] = {}  # the known or stripped name of a column, and its name in the file
     for name in columns:
         meant = folded.get(name.strip().casefold(), name.strip())
-        meant = name if meant in columns else meant
-        if meant in spelled.values():
-            other = next(key for key, value in spelled.items() if value == meant)
-            raise ValueError(f"the columns {other!r} and {name!r} may both be {meant!r}; rename one")
-        spelled[name] = meant
-    return {spelled[name]: values for name, values in columns.items()}
+        if meant in columns:  # another column has exactly this name
+            meant = name
+        if meant in names:
+            raise ValueError(f"the columns {names[meant]!r} and {name!r} may both be {meant!r}; rename one")
+        names[meant] = name
+    return {meant: columns[name] for meant, name in names.items()}
 
 
 def _infer_types(columns: Mapping[str, list], text: Iterable[str]) -> dict[str, list]:
@@ -277,6 +290,7 @@ def check_row_limit(path: Path) -> None:
 
 
 def _check_header(names: Iterable[str]) -> None:
+    """Raise ValueError if a name occurs twice."""
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
@@ -293,7 +307,7 @@ def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[st
     Raises:
         OSError, ValueError: the file cannot be read, is not JSON, has no table or several, or has invalid texts.
     """
-    text, _ = decode_text(path)
+    text = decode_text(path)
     if "\\u" in text:  # half a surrogate pair can be escaped, but not encoded as UTF-8
         errors = "replace" if replace_surrogates else "strict"
         return [_valid_texts(row, errors) for row in _json_rows(path, text)]
@@ -301,12 +315,14 @@ def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[st
 
 
 def _valid_texts(row: dict[str, object], errors: str) -> dict[str, object]:
+    """Return a row with its lone surrogates replaced; with `errors` "strict", ValueError if it has one."""
     text = json.dumps(row, ensure_ascii=False)
     valid = text.encode("utf-16", "surrogatepass").decode("utf-16", errors)
     return row if valid == text else json.loads(valid)
 
 
 def _json_rows(path: Path, text: str) -> list[dict[str, object]]:
+    """Return the objects in a text of JSON, which may have one a line whatever the suffix of the file says."""
     try:
         if text.lstrip().startswith("["):
             return _rows_of_array(json.loads(text))
@@ -322,11 +338,14 @@ def _json_rows(path: Path, text: str) -> list[dict[str, object]]:
 
 
 def _objects_in_lines(text: str) -> Iterator[dict[str, object]]:
+    """Yield the object in each line that is not blank; ValueError, with the number of the line, if it has none."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number}: {error.msg} at character {error.pos + 1}") from None
         except RecursionError:
             raise ValueError(f"line {number} is nested too deeply") from None
         if not isinstance(row, dict):
@@ -370,11 +389,15 @@ def _tables(value: Mapping[str, object], name: str, depth: int) -> Iterator[tupl
             yield from _tables(part, inner, depth - 1)
 
 
-def _rows_of_object(value: Mapping[str, Any]) -> list[dict[str, object]] | None:
-    """Return the rows of an object that is a table: columns of equal length, or one of pandas' formats."""
+def _rows_of_object(value: Mapping[str, object]) -> list[dict[str, object]] | None:
+    """Return the rows of an object that is a table: columns of equal length, or one of pandas' formats; else None."""
+    names = value.get("columns")
+    data = value.get("data")
+    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
+        if any(len(row) != len(names) for row in data):
+            raise ValueError("a row of its data has not as many values as there are columns")
+        return [dict(zip(map(str, names), row, strict=True)) for row in data]  # orient="split"
     parts = list(value.values())
-    if isinstance(value.get("columns"), list) and isinstance(value.get("data"), list):  # orient="split"
-        return [dict(zip(value["columns"], row, strict=True)) for row in value["data"]]
     are_lists = len(parts) > 1 and all(isinstance(part, list) for part in parts)
     are_tables = are_lists and all(isinstance(row, dict) for part in parts for row in part)
     if are_lists and not are_tables and len({len(part) for part in parts}) == 1:

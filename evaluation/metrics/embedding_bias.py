@@ -47,7 +47,7 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import BiasScore, Signature, display_name
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, ReferenceSettings, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
 from evenhand.evaluation.store import Store
@@ -114,7 +114,7 @@ class EmbeddingBias(Metric):
         model = config.model
         if settings.vectors is None:
             require_extra("translation", "sentence_transformers", field="embedding_bias")
-        references = _references(config.references)
+        references = load_references(config.references)
         fingerprints: dict[str, Json] = {"references": references_sha256(config.references.name)}
         if settings.vectors is None:
             fingerprints["model"] = model_revision(model.name, model.revision, model.base)
@@ -130,7 +130,7 @@ class EmbeddingBias(Metric):
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 
         settings = config.settings
-        references = _references(config.references)
+        references = load_references(config.references)
         pairs = pair_with_references(references)
         if settings.vectors is not None:
             return cosines_of_files(pairs, settings.vectors, texts_by_language(references))
@@ -198,10 +198,6 @@ class EmbeddingBias(Metric):
             values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
         chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
-
-
-def _references(settings: ReferenceSettings) -> pd.DataFrame:
-    return load_references(settings.name, settings.split, settings.languages, settings.nouns)
 
 
 def pair_with_references(references: pd.DataFrame) -> pd.DataFrame:

@@ -6,7 +6,7 @@ person's own. A prompt takes as many responses as there are candidates, and one 
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,12 @@ from pydantic import Field
 from evenhand.evaluation.data.other_people import partner_prompts, partner_rows
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import CANDIDATES, Model
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.wrapped import WrappedModel
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import MAX_COUNT, StrictSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.methods import Method
-
-if TYPE_CHECKING:  # imports torch
-    from evenhand.evaluation.models.styles import Classifier
 
 CHUNK = 256  # prompts whose candidates are sampled and classified together, and lost if the run is killed
 Candidates = Annotated[int, Field(ge=2, le=MAX_COUNT)]
@@ -69,7 +67,7 @@ class NearestStyleModel(WrappedModel):
         for start in range(0, len(prompts), CHUNK):
             yield self._choose(classifier, prompts.iloc[start : start + CHUNK], tokens)
 
-    def _choose(self, classifier: "Classifier", prompts: pd.DataFrame, tokens: range | None) -> pd.DataFrame:
+    def _choose(self, classifier: Classifier, prompts: pd.DataFrame, tokens: range | None) -> pd.DataFrame:
         """Return the response to each prompt: the candidate in the style that is nearest to another person's."""
         from evenhand.evaluation.models.styles import classify_responses
 

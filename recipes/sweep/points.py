@@ -188,14 +188,12 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
     mark = settings.output_dir / TRACKED / sha256(folder.encode()).hexdigest()[:12]
     if mark.exists():
         return
-    swept = [f"{name} {value}" for name, value in point.swept.items() if name != METHOD]
-    name = ", ".join([point.method, point.decoding, *swept, f"seed {point.seed}"])
     group = settings.group or settings.output_dir.name
-    with start_tracking("point", settings, group=group, name=name, settings=point_config(point)) as tracker:
+    with start_tracking("point", settings, group=group, name=point.title, settings=point_config(point)) as tracker:
         results = point_results(point)
         tracker.log_summary({name: value for name, value in results.items() if isinstance(value, (int, float))})
         tracker.log_scores(read_scores(point.comparison / SCORES))
-    write_text(mark, f"{name}\n")
+    write_text(mark, f"{point.title}\n")
 
 
 def point_config(point: Point) -> dict[str, object]:

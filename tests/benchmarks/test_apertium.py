@@ -5,8 +5,9 @@ import shutil
 import pytest
 
 from benchmarks.apertium import agreement_errors, pattern_references, translate
-from evenhand.evaluation.data.gendered_translations import build_comparable_sets, load_references
+from evenhand.evaluation.data.gendered_translations import comparable_references, load_references
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
+from evenhand.evaluation.settings import ReferenceSettings
 
 HEADER = "ID\tHB AXIS\tSEMANTIC FIELD (SENSE)\tOPTION DESCRIPTON [SL]\tSUGGESTED TRANSLATION [TL]"
 DEAF = {  # the descriptor "Deaf"; Apertium's list has no other descriptor of this file
@@ -49,7 +50,7 @@ def test_patterns_have_a_masculine_and_a_feminine_reference_of_one_english_sente
 
 def test_an_error_of_agreement_is_a_translation_with_words_of_both_genders(references):
     _, file = references
-    table = build_comparable_sets(load_references(file), min_masculine_references=0)[0]
+    table = comparable_references(load_references(ReferenceSettings(name=file)), min_masculine_references=0)
     sources = make_source_tables(table, ["en-xx"])["eng_Latn-spa_Latn"]
     translations = {
         "I am a Deaf friend.": "Soy una amiga sordo.",

@@ -8,6 +8,7 @@ import pytest
 
 from evenhand.evaluation import progress as module
 from evenhand.evaluation.progress import SIGNS_OF_LIFE, progress, start_logging, working, write_sign_of_life
+from evenhand.mitigation.tune import StepCallback
 
 
 def test_a_sign_of_life_comes_after_ten_silent_seconds_and_names_the_innermost_work(caplog):
@@ -23,8 +24,8 @@ def test_a_sign_of_life_comes_after_ten_silent_seconds_and_names_the_innermost_w
 
 
 def test_progress_is_named_while_it_runs(caplog):
-    with caplog.at_level("INFO", "evenhand"), progress(10, "responses", "responses") as advance:
-        advance(3)
+    with caplog.at_level("INFO", "evenhand"), progress(10, "responses", "responses") as bar:
+        bar.update(3)
         caplog.clear()
         write_sign_of_life(time.monotonic() + 1000)
     assert caplog.messages[0].startswith("responses: ")
@@ -51,11 +52,26 @@ def test_a_log_of_ci_has_a_line_a_minute(monkeypatch, is_terminal, ci, is_watche
 
 def test_a_bar_in_a_log_writes_its_last_line_and_none_within_a_minute(monkeypatch, caplog):
     monkeypatch.setattr(module, "is_watched", lambda: False)
-    with caplog.at_level("INFO", "evenhand"), progress(100, "answers", "answers") as advance:
+    with caplog.at_level("INFO", "evenhand"), progress(100, "answers", "answers") as bar:
         for _ in range(100):
-            advance(1)
+            bar.update(1)
         assert not caplog.messages
     assert len(caplog.messages) == 1 and "100/100" in caplog.messages[0]
+
+
+def test_the_time_before_the_first_step_of_training_does_not_count(monkeypatch):
+    monkeypatch.setattr(module, "is_watched", lambda: False)
+    with progress(10, "tuning", "steps", done=4) as bar:
+        bar.start_t -= 1000  # validation before the first step
+        bar.last_print_t -= 1000
+        step = StepCallback(bar)
+        step.on_step_begin(None, None, None)
+        assert bar.format_dict["elapsed"] < 500
+        bar.update(1)
+        bar.start_t -= 1000  # a long step counts
+        bar.last_print_t -= 1000
+        step.on_step_begin(None, None, None)
+        assert bar.format_dict["elapsed"] > 500
 
 
 def test_logging_can_be_started_twice():

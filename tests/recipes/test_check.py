@@ -24,7 +24,8 @@ from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.check import junit_xml, summary_markdown
 from evenhand.recipes.check_findings import Finding, check_findings, smallest_showable_rise
-from evenhand.recipes.cli import main, parse
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import parse
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
 

@@ -13,7 +13,8 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import SHORT_NAMES, main, parse, positional, read_settings, settings_in
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import SHORT_NAMES, parse, positional, read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from evenhand.recipes import commands
-from evenhand.recipes.cli import main, settings_in
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import settings_in
 from evenhand.recipes.settings import COMMANDS, FAMILIES, MethodGroups
 
 

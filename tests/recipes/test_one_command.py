@@ -15,7 +15,8 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed
 from evenhand.recipes.automatic import folder_name, with_folder, with_precision
 from evenhand.recipes.check_findings import check_findings
-from evenhand.recipes.cli import main, parse
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import parse
 from evenhand.recipes.compare import compare
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, CompareSettings, LoopSettings, MeasureSettings

@@ -17,7 +17,8 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.mitigation.methods import load_method
-from evenhand.recipes.cli import main, read_settings
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import read_settings
 from tests import tiny_checkpoints
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.evaluation.store import stage
-from evenhand.recipes.cli import main, read_settings
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import read_settings
 from evenhand.recipes.loop import loop
 from evenhand.recipes.settings import LabelSettings, LoopSettings
 from tests.measured_runs import write_measured

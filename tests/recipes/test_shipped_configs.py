@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.recipes.cli import main, read_settings, settings_in
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS
 from tests.recipes.test_command_line import error_line
 

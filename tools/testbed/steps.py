@@ -43,14 +43,14 @@ def take_steps(model: nn.Module, losses: Iterator[Tensor], steps: int, rate: flo
         return min(1.0, (step + 1) / warm_up) * (LOWEST_RATE + (1 - LOWEST_RATE) * half_cosine)
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate_at)
-    with progress(steps, f"training {type(model).__name__}", "steps") as advance:
+    with progress(steps, f"training {type(model).__name__}", "steps") as bar:
         for loss in losses:
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-            advance(1)
+            bar.update(1)
 
 
 def small_bert(tokenizer: PreTrainedTokenizerFast, positions: int) -> BertConfig:

@@ -34,8 +34,8 @@ from evenhand.evaluation.metrics.generation_bias.classifiers import (
     STYLE_CLASSIFIER,
     classifier_inputs,
     classifier_signature,
-    classifiers,
     classify,
+    configured_classifiers,
 )
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
@@ -290,7 +290,7 @@ def read_classified_run(store: Store, config: MeasureConfig, collected: Mapping[
     settings = config.settings
     responses = read_styled_responses(store.folder)
     facts = {}
-    for name, classifier in classifiers(config).items():
+    for name, classifier in configured_classifiers(config).items():
         facts[name] = classifier_signature(classifier, str(store.inputs[name]))
     facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
     signature = {

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,17 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     style_table,
 )
 from evenhand.evaluation.models.classifier_folders import shipped_names
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, kind_of
+from evenhand.evaluation.models.classifier_kinds import (
+    classifier_revision,
+    classifier_styles,
+    kind_of,
+    load_style_classifier,
+)
+from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
 from evenhand.evaluation.store import Store
-
-if TYPE_CHECKING:  # imports torch
-    from evenhand.evaluation.models.styles import Classifier
 
 # Names of the classifiers in inputs, signatures and errors.
 STYLE_CLASSIFIER = "style_classifier"
@@ -51,7 +54,7 @@ OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
 
-def classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | ClassifierSettings]:
+def configured_classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | ClassifierSettings]:
     """Return the configured classifiers by their names.
 
     Raises:
@@ -94,7 +97,7 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
         InputError: a classifier cannot be read, a label of it is the name of a column, or it lacks the label that means
             offensive; both style classifiers are the same; the style clusters do not fit the first one.
     """
-    checkpoints = classifiers(config)
+    checkpoints = configured_classifiers(config)
     inputs: dict[str, Json] = _of_each(classifier_revision, checkpoints)
     if inputs[STYLE_CLASSIFIER] == inputs.get(SECOND_STYLE_CLASSIFIER):
         name = checkpoints[SECOND_STYLE_CLASSIFIER].name
@@ -139,10 +142,8 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
     """
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
-    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-
     unread = _note_unread(store, config)
-    for name, checkpoint in classifiers(config).items():
+    for name, checkpoint in configured_classifiers(config).items():
         table = {
             STYLE_CLASSIFIER: STYLES,
             SECOND_STYLE_CLASSIFIER: SECOND_STYLES,
@@ -169,7 +170,7 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
 def styles_of_responses(
     store: Store,
     table: str,
-    classifier: "Classifier",
+    classifier: Classifier,
     prompts: pd.DataFrame,
     responses: pd.DataFrame,
     numbers: np.ndarray | None,
@@ -186,7 +187,7 @@ def styles_of_responses(
 
 def _offensiveness(
     store: Store,
-    classifier: "Classifier",
+    classifier: Classifier,
     responses: pd.DataFrame,
     settings: ClassifierSettings,
     numbers: np.ndarray | None,
@@ -208,7 +209,7 @@ def _note_unread(store: Store, config: MeasureConfig) -> dict[str, str]:
     """Return why style classifiers cannot read the responses, by their names, and keep it in the folder of the run."""
     responses = store.read(RESPONSES)
     faults = {}
-    for name, checkpoint in classifiers(config).items():
+    for name, checkpoint in configured_classifiers(config).items():
         fault = "" if name == OFFENSIVENESS_CLASSIFIER else language_fault(checkpoint.name, responses)
         if fault:
             faults[name] = fault

@@ -29,7 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import configured_acce
 from evenhand.evaluation.metrics.generation_bias.classifiers import (
     OFFENSIVENESS,
     STYLE_CLASSIFIER,
-    classifiers,
+    configured_classifiers,
     language_fault,
     styles_of_responses,
 )
@@ -53,7 +53,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     sorted_by_prompt,
     without_accepted,
 )
-from evenhand.evaluation.models.classifier_kinds import kind_of
+from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
@@ -131,7 +131,7 @@ def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:
     per_answer: Counter[str] = Counter()
     if config.model.server is not None:
         per_answer[str(config.model.name)] = 1
-    for classifier in classifiers(config).values():
+    for classifier in configured_classifiers(config).values():
         per_answer[str(classifier.name)] += kind_of(classifier).requests_per_text(classifier)
     return {name: n * n_answers for name, n in per_answer.items() if n}
 
@@ -145,8 +145,6 @@ def _ask_look_by_look(
     ask: Respond,
 ) -> Stop:
     """Ask look by look until one decides, or until the last one; return how the measurement ended there."""
-    from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-
     settings = config.settings
     plan = plan_looks(int(round_of_prompt.max()) + 1)
     classifier = load_style_classifier(settings.style_classifier, STYLE_CLASSIFIER)

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
     GENDERS,
-    build_comparable_sets,
+    comparable_references,
+    count_references,
     language_name,
     load_references,
     read_translations,
@@ -42,7 +43,6 @@ from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
     ClassifierSettings,
-    ReferenceSettings,
     StrictSettings,
     as_settings,
 )
@@ -147,7 +147,9 @@ class TranslationBias(Metric):
         fingerprints: dict[str, Json] = {"references": references_sha256(config.references.name)}
         if settings.translations is None:
             fingerprints["model"] = model_revision(config.model.name, config.model.revision, config.model.base)
-        tables = metric.make_source_tables(_references(config.references)[0], settings.directions)
+        minimum = config.references.min_masculine_references
+        references = comparable_references(load_references(config.references), minimum)
+        tables = metric.make_source_tables(references, settings.directions)
         if settings.translations is not None:
             fingerprints["model"] = config.model.name
             fingerprints["translations"] = metric.hash_translations(settings.translations.expanduser(), tables)
@@ -160,8 +162,10 @@ class TranslationBias(Metric):
         return fingerprints
 
     def collect(self, store: Store, config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
-        references, languages = _references(config.references)
-        store.ensure("languages", lambda: languages)
+        minimum = config.references.min_masculine_references
+        all_references = load_references(config.references)
+        references = comparable_references(all_references, minimum)
+        store.ensure("languages", lambda: count_references(all_references, minimum))
         compute = partial(_translations, store, config, references)
         return references, store.table("translations", compute, on_all_ranks=True)
 
@@ -240,12 +244,6 @@ class TranslationBias(Metric):
         by_gender = Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), counts)
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
         return [*super().sections(run), *cuts, Section("References by gender", tables=[by_gender]), left_out]
-
-
-def _references(settings: ReferenceSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the masculine and feminine references of the same sentences, and the table of the languages."""
-    references = load_references(settings.name, settings.split, settings.languages, settings.nouns)
-    return build_comparable_sets(references, settings.min_masculine_references)
 
 
 def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame) -> pd.DataFrame:

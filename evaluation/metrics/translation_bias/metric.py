@@ -146,7 +146,7 @@ def align(translations: pd.DataFrame, table: pd.DataFrame, *, source: str, targe
 
     Args:
         translations: the result of `select_source_sentences`, with a column translation.
-        table: the references of `build_comparable_sets`, from which the sentences were selected.
+        table: the references of `comparable_references`, from which the sentences were selected.
         source, target: FLORES codes.
 
     Returns:

@@ -1,5 +1,7 @@
 """Own templates, filled with own people: lists, crossed columns, names of groups, articles."""
 
+import json
+
 import pytest
 
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts, fill_template, read_people
@@ -52,6 +54,20 @@ def test_people(tmp_path):
         ("Bea", "woman × south", "gender × region"),
         ("Carl", "man × north", "gender × region"),
     ]
+
+
+def test_values_of_people_are_cleaned_and_may_be_zero(tmp_path):
+    children = json.dumps([{"children": number} for number in (0, 1, 2)])
+    assert [person for person, _, _ in people_of(tmp_path, children, "people.json")] == ["0", "1", "2"]
+    alike = people_of(tmp_path, "deaf\nde\u200baf\nold  man\n", "people.txt")
+    assert [person for person, _, _ in alike] == ["deaf", "old man"]
+
+
+@pytest.mark.parametrize("name", ["text", "template", "prompt_id", "persona", "cue", "forms"])
+def test_a_column_of_prompts_cannot_be_a_column_of_people(tmp_path, name):
+    for other in ("name", "age"):
+        with pytest.raises(InputError, match=f"^prompts.people: .*'{name}'"):
+            people_of(tmp_path, f"{other},{name}\nAna,x\nCarl,y\n")
 
 
 def test_each_template_has_each_person(tmp_path, templates):

@@ -1,15 +1,17 @@
 """Gendered references in three formats, the paper's rule for comparable sets, and its languages."""
 
+import json
 import shutil
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.gendered_translations import (
     COLUMNS,
-    build_comparable_sets,
+    comparable_references,
+    count_references,
     find_language,
     load_references,
     read_mmhb,
@@ -19,6 +21,7 @@ from evenhand.evaluation.data.gendered_translations import (
     select_source_sentences,
 )
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.settings import ReferenceSettings
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_mt_geneval = pytest.mark.skipif(not (SHARED / "mt_geneval").is_dir(), reason=f"no MT-GenEval in {SHARED}")
@@ -32,6 +35,10 @@ def make_table(*rows):
     """Return a table of references from rows of (sentence_id, lang, gender, reference)."""
     table = pd.DataFrame(rows, columns=["sentence_id", "lang", "gender", "reference"])
     return table.assign(english="English " + table["sentence_id"]).reindex(columns=COLUMNS)
+
+
+def load(path, **settings):
+    return load_references(ReferenceSettings(name=path, **settings))
 
 
 def write(folder, text, name="references.csv"):
@@ -53,6 +60,19 @@ def test_a_csv_file(tmp_path):
     assert references["sentence_id"].tolist() == ["1", "1", "3"]  # sentence 2 has no reference
     assert references["marked"].tolist() == [["sordo"], None, None]
     assert references["axis"].tolist() == ["Ability", "Ability", ""]
+
+
+def test_null_and_blank_references_are_left_out(tmp_path):
+    rows = [
+        {"english": "I sing.", "lang": "es", "gender": "masculine", "reference": None},
+        {"english": "I sing.", "lang": "es", "gender": "feminine", "reference": " "},
+        {"english": "I sing.", "lang": "es", "gender": "neutral", "reference": "Canto."},
+    ]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "references.jsonl")
+    assert read_references(path)["gender"].tolist() == ["neutral"]
+    path = write(tmp_path, json.dumps(rows[2] | {"lang": None}), "references.jsonl")
+    with pytest.raises(InputError, match="lang ''"):
+        read_references(path)
 
 
 def test_an_mmhb_file(tmp_path):
@@ -93,9 +113,7 @@ def test_the_multi_reference_of_mmhb_is_neutral_only_where_it_is_no_gendered_ref
     with pytest.raises(InputError, match="nouns"):
         read_mmhb(path, nouns=["N999"])
     with pytest.raises(InputError, match="nouns"):
-        load_references(
-            write(tmp_path, "english,lang,gender,reference\nI.,es,feminine,Yo.\n", "own.csv"), nouns=["N051"]
-        )
+        load(write(tmp_path, "english,lang,gender,reference\nI.,es,feminine,Yo.\n", "own.csv"), nouns=["N051"])
 
 
 def test_mmhb_is_read_from_its_zips_as_they_are_and_by_codes_of_three_letters(tmp_path):
@@ -104,16 +122,28 @@ def test_mmhb_is_read_from_its_zips_as_they_are_and_by_codes_of_three_letters(tm
         for lang, row in rows.items():
             file.writestr(f"mmhb_dataset/{lang}/dev.csv", f"{MMHB_HEADER}\n{row}\n")
             file.writestr(f"mmhb_dataset/{lang}/train.csv", "not read")
-    references = load_references(tmp_path / "mmhb_dataset.zip")
+    references = load(tmp_path / "mmhb_dataset.zip")
     assert set(references["lang"]) == {"kor_Hang", "cmn_Hans", "spa_Latn"} and set(references["axis"]) == {""}
     with ZipFile(tmp_path / "MMHB_descriptors.zip", "w") as file:
         file.writestr("MMHB_descriptors/spa_descriptors_full_id.tsv", "ID\tHB AXIS\nP_D002a\tage\n")
-    references = load_references(tmp_path, languages=["ko", "spa"])  # a folder with both zips
+    references = load(tmp_path, languages=["ko", "spa"])  # a folder with both zips
     assert references["reference"].tolist() == ["kor", "spa"] and set(references["axis"]) == {"age"}
     assert find_language("kor").name == "Korean" and find_language("arb") == find_language("ar")
     (tmp_path / "other.zip").write_text("no zip")
     with pytest.raises(InputError, match="other.zip cannot be read"):
-        load_references(tmp_path / "other.zip")
+        load(tmp_path / "other.zip")
+
+
+def test_a_damaged_zip_is_an_error(tmp_path):
+    path = tmp_path / "mmhb.zip"
+    with ZipFile(path, "w", ZIP_DEFLATED) as file:
+        file.writestr("mmhb/spa/dev.csv", "a deaf mother " * 1000)
+        start = file.getinfo("mmhb/spa/dev.csv").header_offset + 30 + len("mmhb/spa/dev.csv")
+    content = bytearray(path.read_bytes())
+    content[start : start + 8] = b"\xff" * 8  # no block of deflate begins like this
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="mmhb.zip cannot be read"):
+        load(path)
 
 
 @pytest.mark.skipif(not (SHARED / "mmhb_descriptors").is_dir(), reason=f"no MMHB descriptors in {SHARED}")
@@ -123,7 +153,7 @@ def test_the_axes_of_mmhb_are_in_its_published_zip(tmp_path):
         (tmp_path / lang).mkdir()
         row = f"I sing.\tP2\tN1\t{descriptor}\tdev\t['x']\t\t\t{lang}\tx"
         write(tmp_path / lang, f"{MMHB_HEADER}\n{row}\n", "dev.csv")
-    assert load_references(tmp_path)["axis"].tolist() == ["ability"] * 2
+    assert load(tmp_path)["axis"].tolist() == ["ability"] * 2
 
 
 @needs_mt_geneval
@@ -161,7 +191,8 @@ def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
         ("4", "spa_Latn", "masculine", "m4"),  # no replacement for the feminine reference
         ("1", "fin_Latn", "generic", "g1"),
     )
-    sets, languages = build_comparable_sets(references, min_masculine_references=1)
+    sets = comparable_references(references, min_masculine_references=1)
+    languages = count_references(references, min_masculine_references=1)
     by_gender = sets.pivot(index="sentence_id", columns="gender", values=["reference", "taken_from"])
     assert by_gender["reference"].to_dict("index") == {
         "1": {"feminine": "f1", "masculine": "m1"},
@@ -188,9 +219,9 @@ def test_neutral_then_generic_references_replace_missing_ones_and_are_counted():
 
 def test_a_language_needs_100_masculine_references():
     rows = [(str(number), "spa_Latn", gender, "x") for number in range(100) for gender in ("masculine", "feminine")]
-    assert build_comparable_sets(make_table(*rows))[1]["left_out"].tolist() == [None]
+    assert count_references(make_table(*rows))["left_out"].tolist() == [None]
     with pytest.raises(InputError, match="spa_Latn 99"):
-        build_comparable_sets(make_table(*rows[2:]))
+        comparable_references(make_table(*rows[2:]))
 
 
 def test_ambiguous_english_is_translated_once_and_other_sources_twice():
@@ -203,7 +234,7 @@ def test_ambiguous_english_is_translated_once_and_other_sources_twice():
         ("1", "cat_Latn", "feminine", "cf1"),
     )
     references.loc[3, "english"] = "Her English 2"  # as in MT-GenEval
-    table = build_comparable_sets(references, min_masculine_references=0)[0]
+    table = comparable_references(references, min_masculine_references=0)
     english = select_source_sentences(table, source="eng_Latn", target="spa_Latn")
     assert sorted(zip(english["text"], english["gender"], strict=True)) == [
         ("English 1", ""),

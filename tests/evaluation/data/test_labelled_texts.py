@@ -40,6 +40,21 @@ def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
         read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
 
 
+def test_a_text_has_the_labels_of_a_list(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a", "label": [2, 0]}\n{"text": "b", "label": ["1"]}\n')
+    assert read_labelled_texts(path, "text", "label", {})[1] == [("2", "0"), ("1",)]
+    assert read_labelled_texts(path, "text", "label", {0: "joy", 1: "fear", 2: "pride"})[1] == [
+        ("pride", "joy"),
+        ("fear",),
+    ]
+
+
+def test_a_blank_after_a_separator_is_no_part_of_a_label(tmp_path):
+    path = write(tmp_path / "texts.csv", [["a", "joy, fear"], ["b", "fear"]])
+    assert read_labelled_texts(path, "tweet", "class", {}, ",")[1] == [("joy", "fear"), ("fear",)]
+
+
 CONTENT = b"pinned content"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 

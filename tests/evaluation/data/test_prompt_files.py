@@ -125,3 +125,17 @@ def test_a_persona_may_be_null(tmp_path):
 def test_personas_of_the_paper_are_the_shipped_ones_after_your_persona():
     for plain, marked in zip(load_personas(), paper_personas(), strict=True):
         assert marked.split("\n") == [f"your persona: {line}" for line in plain.split("\n")]
+
+
+def test_the_second_response_to_an_id_is_no_other_row(tmp_path):
+    rows = [row | {"prompt_id": name} for row, name in zip(ROWS, ["x", "x#2", "y"], strict=True)]
+    path = write(tmp_path / "p.jsonl", rows)
+    assert read_prompts(path)["prompt_id"].tolist() == ["x", "x#2", "y"]
+    with pytest.raises(InputError, match="'x#2'"):
+        read_prompts(path, answers_per_cell=2)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_persona(tmp_path):
+    path = tmp_path / "personas.txt"
+    path.write_bytes("I ski.\r\nI cook.\r\n\r\nI sing.\r\nI read.\r\n".encode("utf-8-sig"))
+    assert load_personas(path) == ("I ski.\nI cook.", "I sing.\nI read.")

@@ -11,6 +11,7 @@ from evenhand.evaluation.data.response_files import (
     resolve_control_tag,
     write_prompt_table,
 )
+from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 from tests.evaluation.data.test_prompt_files import write
 
@@ -39,6 +40,12 @@ def test_a_prompts_file_has_the_complete_message(tmp_path, suffix):
     assert columns["system"] == ["Be brief."] * 3 and columns["control_tag"] == [" no_bias"] * 3
     assert columns["prompt_id"] == ["a", "b", "c"] and columns["response"] == ["r0", "r1", "r2"]
     assert {name: columns[name][0] for name in ROW} == ROW
+
+
+def test_a_carriage_return_in_a_prompt_is_no_end_of_a_row(tmp_path):
+    path = tmp_path / "prompts.csv"
+    write_prompt_table(path, PROMPTS.assign(text="I'm\rold."), "", "")
+    assert read_columns(path, "prompts")["text"] == ["I'm\rold."] * 3
 
 
 def add_responses(path):

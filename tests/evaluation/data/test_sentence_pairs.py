@@ -163,3 +163,10 @@ def test_three_sentences_of_stereoset_are_a_pair(tmp_path, kind):
     path.write_text(text.replace("sentences", "phrases"))
     with pytest.raises(InputError, match="StereoSet"):
         read_sentence_pairs(path)
+
+
+@pytest.mark.parametrize("data", [5, {"intrasentence": 5}, [5], {"intrasentence": [5]}])
+def test_another_content_of_a_file_like_stereoset_is_an_error(tmp_path, data):
+    path = write(tmp_path, json.dumps({"data": data, "gold_label": 1}), "set.json")
+    with pytest.raises(InputError, match="StereoSet"):
+        read_sentence_pairs(path)

@@ -108,12 +108,19 @@ def test_json(tmp_path, name):
         assert {key: columns[key] for key in ("text", "n")} == {"text": ["Hi", "No"], "n": [1, 2]}
 
 
+def test_json_of_pandas_whose_columns_are_numbered(tmp_path):
+    (tmp_path / "a.json").write_text(pd.DataFrame([["Hi", 1]]).to_json(orient="split"))
+    assert read_columns(tmp_path / "a.json", "a table") == {"0": ["Hi"], "1": [1]}
+
+
 def test_json_that_is_no_table_or_several(tmp_path):
     for content, reason in {
         json.dumps({"a": [{"x": 1}], "b": [{"x": 1}]}): "several arrays of objects: a, b",
         json.dumps({"a": 1}): "no array",
         "[1, 2]": "element 1",
         "{": "Expecting",
+        json.dumps({"columns": ["a"], "data": [1, 2]}): "no array",
+        json.dumps({"columns": ["a"], "data": [[1, 2]]}): "columns",
     }.items():
         (tmp_path / "a.json").write_text(content)
         with pytest.raises(InputError, match=reason):
@@ -129,3 +136,9 @@ def test_the_first_line_of_files_for_excel_names_the_delimiter(tmp_path, delimit
         ).encode()
     )
     assert read_columns(path, "responses") == {"text": ["Hi"], "response": ["Oh, no; ok"]}
+
+
+def test_a_line_that_was_cut_off_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n\n{"a": 2}\n{"a":')
+    with pytest.raises(InputError, match="line 4"):
+        read_columns(tmp_path / "a.jsonl", "a table")

@@ -1,9 +1,9 @@
 """Outcomes other than style, such as the language or the length of a response, which may depend on the descriptor.
 
-The table OUTCOMES has all: to add an outcome, write its function and add a line, or write a module of your own
-(docs/extending.md). The values of an outcome are a
-table with a row for each response. A number, such as `length`, is one column; classes, such as those of `language`, are
-a column each, with 1 for the response's class and 0 for others. A response without a value has NaN and is left out.
+To add an outcome, write its function and a line of the table OUTCOMES, or a module of your own (docs/extending.md). The
+values of an outcome are a table with a row for each response. A number, such as `length`, is one column; classes, such
+as those of `language`, are a column each, with 1 for the response's class and 0 for others. A response without a value
+has NaN and is left out.
 """
 
 import math
@@ -231,7 +231,7 @@ def filtered(table: pd.DataFrame) -> list[bool]:
     return table[LEFT_OUT].isin(FILTER_REASONS).tolist()
 
 
-# The outcomes by name. To add one, write its function and add a line.
+# The outcomes by name.
 OUTCOMES = {
     outcome.name: outcome
     for outcome in (

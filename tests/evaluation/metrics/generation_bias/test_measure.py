@@ -11,15 +11,15 @@ from scipy import stats
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.classifiers import classifiers
+from evenhand.evaluation.metrics.generation_bias import GenerationBias, classifiers
+from evenhand.evaluation.metrics.generation_bias.classifiers import configured_classifiers
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
-from evenhand.evaluation.models import classifier_kinds, loading
+from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.formats import find_format
@@ -85,7 +85,7 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
 
 
 def names(**settings):
-    return {name: model.name for name, model in classifiers(measure_config(settings)).items()}
+    return {name: model.name for name, model in configured_classifiers(measure_config(settings)).items()}
 
 
 def test_classifiers_and_neutral_dialogue_of_the_settings():
@@ -97,7 +97,7 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
         names(style_classifier=StyleClassifierSettings())
     shipped = StyleClassifierSettings(name="go_emotions")
     with pytest.raises(InputError, match="style_classifier"):  # it reads English
-        classifiers(measure_config({"style_classifier": shipped}, language="es"))
+        configured_classifiers(measure_config({"style_classifier": shipped}, language="es"))
     assert neutral_dialogue_file(measure_config({})) == str(NEUTRAL_DIALOGUE)
     assert neutral_dialogue_file(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
     assert neutral_dialogue_file(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
@@ -188,7 +188,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
-    monkeypatch.setattr(classifier_kinds, "load_style_classifier", never)
+    monkeypatch.setattr(classifiers, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)

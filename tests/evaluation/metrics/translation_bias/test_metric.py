@@ -14,7 +14,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from evenhand.evaluation.data.gendered_translations import (
-    build_comparable_sets,
+    comparable_references,
     read_mt_geneval,
     select_source_sentences,
 )
@@ -38,7 +38,7 @@ def references(lang, *sentences):
         rows.append(facts | {"gender": "masculine", "reference": masculine})
         other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
         rows.append(facts | other)
-    return build_comparable_sets(pd.DataFrame(rows), min_masculine_references=0)[0]
+    return comparable_references(pd.DataFrame(rows), min_masculine_references=0)
 
 
 def aligned(table, texts, source="eng_Latn", target="spa_Latn"):
@@ -157,7 +157,7 @@ def test_each_resample_is_an_exact_corpus_score():
 @needs_mt_geneval
 def test_masculine_human_translations_of_mt_geneval_as_sacrebleu_scores_them(tmp_path):
     references = read_mt_geneval(SHARED / "mt_geneval", "es")
-    table = build_comparable_sets(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400])[0]
+    table = comparable_references(references[references["sentence_id"].str.split("/").str[1].astype(int) <= 400])
     # One English text for both, as if it had no gender: then both references are taken too.
     table["english"] = table.groupby("sentence_id")["english"].transform("first")
     sources = select_source_sentences(table, **EN_ES)
@@ -198,7 +198,7 @@ def _run_sacrebleu(hypotheses, *references):
 
 @needs_mt_geneval
 def test_accuracy_on_mt_geneval_without_annotation_is_the_published_one():
-    table = build_comparable_sets(read_mt_geneval(SHARED / "mt_geneval", "es"))[0]
+    table = comparable_references(read_mt_geneval(SHARED / "mt_geneval", "es"))
     sources = select_source_sentences(table, **EN_ES)
     sides = {gender: part.set_index("sentence_id")["reference"] for gender, part in table.groupby("gender")}
     # Every other translation is of the wrong gender, for both genders.
