@@ -186,10 +186,10 @@ def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) ->
         ids, special = tokenize_sentences(model, sentences)
         positions = [np.flatnonzero(~np.array(is_special)).tolist() for is_special in special]
         log_p = np.empty(sum(map(len, positions)))
-        with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as done:
+        with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as bar:
             for index, values, _ in masked_log_probabilities(model, ids, positions):
                 log_p[index] = values
-                done(len(index))
+                bar.update(len(index))
         ends = np.cumsum([len(of_sentence) for of_sentence in positions])
         sums = np.array([part.sum() for part in np.split(log_p, ends[:-1])])
         accuracy[path.stem] = float((sums[: len(rows)] > sums[len(rows) :]).mean())
