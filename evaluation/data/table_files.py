@@ -398,10 +398,9 @@ def _rows_of_object(value: Mapping[str, object]) -> list[dict[str, object]] | No
             raise ValueError("a row of its data has not as many values as there are columns")
         return [dict(zip(map(str, names), row, strict=True)) for row in data]  # orient="split"
     lists = [part for part in value.values() if isinstance(part, list)]
-    if len(lists) == len(value) > 1 and len(set(map(len, lists))) == 1:
-        are_tables = all(isinstance(row, dict) for part in lists for row in part)
-        if not are_tables:
-            return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]  # orient="list"
+    are_tables = all(isinstance(row, dict) for part in lists for row in part)
+    if len(lists) == len(value) > 1 and not are_tables and len({len(part) for part in lists}) == 1:
+        return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]  # orient="list"
     parts = [part for part in value.values() if isinstance(part, dict) and part]
     if len(parts) == len(value) > 0:
         if all(key.isdigit() for key in value):  # orient="index"
