@@ -295,29 +295,23 @@ def _check_header(names: Iterable[str]) -> None:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
 
-def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[str, object]]:
+def read_json_rows(path: Path) -> list[dict[str, object]]:
     """Return the objects in a JSON or JSON Lines file: of lines, an array, or the one table in an object.
 
-    A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`.
-
-    Args:
-        path: the file.
-        replace_surrogates: whether an escaped half of a surrogate pair becomes "\ufffd" instead of an error.
+    A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`. An escaped
+    half of a surrogate pair, which UTF-8 cannot encode, becomes "\ufffd".
 
     Raises:
-        OSError, ValueError: the file cannot be read, is not JSON, has no table or several, or has invalid texts.
+        OSError, ValueError: the file cannot be read, is not JSON, or has no table or several.
     """
     text = decode_text(path)
-    if "\\u" in text:  # half a surrogate pair can be escaped, but not encoded as UTF-8
-        errors = "replace" if replace_surrogates else "strict"
-        return [_valid_texts(row, errors) for row in _json_rows(path, text)]
-    return _json_rows(path, text)
+    rows = _json_rows(path, text)
+    return [_without_surrogates(row) for row in rows] if "\\u" in text else rows
 
 
-def _valid_texts(row: dict[str, object], errors: str) -> dict[str, object]:
-    """Return a row with its lone surrogates replaced; with `errors` "strict", ValueError if it has one."""
+def _without_surrogates(row: dict[str, object]) -> dict[str, object]:
     text = json.dumps(row, ensure_ascii=False)
-    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", errors)
+    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return row if valid == text else json.loads(valid)
 
 
