@@ -98,15 +98,15 @@ def _sample_pairs(settings: RateSettings) -> None:
     lists = read_left_out(settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
-    with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
-        if run is None:
+    with stage("rate", settings.replaced(report_to="none"), inputs) as store:  # only the summary is tracked
+        if store is None:
             return
         all_pairs = read_response_pairs(settings.before, settings.after)
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
             raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
-        run.write(PAIRS, pairs)
+        store.write(PAIRS, pairs)
         n_left_out: dict[str, int | None] = {reason: int((reasons == reason).sum()) for reason in REASONS}
         if all_pairs[OFFENSIVE].isna().all():  # neither run has a classifier
             n_left_out[OFFENSIVE] = None
@@ -116,11 +116,11 @@ def _sample_pairs(settings: RateSettings) -> None:
             **{name: after[name] for name in ("model", "dataset", "decoding") if name in after},
             "base": before.get("model"),
             "questions": questions,
-            "inputs": dict(run.inputs),
+            "inputs": dict(store.inputs),
             "seed": settings.seed,
             "packages": package_versions(),
         }
-        run.facts |= {
+        store.record |= {
             "left_out": n_left_out,
             "questions": questions,
             "models": [measured.model.name for measured, _ in runs.values()],

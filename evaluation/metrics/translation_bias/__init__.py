@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
@@ -43,7 +43,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Sig
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
-    ClassifierSettings,
+    OffensiveClassifierSettings,
     StrictSettings,
     as_settings,
 )
@@ -157,7 +157,7 @@ class TranslationBias(Metric):
         classifier = config.offensive_classifier
         if classifier.name is not None:
             fingerprints["toxicity"] = classifier_revision(classifier)
-            labels = classifier_styles(classifier)
+            labels = classifier_labels(classifier)
             find_label(labels, classifier.label, classifier.name, "offensive_classifier.label")
         return fingerprints
 
@@ -194,7 +194,7 @@ class TranslationBias(Metric):
         store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
         if config.offensive_classifier.name is not None:
             scores.append(_toxicity(store, config.offensive_classifier, translations, signature))
-        store.facts["translations"] = len(translations)
+        store.record["translations"] = len(translations)
         return scores
 
     def headline(self, scores: list[BiasScore]) -> BiasScore | None:
@@ -295,7 +295,7 @@ def _translate(store: Store, config: MeasureConfig, sources: dict[str, pd.DataFr
 
 
 def _toxicity(
-    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Signature
+    store: Store, settings: OffensiveClassifierSettings, translations: pd.DataFrame, signature: Signature
 ) -> BiasScore:
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import classify_rows
