@@ -200,7 +200,7 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
         else:
             if len(rows[0]) > 1:  # otherwise the delimiter is part of a quoted name
                 readings[delimiter] = rows
-    if claimed in readings:
+    if claimed is not None and claimed in readings:
         return readings[claimed], claimed
     if len(readings) > 1:
         candidates = " or ".join(f"{DELIMITERS[name]} ({len(rows[0])} columns)" for name, rows in readings.items())
@@ -220,18 +220,19 @@ def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
     In text with tabs, quotation marks may also have no meaning.
     """
     try:
-        return _parse_quoted(text, delimiter, width, csv.QUOTE_MINIMAL)
+        return _parse_quoted(text, delimiter, width)
     except (csv.Error, ValueError):
         if ESCAPED_QUOTE.search(text):
-            return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width, csv.QUOTE_MINIMAL)
+            return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width)
         if delimiter == "\t":
-            return _parse_quoted(text, delimiter, width, csv.QUOTE_NONE)
+            return _parse_quoted(text, delimiter, width, has_quotes=False)
         raise
 
 
-def _parse_quoted(text: str, delimiter: str, width: int, quoting: int) -> list[list[str]]:
+def _parse_quoted(text: str, delimiter: str, width: int, has_quotes: bool = True) -> list[list[str]]:
     """Return the rows that are not blank, each with `width` cells, or as many as the first; ValueError for others."""
     lines = io.StringIO(text, newline="")
+    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     found = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
     rows = [row for row in found if any(cell.strip() for cell in row)]
     width = width or len(rows[0])
@@ -391,16 +392,18 @@ def _rows_of_object(value: Mapping[str, object]) -> list[dict[str, object]] | No
         if any(len(row) != len(names) for row in data):
             raise ValueError("a row of its data has not as many values as there are columns")
         return [dict(zip(map(str, names), row, strict=True)) for row in data]  # orient="split"
-    parts = list(value.values())
-    are_lists = len(parts) > 1 and all(isinstance(part, list) for part in parts)
-    are_tables = are_lists and all(isinstance(row, dict) for part in parts for row in part)
-    if are_lists and not are_tables and len({len(part) for part in parts}) == 1:
-        return [dict(zip(value, row, strict=True)) for row in zip(*parts, strict=True)]  # orient="list"
-    if parts and all(isinstance(part, dict) and part for part in parts):
-        if all(key.isdigit() for key in value):  # orient="index"
-            return parts
-        if len({tuple(part) for part in parts}) == 1 and all(key.isdigit() for key in parts[0]):  # orient="columns"
-            return [{name: part[key] for name, part in value.items()} for key in parts[0]]
+    columns = [part for part in value.values() if isinstance(part, list)]
+    if len(columns) == len(value) > 1:
+        are_tables = all(isinstance(row, dict) for column in columns for row in column)
+        if not are_tables and len({len(column) for column in columns}) == 1:  # orient="list"
+            return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+    parts = [part for part in value.values() if isinstance(part, dict) and part]
+    if not parts or len(parts) < len(value):
+        return None
+    if all(key.isdigit() for key in value):  # orient="index"
+        return parts
+    if len({tuple(part) for part in parts}) == 1 and all(key.isdigit() for key in parts[0]):  # orient="columns"
+        return [{name: part[key] for name, part in zip(value, parts, strict=True)} for key in parts[0]]
     return None
 
 
