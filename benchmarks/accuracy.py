@@ -1,7 +1,8 @@
 """A benchmark of the accuracy of generation bias on the testbed, whose bias is known: means and coverage of intervals.
 
-python -m benchmarks.accuracy --figure docs/fgb_against_responses.png
-python -m benchmarks.accuracy --nouns --trials 8 --answers_per_cell 2 4 8 16 32       # responses depend on nouns
+$ python -m benchmarks.accuracy --figure docs/fgb_against_responses.png       # 40 seconds of one core
+$ python -m benchmarks.accuracy --nouns --answers_per_cell 2 4 8 16 32        # responses depend on nouns; a minute
+$ python -m benchmarks.accuracy --trials 1 --answers_per_cell 2               # a try, 10 seconds
 """
 
 from argparse import Namespace
@@ -99,10 +100,10 @@ def main() -> None:
     """Simulate measurements of the testbed and print the means and the coverage of intervals."""
     options = parse_options(
         __doc__,
-        trials=200,
-        answers_per_cell=[2, 4, 8, 16],
+        trials=(8, "simulated measurements"),
+        answers_per_cell=([2, 4, 8, 16], "responses to each template and descriptor"),
         nouns=(False, "responses depend on the noun too"),
-        figure=Path,
+        figure=(Path, "the file of a figure"),
     )
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]

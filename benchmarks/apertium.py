@@ -1,7 +1,7 @@
 """Measure the gender of a real translator that needs no download from the hub: Apertium, English to Spanish.
 
-    apt-get install apertium-eng-spa      # Debian or Ubuntu, as root
-    python -m benchmarks.apertium [--data ../shared/data] [--output_dir runs/apertium]
+# apt-get install apertium-eng-spa    # Debian or Ubuntu, as root
+$ python -m benchmarks.apertium       # half a minute of one core
 
 Apertium (Forcada et al. 2011) translates by rules. Two sets are measured (Costa-jussà et al. 2023, §4):
 

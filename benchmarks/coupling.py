@@ -1,19 +1,17 @@
 """How many fewer responses two runs need if they draw with the same random numbers.
 
-    python -m benchmarks.coupling BEFORE AFTER [AFTER …]
+$ python -m benchmarks.coupling BEFORE AFTER    # seconds
 
 Runs are folders of `evenhand measure` on the same prompts and with the same seed, such as those in `stages` of a sweep.
-Printed for each AFTER are the share of equal responses, and how many times as many responses independent runs would
+Printed are the share of equal responses, and how many times as many responses independent runs would
 need for the same interval: (V_before + V_after) / V_difference, where V is the variance of a response's style vector
 within its cell, summed over styles. 95 % intervals are percentiles of a bootstrap over cells.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
 from scipy.stats import bootstrap
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 
@@ -39,22 +37,18 @@ def ratio(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("before", type=Path)
-    parser.add_argument("after", type=Path, nargs="+")
-    options = parser.parse_args()
+    options = parse_options(__doc__, folders=("before", "after"))
     before = read_styled_responses(options.before)
-    for folder in options.after:
-        after = read_styled_responses(folder)
-        if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
-            raise SystemExit(f"{folder}: other prompts than {options.before}.")
-        cells = squares(before, after)
-        first, second, difference = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
-        found = bootstrap((first, second, difference), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
-        low, high = found.confidence_interval
-        value = ratio(first, second, difference)
-        equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
-        print(f"{folder}: {equal:.1%} equal; {value:.2f} [{low:.2f}, {high:.2f}] times as many responses")
+    after = read_styled_responses(options.after)
+    if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
+        raise SystemExit(f"{options.after}: other prompts than {options.before}.")
+    cells = squares(before, after)
+    first, second, difference = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
+    found = bootstrap((first, second, difference), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
+    low, high = found.confidence_interval
+    value = ratio(first, second, difference)
+    equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
+    print(f"{equal:.1%} equal; {value:.2f} [{low:.2f}, {high:.2f}] times as many responses")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A simulation of the coverage of generation bias's 95 % intervals, for many designs of a measurement.
 
-$ python -m benchmarks.coverage                                 # 2.5 minutes of one core, ± 6 points for a design
-$ python -m benchmarks.coverage --reduction --simulations 1000  # reductions of pooled FGB*, 10 minutes
+$ python -m benchmarks.coverage                                # a minute of one core, ± 6 points for a design
+$ python -m benchmarks.coverage --reduction --simulations 300  # reductions of pooled FGB*, 5 minutes
+$ python -m benchmarks.coverage --simulations 1                # a try, seconds
 
 Descriptors and templates are fixed, and responses are sampled in each simulation; the target is 93 to 97 %. The true
 value of pooled FGB* is the same statistic of the true cell means; its interval also allows for an interaction, so that

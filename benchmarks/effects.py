@@ -1,8 +1,9 @@
 """Simulations of the effects in a report: false effects, missed effects, and the coverage of intervals.
 
-$ python -m benchmarks.effects --simulations 40  # the table of docs/benchmarks/accuracy.md; 5 minutes of one core
-$ python -m benchmarks.effects --change          # changes between two runs
-$ python -m benchmarks.effects --parts           # coverage of the parts of person and word
+$ python -m benchmarks.effects                            # the table of docs/benchmarks/accuracy.md, a minute
+$ python -m benchmarks.effects --change                   # changes between two runs, 2 minutes
+$ python -m benchmarks.effects --parts --simulations 300  # coverage of the parts of person and word, 2 minutes
+$ python -m benchmarks.effects --simulations 1            # a try, seconds
 
 Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabilities that differ by descriptor as planned
 (`PLANS`); the vectors are one-hot, or smooth for the axis. Effects are tested in one family, so that the numbers are
@@ -179,7 +180,7 @@ def parts(simulations: int) -> pd.DataFrame:
 def main() -> None:
     options = parse_options(
         __doc__,
-        simulations=(100, "per design"),
+        simulations=(40, "per design"),
         change=(False, "changes between two runs instead"),
         parts=(False, "parts of person and word instead"),
         plans=(list(PLANS), "designs"),

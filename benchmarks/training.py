@@ -1,6 +1,7 @@
 """What `distill` learns in equal CPU time: its learning rates, and trainings that are cheaper for each row.
 
-    python -m benchmarks.training RESPONSES [--minutes 8] [--variants "as it is" "rate 0.001"]
+$ python -m benchmarks.training RESPONSES                                        # an hour of one core
+$ python -m benchmarks.training RESPONSES --minutes 0.1 --variants "as it is"    # a try, a minute
 
 RESPONSES is a folder of `evenhand measure` with responses to tune on, such as `train` of a loop. The model of its
 settings is tuned on the responses to half of the descriptors, by each variant from the same start and for the same CPU
@@ -14,7 +15,6 @@ on, after eight prompts that differ in the descriptor only; nothing is sampled:
 95 % intervals are percentiles of a bootstrap over responses. They do not contain the chance of training.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +29,7 @@ from scipy.stats import bootstrap
 from torch.nn.functional import kl_div, log_softmax
 from transformers import PrinterCallback
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -208,11 +209,12 @@ def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("responses", type=Path)
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
-    options = parser.parse_args()
+    options = parse_options(
+        __doc__,
+        folders=("responses",),
+        minutes=(8.0, "of one core, for each variant"),
+        variants=(list(VARIANTS), "of the training"),
+    )
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(measure_config(settings, FAMILY).model)

@@ -392,18 +392,16 @@ def _rows_of_object(value: Mapping[str, object]) -> list[dict[str, object]] | No
         if any(len(row) != len(names) for row in data):
             raise ValueError("a row of its data has not as many values as there are columns")
         return [dict(zip(map(str, names), row, strict=True)) for row in data]  # orient="split"
-    columns = [part for part in value.values() if isinstance(part, list)]
-    if len(columns) == len(value) > 1:
-        are_tables = all(isinstance(row, dict) for column in columns for row in column)
-        if not are_tables and len({len(column) for column in columns}) == 1:  # orient="list"
-            return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+    lists = [part for part in value.values() if isinstance(part, list)]
+    are_tables = all(isinstance(row, dict) for part in lists for row in part)
+    if len(lists) == len(value) > 1 and not are_tables and len({len(part) for part in lists}) == 1:
+        return [dict(zip(value, row, strict=True)) for row in zip(*lists, strict=True)]  # orient="list"
     parts = [part for part in value.values() if isinstance(part, dict) and part]
-    if not parts or len(parts) < len(value):
-        return None
-    if all(key.isdigit() for key in value):  # orient="index"
-        return parts
-    if len({tuple(part) for part in parts}) == 1 and all(key.isdigit() for key in parts[0]):  # orient="columns"
-        return [{name: part[key] for name, part in zip(value, parts, strict=True)} for key in parts[0]]
+    if len(parts) == len(value) > 0:
+        if all(key.isdigit() for key in value):  # orient="index"
+            return parts
+        if len({tuple(part) for part in parts}) == 1 and all(key.isdigit() for key in parts[0]):  # orient="columns"
+            return [{name: part[key] for name, part in zip(value, parts, strict=True)} for key in parts[0]]
     return None
 
 
