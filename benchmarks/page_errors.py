@@ -19,7 +19,8 @@ import pandas as pd
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.statistics.effects import family_effects
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 STYLES = 12
 GROUPS = np.kron(np.eye(4), np.full(6, 1 / 6))  # four axes of six people

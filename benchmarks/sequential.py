@@ -40,7 +40,7 @@ from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.effects import Effects, family_effects
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
     LookPlan,
@@ -51,6 +51,7 @@ from evenhand.evaluation.statistics.sequential import (
     rounds_of,
     spent_error,
 )
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.statistics.spread import Estimate, slope_of_variance
 
 TEMPLATES = 26

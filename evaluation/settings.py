@@ -285,7 +285,7 @@ class JudgeSettings(NamedSettings):
         return server_api(self.server)
 
 
-class HeadSettings(NamedSettings):
+class ClassifierSettings(NamedSettings):
     """A sequence classifier, on a GPU if there is one. A string is short for {name: string}.
 
     Its precision is float32, and no code that comes with it is executed. Its config says what its outputs mean; a file
@@ -327,7 +327,7 @@ class HeadSettings(NamedSettings):
         return CheckpointSettings(name=self.name, revision=self.revision)
 
 
-class StyleClassifierSettings(HeadSettings):
+class StyleClassifierSettings(ClassifierSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
     judge: JudgeSettings | None = Field(
@@ -352,7 +352,7 @@ class StyleClassifierSettings(HeadSettings):
         return ModelSettings(name=self.name, revision=self.revision, server=judge.server, concurrency=judge.concurrency)
 
 
-class ClassifierSettings(HeadSettings):
+class OffensiveClassifierSettings(ClassifierSettings):
     """Settings of a classifier of offensive texts. A string is short for {name: string}."""
 
     name: str | None = Field(

@@ -80,7 +80,7 @@ class Store:
         inputs: fingerprints of the files and models that the stage reads.
         family: name of the current family of metrics; each family has a separate folder for parts.
         seconds: duration of each step, for the record.
-        facts: further entries of the record.
+        record: the entries that the stage adds to the record of the run, run.json.
         failures: what could not be computed for a reason that may pass, by name; the same command then tries again.
     """
 
@@ -90,7 +90,7 @@ class Store:
     inputs: JsonObject = field(default_factory=dict)
     family: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
-    facts: dict[str, Json] = field(default_factory=dict)
+    record: dict[str, Json] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
@@ -287,17 +287,17 @@ def stage(
         tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
         with explain_full_disk(folder):
             with tracking as tracker:
-                run = Store(folder, record["fingerprint"], tracker, inputs)
-                yield run
+                store = Store(folder, record["fingerprint"], tracker, inputs)
+                yield store
 
             def finish() -> None:
                 finished: dict[str, object] = {**record, "state": FINISHED}
-                finished["seconds"] = {**run.seconds, "total": round(time.monotonic() - start, 2)}
+                finished["seconds"] = {**store.seconds, "total": round(time.monotonic() - start, 2)}
                 finished.update(recorded_results(folder))
-                finished.update(run.facts)
-                if run.failures:
-                    finished["failures"] = run.failures
-                    listed = "; ".join(f"{name}: {reason}" for name, reason in run.failures.items())
+                finished.update(store.record)
+                if store.failures:
+                    finished["failures"] = store.failures
+                    listed = "; ".join(f"{name}: {reason}" for name, reason in store.failures.items())
                     log.warning("%s: not computed: %s. The same command tries again.", command, listed)
                 write_record(folder, finished)
 

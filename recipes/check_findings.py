@@ -43,7 +43,6 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number,
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import DESCRIPTOR, STYLE, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import holm
-from evenhand.evaluation.statistics.permutation import LEVEL
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     is_significant,
@@ -51,6 +50,7 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import read_pilot

@@ -44,13 +44,13 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
     """
     runs, manifests = _family_runs(settings)
-    with stage("compare", settings, _inputs(settings, list(runs), manifests)) as run:
+    with stage("compare", settings, _inputs(settings, list(runs), manifests)) as store:
         changes = []
-        if run is not None:
+        if store is not None:
             check_trust(read_measurement(settings.before, "before")[0], settings.trust_remote_code, "before")
             _check_base(read_measurement(settings.after, "after")[0].model)
-            changes = [score for name, both in runs.items() for score in _differences(run, settings, name, both)]
-        finish("comparison", run, settings, changes, report, show=show)
+            changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
+        finish("comparison", store, settings, changes, report, show=show)
 
 
 def _check_base(model: ModelSettings) -> None:
@@ -107,14 +107,14 @@ def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, Fi
     return inputs
 
 
-def _differences(run: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
+def _differences(store: Store, settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -> list[BiasScore]:
     """Return a family's differences between the runs `before` and `after`; of generation bias, write bias values."""
     before = both["before"]
     after = both["after"]
     if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         responses = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
-        run.table("bias_values", lambda: _bias_values(settings.labels, responses[0], responses[1]))
-    return FAMILIES[name].compare(run, before, after, getattr(settings, name, None))
+        store.table("bias_values", lambda: _bias_values(settings.labels, responses[0], responses[1]))
+    return FAMILIES[name].compare(store, before, after, getattr(settings, name, None))
 
 
 def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:

@@ -102,8 +102,8 @@ def export(settings: ExportSettings) -> None:
     if comparison is not None:
         compared, manifest = read_run(comparison, "compare", "comparison")
         inputs["comparison"] = run_sha256(manifest)
-    with stage("export", settings, inputs) as run:
-        if run is not None:
+    with stage("export", settings, inputs) as store:
+        if store is not None:
             further: dict[str, object] = dict(read_threshold(Path(config["labels"])))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
             measured, _ = read_measurement(Path(labelled), "tuning")
@@ -120,7 +120,7 @@ def export(settings: ExportSettings) -> None:
                     read_scores(comparison / SCORES),
                 )
             _check_merge(settings, measured.model)
-            with atomic_write_folder(run.folder / MODEL) as folder:
+            with atomic_write_folder(store.folder / MODEL) as folder:
                 tuned, base = _write(settings, measured, folder)
                 facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
                 card = model_card(

@@ -12,7 +12,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
@@ -40,34 +40,34 @@ def judge(settings: AgreementSettings) -> None:
     classifiers = {name: classifier for name, classifier in classifiers.items() if classifier is not None}
     inputs = {"texts": sha256_of(path)}
     for name, classifier in classifiers.items():
-        styles = classifier_styles(classifier)
+        styles = classifier_labels(classifier)
         unknown = sorted(set(chain.from_iterable(labels)).difference(styles))
         if unknown:
             known = f"{classifier.name} has the labels: {', '.join(styles)}"
             raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
         inputs[name] = classifier_revision(classifier)
-    with stage("judge", settings, inputs) as run:
-        if run is None:
+    with stage("judge", settings, inputs) as store:
+        if store is None:
             return
         drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: settings.limit])
         texts = [texts[row] for row in drawn]
         labels = [labels[row] for row in drawn]
-        styles = classifier_styles(settings.style_classifier)
+        styles = classifier_labels(settings.style_classifier)
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
         for name, classifier in classifiers.items():
-            with run.step(name):
+            with store.step(name):
                 loaded = load_style_classifier(classifier, name)
-                found = to_style_vectors(loaded, classify_rows(run, name, loaded, texts)[0])
+                found = to_style_vectors(loaded, classify_rows(store, name, loaded, texts)[0])
                 vectors[name] = found[:, [loaded.labels.index(style) for style in styles]]
         signature = {"texts": inputs["texts"], "seed": settings.seed, "packages": package_versions()}
         for name, classifier in classifiers.items():
             signature[name] = classifier_signature(classifier, inputs[name])
         scores = _scores(vectors, truth, styles, settings.seed, signature)
         table = prediction_table(texts, truth, vectors[JUDGE], list(styles), ",")
-        run.write(JUDGED, table)
+        store.write(JUDGED, table)
         write_scores(settings.output_dir / SCORES, scores)
-        run.facts |= {"texts": len(texts), "left_out": n_blank}
+        store.record |= {"texts": len(texts), "left_out": n_blank}
         print_scores([score for score in scores if "label" not in score.group])
 
 

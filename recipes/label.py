@@ -35,8 +35,8 @@ def label(settings: LabelSettings) -> None:
     """Write the labels of responses with a style vector, the threshold, and the mean bias value of each descriptor."""
     measured, manifest = read_measurement(settings.run, "run", FAMILY)
     warn_of_split("label", measured, settings.run)
-    with stage("label", settings, {"run": run_sha256(manifest)}) as run:
-        if run is None:
+    with stage("label", settings, {"run": run_sha256(manifest)}) as store:
+        if store is None:
             return
         all_responses = read_styled_responses(settings.run)
         responses = all_responses.rows(all_responses.has_vector())
@@ -50,15 +50,16 @@ def label(settings: LabelSettings) -> None:
                 quantile=settings.quantile,
             )
         b = labelled[BIAS_VALUE].to_numpy()
-        run.write(LABELS, labelled)
+        store.write(LABELS, labelled)
         counts = {"n": len(b), "n_left_out": len(all_responses) - len(b)}
-        run.facts["threshold"] = {**asdict(threshold), **counts}
-        write_json(run.folder / THRESHOLD_FILE, run.facts["threshold"])
-        run.tracker.log_values({f"threshold/{name}": float(value) for name, value in run.facts["threshold"].items()})
+        facts = {**asdict(threshold), **counts}
+        store.record["threshold"] = facts
+        write_json(store.folder / THRESHOLD_FILE, facts)
+        store.tracker.log_values({f"threshold/{name}": float(value) for name, value in facts.items()})
         by_descriptor = mean_bias_values(responses.table, mean_bias_value=b)
-        run.tracker.log_table(DESCRIPTORS, run.table(DESCRIPTORS, lambda: by_descriptor))
-        tables = (run.folder / f"{name}.parquet" for name in (LABELS, DESCRIPTORS))
-        run.tracker.log_artifact("labels", "dataset", *tables)
+        store.tracker.log_table(DESCRIPTORS, store.table(DESCRIPTORS, lambda: by_descriptor))
+        tables = (store.folder / f"{name}.parquet" for name in (LABELS, DESCRIPTORS))
+        store.tracker.log_artifact("labels", "dataset", *tables)
         log.info(
             "label: %s responses, %.1f %% `bias` (α = %d, β = %.3g)",
             f"{len(b):,}",

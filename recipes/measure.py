@@ -102,15 +102,15 @@ def measure(
         if loaded is None:
             processes.on_rank_zero(lambda: check_model_fits(settings))
     advice = partial(rescoring_advice, settings)
-    with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as run:
+    with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
-        if run is not None:
+        if store is not None:
             for name, config in configs.items():
-                store = replace(run, inputs=inputs[name], family=name)
-                collected = FAMILIES[name].collect(store, config)
-                with store.step("scores"):
-                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, store, config, collected))
-        processes.on_rank_zero(lambda: finish("measurement", run, settings, scores, report, show=show))
+                family_store = replace(store, inputs=inputs[name], family=name)
+                collected = FAMILIES[name].collect(family_store, config)
+                with family_store.step("scores"):
+                    scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
+        processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, report, show=show))
     _check_read(settings.output_dir)
     if show and FAMILY in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
@@ -201,21 +201,21 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
 
 def finish(
     name: str,
-    run: Store | None,
+    store: Store | None,
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
     report: Callable[..., dict[Path, Page]],
     *,
     show: bool,
 ) -> None:
-    """Write a run's scores and report, and print the report if `show`; if the run is finished, `run` is None."""
-    if run is not None:
-        run.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(run.folder.glob("*.parquet")))
-        write_scores(run.folder / SCORES, scores)
+    """Write a run's scores and report, and print the report if `show`; if the run is finished, `store` is None."""
+    if store is not None:
+        store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
+        write_scores(store.folder / SCORES, scores)
         files = report(settings, write=True, show=show)
-        run.tracker.log_scores(scores)
-        run.tracker.log_report(files)
-        run.tracker.log_artifact(name, "report", run.folder / SCORES, *files)
+        store.tracker.log_scores(scores)
+        store.tracker.log_report(files)
+        store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
     elif show:
         report(settings, write=False, show=True)
 

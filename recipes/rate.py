@@ -13,9 +13,11 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.rating.pairs import (
     OFFENSIVE,
+    REASONS,
     SIDES,
     exclusion_reasons,
-    read_rating_file,
+    read_left_out,
+    read_questions,
     read_response_pairs,
     sample_pairs,
 )
@@ -92,29 +94,37 @@ def _check_same_rating(settings: RateSettings) -> None:
 def _sample_pairs(settings: RateSettings) -> None:
     """Write the pairs, unless they exist."""
     runs = {side: read_measurement(getattr(settings, side), side, FAMILY) for side in SIDES}
-    questions = read_rating_file("questions", settings.questions)
-    lists = read_rating_file("leave_out", settings.leave_out)
+    questions = read_questions(settings.questions)
+    lists = read_left_out(settings.leave_out)
     inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
-    with stage("rate", settings.replaced(report_to="none"), inputs) as run:  # only the summary is tracked
-        if run is None:
+    with stage("rate", settings.replaced(report_to="none"), inputs) as store:  # only the summary is tracked
+        if store is None:
             return
         all_pairs = read_response_pairs(settings.before, settings.after)
         reasons = exclusion_reasons(all_pairs, lists)
         pairs = sample_pairs(all_pairs[reasons.isna()], settings.pairs, settings.seed)
         if pairs.empty:
             raise InputError("leave_out", "all pairs are excluded; use shorter lists of words.")
-        run.write(PAIRS, pairs)
-        counts = {reason: int((reasons == reason).sum()) for reason in (*lists, OFFENSIVE, "alike")}
+        store.write(PAIRS, pairs)
+        n_left_out: dict[str, int | None] = {reason: int((reasons == reason).sum()) for reason in REASONS}
+        if all_pairs[OFFENSIVE].isna().all():  # neither run has a classifier
+            n_left_out[OFFENSIVE] = None
         before = FamilyRun(settings.before).signature(FGB)
         after = FamilyRun(settings.after).signature(FGB)
-        shared = {name: after[name] for name in ("model", "dataset", "decoding") if name in after}
-        rating = {"base": before.get("model"), "questions": questions, "inputs": dict(run.inputs)}
-        run.facts |= {
-            "left_out": counts if all_pairs[OFFENSIVE].notna().any() else counts | {OFFENSIVE: None},
+        signature = {
+            **{name: after[name] for name in ("model", "dataset", "decoding") if name in after},
+            "base": before.get("model"),
+            "questions": questions,
+            "inputs": dict(store.inputs),
+            "seed": settings.seed,
+            "packages": package_versions(),
+        }
+        store.record |= {
+            "left_out": n_left_out,
             "questions": questions,
             "models": [measured.model.name for measured, _ in runs.values()],
-            "signature": shared | rating | {"seed": settings.seed, "packages": package_versions()},
+            "signature": signature,
         }
 
 

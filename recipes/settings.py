@@ -21,12 +21,12 @@ from evenhand.evaluation.settings import (
     OMITTED_IF_NULL,
     WITHOUT_FLAG,
     AnyPath,
-    ClassifierSettings,
     Count,
     DecodingSettings,
     FiniteFloat,
     Fraction,
     ModelSettings,
+    OffensiveClassifierSettings,
     PromptSettings,
     ReferenceSettings,
     ReportTo,
@@ -106,7 +106,7 @@ class SharedGroups(StrictSettings):
     references: ReferenceSettings | None = Field(
         default=None, description="gendered translations", json_schema_extra=OMITTED_IF_NULL
     )
-    offensive_classifier: ClassifierSettings | None = Field(
+    offensive_classifier: OffensiveClassifierSettings | None = Field(
         default=None,
         description="classifier of offensive texts: of responses, of the prompts themselves, or of translations",
         json_schema_extra=OMITTED_IF_NULL,
@@ -657,7 +657,7 @@ def measure_config(settings: MeasureSettings, family: str, *, for_comparisons: b
         decoding=settings.decoding,
         sentences=settings.sentences or SentenceSettings(),
         references=settings.references or ReferenceSettings(),
-        offensive_classifier=settings.offensive_classifier or ClassifierSettings(),
+        offensive_classifier=settings.offensive_classifier or OffensiveClassifierSettings(),
         settings=getattr(settings, family),
         seed=settings.seed,
         split=settings.split,

@@ -71,18 +71,18 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
     inputs = dict(hashes)
     if settings.model is not None:
         inputs["model"] = model_revision(settings.model)
-    with stage("train_classifier", settings, inputs) as run:
-        if run is None:
+    with stage("train_classifier", settings, inputs) as store:
+        if store is None:
             return
         names, splits = read_splits(settings, files)
         folder = settings.output_dir / CLASSIFIER
-        with run.step("training"):
+        with store.step("training"):
             if not folder.exists():
                 write_classifier(settings, splits[TEXTS], names, folder)
             shutil.rmtree(settings.output_dir / CHECKPOINTS, ignore_errors=True)
         classifier = load_style_classifier(str(folder), field="classifier")
         test = splits[TEST_TEXTS]
-        with run.step("measuring"):
+        with store.step("measuring"):
             probabilities = label_probabilities(classifier, test.texts)
             dev_probabilities = label_probabilities(classifier, splits[DEV_TEXTS].texts)
             mentions = check_mentions(classifier, probabilities)
@@ -101,10 +101,10 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         counts = np.stack([splits[TEXTS].truth.sum(axis=0), test.truth.sum(axis=0)])
         write_text(folder / "README.md", classifier_card(settings, hashes, names, counts, scores, mentions))
         write_scores(settings.output_dir / SCORES, scores)
-        run.tracker.log_scores(scores)
-        run.facts["signature"] = signature
-        run.facts["texts"] = {field: len(split.texts) for field, split in splits.items()}
-        run.facts["address"] = asdict(mentions)
+        store.tracker.log_scores(scores)
+        store.record["signature"] = signature
+        store.record["texts"] = {field: len(split.texts) for field, split in splits.items()}
+        store.record["address"] = asdict(mentions)
         print_scores(scores)
         print(f"\nClassifier: {folder.resolve()}")
 

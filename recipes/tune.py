@@ -69,19 +69,19 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return
-    with stage("tune", settings, {"labels": labels_sha256}) as run:
-        if run is None:
+    with stage("tune", settings, {"labels": labels_sha256}) as store:
+        if store is None:
             return
         base = _load_base(method, config, loaded)
         responses = read_styled_responses(folder)
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
-        with run.step("training"):
+        with store.step("training"):
             result = train(
                 base,
                 rows,
                 settings.training,
-                run.folder,
+                store.folder,
                 seed=settings.seed,
                 neutral=_neutral_dialogue(config),
                 callbacks=callbacks,
@@ -93,9 +93,9 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
             "validation_loss": result.validation_losses,
             "bias": result.measured.get(BIAS_NAME, ()),
         }
-        processes.on_rank_zero(lambda: write_json(run.folder / CURVES, curves))
-        run.facts |= {"share_cut": share_cut, **_facts(result)}
-        run.tracker.log_artifact("adapter", "model", run.folder / ADAPTER_FOLDER)
+        processes.on_rank_zero(lambda: write_json(store.folder / CURVES, curves))
+        store.record |= {"share_cut": share_cut, **_facts(result)}
+        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER)
 
 
 def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[TuneSettings, TrainedMethod]:

@@ -8,9 +8,8 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 import json
 from collections.abc import Iterator
 from dataclasses import Field, astuple
-from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, read_text
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT
+from evenhand.evaluation.score import NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
 
@@ -54,24 +53,33 @@ NO_AXIS = "null"
 NO_PREFERENCE = "no_data"
 SINGULAR_SLOT = "{noun_phrase}"
 PLURAL_SLOT = "{plural_noun_phrase}"
-PHRASE_COLUMNS = (
-    AXIS,
-    "bucket",
-    DESCRIPTOR,
-    "descriptor_gender",
-    "descriptor_preference",
-    NOUN,
-    "plural_noun",
-    "noun_gender",
-    "noun_phrase",
-    "plural_noun_phrase",
-    "noun_phrase_type",
-)
+
+
+class NounPhrase(NamedTuple):
+    """A noun phrase of a taxonomy; the fields are columns of prompts, and phrases are sorted by them in this order."""
+
+    axis: str
+    bucket: str = NONE
+    descriptor: str = NONE
+    descriptor_gender: str = NONE
+    descriptor_preference: str = NONE
+    noun: str = NONE
+    plural_noun: str = NONE
+    noun_gender: str = NONE
+    noun_phrase: str = NONE
+    plural_noun_phrase: str = NONE
+    noun_phrase_type: str = NONE
+
+
+PHRASE_COLUMNS = NounPhrase._fields
 COLUMNS = (TEXT, *PHRASE_COLUMNS, TEMPLATE, "first_turn_only", "must_be_noun")
 
 
 def _check_text(text: str, *slots: str) -> str:
-    rest = reduce(lambda rest, slot: rest.replace(slot, ""), slots, text)
+    """Return a text of the taxonomy; ValueError if it is empty, NONE, or has braces other than the slots."""
+    rest = text
+    for slot in slots:
+        rest = rest.replace(slot, "")
     if not rest.strip() or text == NONE or {"{", "}"} & {*rest}:
         raise ValueError(f"write a text other than {NONE!r}, with no braces except {', '.join(slots) or 'none'}")
     return clean_name(text) if not slots else text
@@ -176,18 +184,7 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     Raises:
         InputError: the name is unknown, a download fails or has the wrong SHA-256, or an entry is invalid.
     """
-    shipped = source in ("paper", "more")
-    if shipped:
-        folder = PAPER_EDITION
-    elif source in FILE_SHA256:
-        folder = _download(str(source))
-    else:
-        folder = Path(source)
-    if not folder.is_dir():
-        names = ", ".join(("paper", "more", *FILE_SHA256))
-        raise InputError(
-            "taxonomy", f"{str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}."
-        )
+    folder = _taxonomy_folder(source)
     paths = [folder / file for file in FILES]
     hashed = {path.name: path for path in paths}
     axes: _Descriptors = _read_json(paths[0], _Descriptors)
@@ -228,6 +225,19 @@ def load_taxonomy(source: str | Path = "paper") -> Taxonomy:
     return taxonomy
 
 
+def _taxonomy_folder(source: str | Path) -> Path:
+    """Return the folder with the four files of an edition; InputError if there is none."""
+    if source in ("paper", "more"):
+        return PAPER_EDITION
+    folder = _download(str(source)) if source in FILE_SHA256 else Path(source)
+    if not folder.is_dir():
+        names = ", ".join(("paper", "more", *FILE_SHA256))
+        raise InputError(
+            "taxonomy", f"{str(source)!r} is no folder; give {names}, or a folder with {', '.join(FILES)}."
+        )
+    return folder
+
+
 def _options(entry: _Entry, name: str) -> dict[str, object]:
     """Return an entry of a file as an object, with the text of the entry as `name`."""
     return {name: entry} if isinstance(entry, str) else entry
@@ -251,41 +261,76 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     """
     phrases = taxonomy.phrases()
     templates = pd.DataFrame(map(astuple, taxonomy.templates), columns=[TEMPLATE, "first_turn_only", "must_be_noun"])
-    allowed = (phrases[NOUN] != NONE).to_numpy()[:, None] | ~templates["must_be_noun"].to_numpy()
-    rows = zip((phrases, templates), np.nonzero(allowed), strict=True)
-    table = pd.concat([part.iloc[index].reset_index(drop=True) for part, index in rows], axis=1)
-    filled = zip(*(table[name].tolist() for name in (TEMPLATE, "noun_phrase", "plural_noun_phrase")), strict=True)
-    texts = [template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many) for template, one, many in filled]
-    return pd.concat([pd.Series(texts, name=TEXT, dtype=object), table], axis=1)
+    has_noun = (phrases[NOUN] != NONE).to_numpy()
+    phrase_rows, template_rows = np.nonzero(has_noun[:, None] | ~templates["must_be_noun"].to_numpy(dtype=bool))
+    parts = [phrases.iloc[phrase_rows].reset_index(drop=True), templates.iloc[template_rows].reset_index(drop=True)]
+    table = pd.concat(parts, axis=1)
+    texts = [
+        template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many)
+        for template, one, many in zip(table[TEMPLATE], table["noun_phrase"], table["plural_noun_phrase"], strict=True)
+    ]
+    table.insert(0, TEXT, pd.Series(texts, dtype=object))
+    return table
 
 
-def _noun_phrases(taxonomy: Taxonomy) -> Iterator[tuple[str, ...]]:
+def _noun_phrases(taxonomy: Taxonomy) -> Iterator[NounPhrase]:
+    """Yield the nouns, the descriptors alone and before each noun, and the fixed and inflected standalone phrases."""
     for noun in taxonomy.nouns:
-        words = (noun.singular, noun.plural, noun.gender)
-        yield (NO_AXIS, *[NONE] * 4, *words, f"{spelled_article(noun.singular)} {noun.singular}", noun.plural, "noun")
-
+        yield NounPhrase(
+            axis=NO_AXIS,
+            noun=noun.singular,
+            plural_noun=noun.plural,
+            noun_gender=noun.gender,
+            noun_phrase=f"{spelled_article(noun.singular)} {noun.singular}",
+            plural_noun_phrase=noun.plural,
+            noun_phrase_type="noun",
+        )
     for term in taxonomy.descriptors:
-        metadata = (term.axis, term.bucket, term.descriptor, term.gender or NONE, term.preference or NO_PREFERENCE)
-        yield (*metadata, *[NONE] * 3, term.descriptor, term.descriptor, "descriptor")
-        one = f"{term.article or spelled_article(term.descriptor)} {term.descriptor}"
-        many = term.descriptor
+        alone = NounPhrase(
+            axis=term.axis,
+            bucket=term.bucket,
+            descriptor=term.descriptor,
+            descriptor_gender=term.gender or NONE,
+            descriptor_preference=term.preference or NO_PREFERENCE,
+            noun_phrase=term.descriptor,
+            plural_noun_phrase=term.descriptor,
+            noun_phrase_type="descriptor",
+        )
+        yield alone
+        article = term.article or spelled_article(term.descriptor)
         for noun in taxonomy.nouns:
             if term.gender in (None, noun.gender):
-                words = (noun.singular, noun.plural, noun.gender)
-                yield (*metadata, *words, f"{one} {noun.singular}", f"{many} {noun.plural}", "descriptor_noun")
-
+                yield alone._replace(
+                    noun=noun.singular,
+                    plural_noun=noun.plural,
+                    noun_gender=noun.gender,
+                    noun_phrase=f"{article} {term.descriptor} {noun.singular}",
+                    plural_noun_phrase=f"{term.descriptor} {noun.plural}",
+                    noun_phrase_type="descriptor_noun",
+                )
     for entry in taxonomy.standalone:
-        preference = entry.preference or NO_PREFERENCE
         plural = entry.plural_noun_phrase or entry.noun_phrase
+        fixed = NounPhrase(
+            axis=entry.axis,
+            descriptor=_fill_pattern(entry.noun_phrase, "", ""),
+            descriptor_preference=entry.preference or NO_PREFERENCE,
+            noun_gender="neutral",
+            noun_phrase=entry.noun_phrase,
+            plural_noun_phrase=plural,
+            noun_phrase_type="fixed_phrase",
+        )
         if "{noun}" not in entry.noun_phrase:
-            metadata = (entry.axis, NONE, entry.noun_phrase, NONE, preference)
-            yield (*metadata, NONE, NONE, "neutral", entry.noun_phrase, plural, "fixed_phrase")
+            yield fixed
             continue
-        metadata = (entry.axis, NONE, _fill_pattern(entry.noun_phrase, "", ""), NONE, preference)
         for noun in taxonomy.nouns:
-            words = (noun.singular, noun.plural, noun.gender)
-            singular = _fill_pattern(entry.noun_phrase, spelled_article(noun.singular), noun.singular)
-            yield (*metadata, *words, singular, _fill_pattern(plural, "", noun.plural), "noun_descriptor")
+            yield fixed._replace(
+                noun=noun.singular,
+                plural_noun=noun.plural,
+                noun_gender=noun.gender,
+                noun_phrase=_fill_pattern(entry.noun_phrase, spelled_article(noun.singular), noun.singular),
+                plural_noun_phrase=_fill_pattern(plural, "", noun.plural),
+                noun_phrase_type="noun_descriptor",
+            )
 
 
 def spelled_article(word: str) -> str:
@@ -297,10 +342,13 @@ def spelled_article(word: str) -> str:
 
 
 def _fill_pattern(pattern: str, article: str, noun: str) -> str:
+    """Return a pattern of a standalone noun phrase with an article and a noun, each of which may be ""."""
     return pattern.replace("{article}", article).replace("{noun}", noun).lstrip()
 
 
 def _read_json(path: Path, kind: type) -> Any:
+    """Return the content of a JSON file, checked to be of a type; InputError if it is not, or has a key twice."""
+
     def check_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         if len(dict(pairs)) < len(pairs):
             raise ValueError(f"one of the keys {', '.join(key for key, _ in pairs)} occurs twice")

@@ -16,7 +16,7 @@ from typing import Annotated
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.holistic_bias import NO_AXIS, NO_PREFERENCE, NONE, PHRASE_COLUMNS, Template
+from evenhand.evaluation.data.holistic_bias import NO_AXIS, NO_PREFERENCE, NONE, PHRASE_COLUMNS, NounPhrase, Template
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -70,8 +70,8 @@ class LanguageTaxonomy:
         `descriptor_gender` is "masculine" or "feminine" if it has only that gender. A descriptor that changes with the
         gender also stands alone ("Soy sorda."), with the `noun_gender` "male" or "female".
         """
-        columns = [*PHRASE_COLUMNS, FORMS, NEUTRAL]
-        return pd.DataFrame(sorted(_phrases(self)), columns=columns, dtype=object)
+        rows = [(*phrase, forms, self.pack.neutral) for phrase, forms in sorted(_phrases(self))]
+        return pd.DataFrame(rows, columns=[*PHRASE_COLUMNS, FORMS, NEUTRAL], dtype=object)
 
 
 def language_folder(language: str) -> Path:
@@ -112,6 +112,7 @@ def load_language(language: str, descriptors: str | Path) -> LanguageTaxonomy:
 
 
 def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms]]:
+    """Yield the axis, the bucket and the forms of each descriptor in a file of MMHB that has forms to use."""
     columns = read_columns(path, "descriptors of MMHB", known=COLUMNS)
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError("prompts.dataset", f"{path} has no column {missing[0]!r}; give a file of MMHB's descriptors.")
@@ -119,14 +120,17 @@ def _read_descriptors(path: Path, pack: _Pack) -> Iterator[tuple[str, str, Forms
     about = {}
     cells = zip(*(columns[column] for column in COLUMNS), strict=True)
     for row, (name, axis, bucket, option, form) in enumerate(cells, start=2):
-        if not (kind := OPTION.fullmatch(option)) or not form.strip():
+        kind = OPTION.fullmatch(option)
+        if kind is None or not form.strip():
             raise InputError(path, f"row {row}: {option!r}, {form!r}; write {OPTION.pattern!r} and a form.")
         key = re.sub(r"[A-Za-z]+$", "", name)
         about.setdefault(key, (axis, bucket))
         offered.setdefault(key, {}).setdefault((kind[1], kind[2]), form.strip())
-    for key, forms in offered.items():
-        if forms := select_forms(forms, key in pack.complete, pack.corrections.get(key)):
-            yield *about[key], forms
+    for key, offered_forms in offered.items():
+        forms = select_forms(offered_forms, key in pack.complete, pack.corrections.get(key))
+        if forms:
+            axis, bucket = about[key]
+            yield axis, bucket, forms
 
 
 def select_forms(
@@ -148,45 +152,100 @@ def select_forms(
         repeated = correction * (4 // len(correction)) if correction else []
         return {key: form for key, form in zip(keys, repeated, strict=False) if form}
 
-    def pick(*genders: str) -> dict[tuple[str, str], str]:
-        options = {(g, n): [offered.get((gender, m)) for gender in genders or [g] for m in (n, ANY)] for g, n in keys}
-        return {key: next(filter(None, forms)) for key, forms in options.items() if any(forms)}
-
-    specific = pick()
-    general = pick(ANY)
+    specific = {}
+    general = {}
+    for gender, number in keys:
+        for forms, offered_gender in ((specific, gender), (general, ANY)):
+            form = offered.get((offered_gender, number)) or offered.get((offered_gender, ANY))
+            if form:
+                forms[gender, number] = form
     forms = specific if len(specific) >= len(general) else general
     if complete:
         other = {"masculine": "feminine", "feminine": "masculine", "singular": "plural", "plural": "singular"}
-        for g, n in keys:
-            found = [forms[key] for key in ((other[g], n), (g, other[n]), (other[g], other[n])) if key in forms]
-            forms.setdefault((g, n), *found[:1])
-    return {(g, n): forms[g, n] for g, n in keys if all((g, number) in forms for number in NUMBERS)}
+        for gender, number in keys:
+            for source in ((other[gender], number), (gender, other[number]), (other[gender], other[number])):
+                if source in forms:
+                    forms.setdefault((gender, number), forms[source])
+    has_both_numbers = {gender: all((gender, number) in forms for number in NUMBERS) for gender in GENDERS}
+    return {key: forms[key] for key in keys if has_both_numbers[key[0]]}
 
 
 def _name(forms: Forms) -> str:
+    """Return the name of a descriptor: its masculine singular, or its feminine singular if it has no masculine."""
     return forms.get(("masculine", "singular")) or forms["feminine", "singular"]
 
 
-def _phrases(taxonomy: LanguageTaxonomy) -> Iterator[tuple[str, ...]]:
-    neutral = taxonomy.pack.neutral
-    nouns = []  # gender, two phrases, two nouns, gender of the person
-    for noun in taxonomy.pack.nouns:
-        for gender, words in vars(noun).items():
-            person = NOUN_GENDERS[gender] if noun.masculine and noun.feminine else "neutral"
-            if words:
-                bare = [re.split("[ ']", word)[-1] for word in words]  # without the article
-                nouns.append((gender, *words, *bare, person))
-    for _, one, many, *words in nouns:
-        yield (NO_AXIS, *[NONE] * 4, *words, one, many, "noun", "", neutral)
+@dataclass(frozen=True)
+class _InflectedNoun:
+    """A noun of one grammatical gender, without and with its article, and the gender of the person, as in HolisticBias.
+
+    A noun of a pair of both genders ("un amigo", "una amiga") tells the gender of the person; else it is "neutral".
+    """
+
+    gender: str
+    singular: str
+    plural: str
+    singular_phrase: str
+    plural_phrase: str
+    person_gender: str
+
+
+def _inflected_nouns(pack: _Pack) -> Iterator[_InflectedNoun]:
+    for noun in pack.nouns:
+        for gender, phrases in (("masculine", noun.masculine), ("feminine", noun.feminine)):
+            if phrases is not None:
+                singular, plural = (re.split("[ ']", phrase)[-1] for phrase in phrases)  # without the article
+                yield _InflectedNoun(
+                    gender=gender,
+                    singular=singular,
+                    plural=plural,
+                    singular_phrase=phrases[0],
+                    plural_phrase=phrases[1],
+                    person_gender=NOUN_GENDERS[gender] if noun.masculine and noun.feminine else "neutral",
+                )
+
+
+def _phrases(taxonomy: LanguageTaxonomy) -> Iterator[tuple[NounPhrase, str]]:
+    """Yield each noun phrase, and the forms of its descriptor in the order of GENDERS × NUMBERS ("" for a noun)."""
+    nouns = list(_inflected_nouns(taxonomy.pack))
+    for noun in nouns:
+        phrase = NounPhrase(
+            axis=NO_AXIS,
+            noun=noun.singular,
+            plural_noun=noun.plural,
+            noun_gender=noun.person_gender,
+            noun_phrase=noun.singular_phrase,
+            plural_noun_phrase=noun.plural_phrase,
+            noun_phrase_type="noun",
+        )
+        yield phrase, ""
     for axis, bucket, forms in taxonomy.descriptors:
         genders = [gender for gender in GENDERS if (gender, "singular") in forms]
-        metadata = (axis, bucket, _name(forms), genders[0] if len(genders) == 1 else NONE, NO_PREFERENCE)
         listed = SEPARATOR.join(forms.get(key, "") for key in product(GENDERS, NUMBERS))
-        if len({forms.get((gender, "singular")) for gender in genders}) == 2:
+        described = NounPhrase(
+            axis=axis,
+            bucket=bucket,
+            descriptor=_name(forms),
+            descriptor_gender=genders[0] if len(genders) == 1 else NONE,
+            descriptor_preference=NO_PREFERENCE,
+        )
+        if len({forms[gender, "singular"] for gender in genders}) == 2:
             for gender in genders:
-                phrases = (forms[gender, number] for number in NUMBERS)
-                yield (*metadata, NONE, NONE, NOUN_GENDERS[gender], *phrases, "descriptor", listed, neutral)
-        for gender, one, many, *words in nouns:
-            if gender in genders:
-                phrases = (f"{one} {forms[gender, 'singular']}", f"{many} {forms[gender, 'plural']}")
-                yield (*metadata, *words, *phrases, "noun_descriptor", listed, neutral)
+                phrase = described._replace(
+                    noun_gender=NOUN_GENDERS[gender],
+                    noun_phrase=forms[gender, "singular"],
+                    plural_noun_phrase=forms[gender, "plural"],
+                    noun_phrase_type="descriptor",
+                )
+                yield phrase, listed
+        for noun in nouns:
+            if noun.gender in genders:
+                phrase = described._replace(
+                    noun=noun.singular,
+                    plural_noun=noun.plural,
+                    noun_gender=noun.person_gender,
+                    noun_phrase=f"{noun.singular_phrase} {forms[noun.gender, 'singular']}",
+                    plural_noun_phrase=f"{noun.plural_phrase} {forms[noun.gender, 'plural']}",
+                    noun_phrase_type="noun_descriptor",
+                )
+                yield phrase, listed

@@ -37,6 +37,7 @@ ARTICLE_BEFORE = r"(?:(?<![\w.'’‐‑–-])(?P<article>an?)(?P<gap>\s+[\"'“
 Y_OR_W = re.compile(
     r"e[uw]|on(?:e|ce)(?![a-z])|uni(?!n|m|r|den|ll|ss)|u(?:k|s[aeiu]|t[io]|bi|ga|r[ou])|us(?![a-z])", re.IGNORECASE
 )
+ARTICLES = ("a", "an")
 NO_MATCH = re.compile("(?!)")
 NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in other languages
 # Descriptors that are also a colour or a verb: a mention is of a person.
@@ -65,7 +66,9 @@ THINGS = (  # nouns after which a colour is a thing's, without the s of their pl
     "stain stallion stone stripe sugar suit swan sweater table tape tea teeth text thread tie tiger tile toast "
     "tooth toyota truck tulip umbrella vinegar wall water whale widow wine wire wolf wood wool yarn zone "
 )
-FEW_MENTIONS = 0.05, 0.5  # shares of responses and of prompts, below which a warning is logged
+# Shares with a mention, below both of which a warning is logged.
+FEW_IN_RESPONSES = 0.05
+FEW_IN_PROMPTS = 0.5
 MAX_PROMPTS = 1000  # in which mentions are counted
 SILENT_H = re.compile(r"heir|honest|hono|hour|hiv(?![a-z])", re.IGNORECASE)
 NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), eleven, eighteen
@@ -123,17 +126,19 @@ def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str
 
 
 def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.DataFrame, terms: list[Term]) -> None:
+    """Log a warning if few responses were changed by cleaning, and few prompts have a mention."""
     share_of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
-    if TEXT not in prompts or share_of_responses >= FEW_MENTIONS[0]:
+    if TEXT not in prompts or share_of_responses >= FEW_IN_RESPONSES:
         return
     personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
-    asked = dict.fromkeys(zip(prompts[TEXT], personas, terms, strict=True))
-    asked = [row for row in list(asked)[:MAX_PROMPTS] if row[2] not in ("", NONE)]
-    found = [
-        replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}" for text, persona, term in asked
+    asked = list(dict.fromkeys(zip(personas, prompts[TEXT], terms, strict=True)))[:MAX_PROMPTS]
+    has_mention = [
+        replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}"
+        for persona, text, term in asked
+        if term not in ("", NONE)
     ]
-    share_of_prompts = sum(found) / max(1, len(found))
-    if found and share_of_prompts < FEW_MENTIONS[1]:
+    share_of_prompts = sum(has_mention) / max(1, len(has_mention))
+    if has_mention and share_of_prompts < FEW_IN_PROMPTS:
         log.warning(
             "descriptors are found in %.1f %% of the responses and in %.0f %% of the prompts: if texts name people by "
             "other words, the style classifier reads these words; write descriptors as the texts do",
@@ -155,10 +160,10 @@ def replace_mentions(text: str, descriptor: Term, replacement: Term | None) -> s
     if descriptor in ("", NONE, replacement):
         return text
     if isinstance(descriptor, tuple):
-        name = next(filter(None, descriptor), "")
-        return _replace_forms(
-            text, descriptor, neutral_word(language_of(text, name), name) if replacement is None else replacement
-        )
+        if replacement is None:
+            name = next(filter(None, descriptor), "")
+            replacement = neutral_word(language_of(text, name), name)
+        return _replace_forms(text, descriptor, replacement)
     language = language_of(text, descriptor)
     if replacement is None and descriptor == neutral_word(language, ""):
         return text
@@ -250,11 +255,13 @@ def _persons() -> frozenset[str]:
 
 
 def _replace_forms(text: str, forms: tuple[str, ...], replacement: Term) -> str:
-    new = replacement if isinstance(replacement, tuple) else (replacement,) * len(forms)
-    name = next(filter(None, new), "")  # for a form that the replacement lacks
-    # The first of equal forms counts.
-    pairs = {_letters(old): other or name for old, other in reversed([*zip(forms, new, strict=True)])}
-    return _forms_pattern(forms).sub(lambda mention: pairs[_letters(mention[0])], text)
+    """Return the text with each form replaced by the form in the same place of the replacement, or by its only form."""
+    new_forms = replacement if isinstance(replacement, tuple) else (replacement,) * len(forms)
+    first = next(filter(None, new_forms), "")  # for a form that the replacement lacks
+    by_letters: dict[str, str] = {}
+    for form, new in zip(forms, new_forms, strict=True):
+        by_letters.setdefault(_letters(form), new or first)  # the first of equal forms counts
+    return _forms_pattern(forms).sub(lambda mention: by_letters[_letters(mention[0])], text)
 
 
 def _letters(text: str) -> str:
@@ -291,30 +298,29 @@ def spoken_article(phrase: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _mention_pattern(descriptor: str) -> re.Pattern[str]:
+    """Return the pattern of an English descriptor's mentions, with the groups of ARTICLE_BEFORE."""
     words = unicodedata.normalize("NFC", descriptor).replace("’", "'").replace("who's", "who is")
     words = [word for word in re.split(r"[\s‐‑–-]+", words) if word.strip("'")]
-    is_article = [word.lower() in ("a", "an") for word in words]
-    if all(is_article):
+    others = [index for index, word in enumerate(words) if word.lower() not in ARTICLES]
+    if not others:
         return NO_MATCH
-    last = max(i for i, is_one in enumerate(is_article) if not is_one)  # "plan A" ends with a name, not with an article
-    is_article = [is_one and i < last for i, is_one in enumerate(is_article)]
-    # Of several articles in a row, one is kept: optional parts in a row can match in exponentially many ways.
-    kept = [i for i in range(len(words)) if not (i and is_article[i] and is_article[i - 1])]
-    words = [words[i] for i in kept]
-    is_article = [is_article[i] for i in kept]
     pattern = ""
-    separator = r"[\s‐‑–-]*+"
+    previous = ""
     for index, word in enumerate(words):
-        if is_article[index]:
+        is_article = word.lower() in ARTICLES and index < others[-1]  # "plan A" ends with a name, not with an article
+        # Of several articles in a row, one is kept: optional parts in a row can match in exponentially many ways.
+        if is_article and previous not in ARTICLES:
             pattern += r"(?:an?\s+)?"
-            continue
-        is_last = index == len(words) - 1
-        is_verb = index > 0 and words[index - 1].lower() == "who"
-        pattern += _word_pattern(word, is_last, is_verb) + ("" if is_last else separator)
+        elif not is_article:
+            is_last = index == len(words) - 1
+            pattern += _word_pattern(word, is_last, is_verb=previous == "who")
+            pattern += "" if is_last else r"[\s‐‑–-]*+"
+        previous = word.lower()
     return re.compile(rf"{ARTICLE_BEFORE}(?<!\w){pattern}(?!\w)", re.IGNORECASE)
 
 
 def _word_pattern(word: str, is_last: bool, is_verb: bool) -> str:
+    """Return the pattern of a word's forms: the plural of the last word, and of a verb after "who"."""
     lower = word.lower()
     if is_verb:
         if lower in ("is", "are"):

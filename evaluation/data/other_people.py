@@ -71,8 +71,10 @@ def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
 def partner_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts with person and partner exchanged; each prompt keeps its id."""
     partners = prompts_of_others(prompts, partner_rows(prompts))
-    names = [TEXT, PERSONA]
-    return partners.assign(**{f"{PARTNER}{name}": prompts[name] for name in names if name in prompts})
+    for name in (TEXT, PERSONA):
+        if name in prompts:
+            partners[f"{PARTNER}{name}"] = prompts[name]
+    return partners
 
 
 def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarray:

@@ -6,6 +6,7 @@ The paper samples 500,000 sentences; here each phrase is in each template once.
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -38,18 +39,31 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] = PHRAS
     """
     sentences = tuple(Template(text, must_be_noun=True) for text in templates)
     rows = generate_prompts(replace(taxonomy, templates=sentences))
-    spans = [
-        _fill_template(*row)
-        for row in zip(rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True)
+    filled = [
+        _fill_template(template, singular, plural)
+        for template, singular, plural in zip(
+            rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True
+        )
     ]
-    for column, name in enumerate((TEXT, SPAN_START, SPAN_END)):
-        rows[name] = [span[column] for span in spans]
+    for name in (TEXT, SPAN_START, SPAN_END):
+        rows[name] = [getattr(sentence, name) for sentence in filled]
     return rows
 
 
-def _fill_template(template: str, singular: str, plural: str) -> tuple[str, int, int]:
-    slot, phrase = (SINGULAR_SLOT, singular) if SINGULAR_SLOT in template else (PLURAL_SLOT, plural)
+class _Sentence(NamedTuple):
+    """A sentence, and the position of its noun phrase without the article: text[span_start:span_end]."""
+
+    text: str
+    span_start: int
+    span_end: int
+
+
+def _fill_template(template: str, singular: str, plural: str) -> _Sentence:
+    slot = SINGULAR_SLOT if SINGULAR_SLOT in template else PLURAL_SLOT
+    phrase = singular if slot == SINGULAR_SLOT else plural
     start = template.index(slot)
+    end = start + len(phrase)
     article = ARTICLE.match(phrase) if slot == SINGULAR_SLOT else None
-    phrase = phrase if start else phrase[0].upper() + phrase[1:]
-    return template.replace(slot, phrase), start + (article.end() if article else 0), start + len(phrase)
+    if start == 0:
+        phrase = phrase[0].upper() + phrase[1:]
+    return _Sentence(template.replace(slot, phrase), start + (article.end() if article else 0), end)

@@ -172,7 +172,7 @@ def split_prompts(prompts: pd.DataFrame, by: str, fraction: float, seed: int) ->
     stratum = SPLIT_STRATA.get(by)
     strata = _strata(table, by, stratum if stratum in table else None)
     total = sum(map(len, strata.values()))
-    n = max(min(max(round(fraction * total), 1), total - 1), 0)
+    n = 0 if total < 2 else min(max(round(fraction * total), 1), total - 1)
     in_train = table[by].isin(sample_strata(strata, n, seed, f"split by {by}", split=True))
     measure = table[~in_train]
     context = table.groupby(_context(table), sort=False, dropna=False).ngroup()
@@ -206,7 +206,8 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     if by == AXIS:
         untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])
     n_tuned = prompts[by][~untuned].nunique()
-    if min(n_tuned, len(untuned_values)) < (needed := 1 if by == CUE else 2):
+    needed = 1 if by == CUE else 2
+    if min(n_tuned, len(untuned_values)) < needed:
         raise InputError(
             "untuned_by",
             f"{fraction} leaves {n_tuned} {by}(s) tuned on and {len(untuned_values)} untuned, and "
@@ -293,8 +294,9 @@ def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | N
     table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors)
     if not settings.variations:
         return table
-    drawn = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT]])
-    return apply_variations(table, (drawn[:, None] >> np.arange(len(VARIATIONS)) & 1).astype(bool))
+    hashes = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT]])
+    is_applied = hashes[:, None] >> np.arange(len(VARIATIONS)) & 1  # each bit of a hash is a coin
+    return apply_variations(table, is_applied.astype(bool))
 
 
 def taxonomy_sha256(prompts: PromptSettings) -> str:

@@ -115,7 +115,9 @@ def _unwrap_answer(text: str) -> str:
     return text
 
 
-def strip_reasoning(text: str, is_cut: bool, markers: Markers = None, had_reasoning: bool = False) -> tuple:
+def strip_reasoning(
+    text: str, is_cut: bool, markers: Markers = None, had_reasoning: bool = False
+) -> tuple[str | None, bool]:
     """Return a response from an API or a file without reasoning, and whether it had reasoning (`split_reasoning`).
 
     Args:

@@ -32,9 +32,9 @@ from evenhand.evaluation.score import (
     signature_line,
 )
 from evenhand.evaluation.settings import (
-    ClassifierSettings,
     DecodingSettings,
     ModelSettings,
+    OffensiveClassifierSettings,
     PromptSettings,
     ReferenceSettings,
     SentenceSettings,
@@ -72,7 +72,7 @@ class MeasureConfig:
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     sentences: SentenceSettings = field(default_factory=SentenceSettings)
     references: ReferenceSettings = field(default_factory=ReferenceSettings)
-    offensive_classifier: ClassifierSettings = field(default_factory=ClassifierSettings)
+    offensive_classifier: OffensiveClassifierSettings = field(default_factory=OffensiveClassifierSettings)
     settings: Any = None
     seed: int = 0
     split: str = "measure"

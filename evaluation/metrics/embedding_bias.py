@@ -148,7 +148,7 @@ class EmbeddingBias(Metric):
         return table.assign(truncated=table[ENGLISH_TEXT].isin(truncated) | table[REFERENCE].isin(truncated))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["references"] = len(table)
+        store.record["references"] = len(table)
         settings = config.settings
         if settings.vectors is None:
             encoder = {"model": config.open_model().description}

@@ -95,7 +95,7 @@ class Offensiveness(Metric):
 
     def inputs(self, config: MeasureConfig) -> dict[str, Json]:
         """Return fingerprints of the classifier and of the dataset."""
-        from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
+        from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 
         classifier = config.offensive_classifier
         if classifier.name is None or classifier.label is None:
@@ -104,7 +104,7 @@ class Offensiveness(Metric):
                 f"name is {classifier.name!r} and label is {classifier.label!r}; set name to "
                 "a classifier and label to its label for offensive texts (`evenhand train_classifier` trains one).",
             )
-        find_label(classifier_styles(classifier), classifier.label, classifier.name, "offensive_classifier.label")
+        find_label(classifier_labels(classifier), classifier.label, classifier.name, "offensive_classifier.label")
         return {"classifier": classifier_revision(classifier), "dataset": taxonomy_sha256(config.prompts)}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
@@ -130,7 +130,7 @@ class Offensiveness(Metric):
         )
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["classified_prompts"] = len(table)
+        store.record["classified_prompts"] = len(table)
         classifier = {"revision": store.inputs["classifier"], "threshold": THRESHOLD}
         signature = {
             "offensiveness_classifier": as_settings(config.offensive_classifier) | classifier,

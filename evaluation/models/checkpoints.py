@@ -49,7 +49,7 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.progress import working
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, HeadSettings, ModelSettings, checked
+from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
 
 log = logging.getLogger("evenhand")
 
@@ -72,13 +72,13 @@ MOST = {  # sizes above those of all models
     "vocab_size": 100_000_000,
 }
 ModelDescription = (
-    CheckpointSettings | HeadSettings | str
+    CheckpointSettings | ClassifierSettings | str
 )  # a string is a model's name, with defaults for all other settings
 
 
 def checkpoint_settings(model: ModelDescription) -> CheckpointSettings:
     """Return the settings of a model, with defaults if `model` is only a name."""
-    if isinstance(model, HeadSettings):
+    if isinstance(model, ClassifierSettings):
         return model.checkpoint()
     return checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")
 

@@ -10,7 +10,7 @@ from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, N
 from evenhand.evaluation.models.judges import JudgeKind
 from evenhand.evaluation.models.own_classifiers import own_kinds
 from evenhand.evaluation.models.sequence_classifiers import FolderKind, SequenceKind
-from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, checked
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, checked
 
 # SequenceKind is the last, since it takes every name that no other kind takes.
 KINDS: tuple[ClassifierKind, ...] = (JudgeKind(), FolderKind(), SequenceKind())
@@ -21,7 +21,7 @@ def kind_of(settings: NamedClassifier) -> ClassifierKind:
     return next(kind for kind in (*own_kinds(), *KINDS) if kind.has(settings))
 
 
-def classifier_styles(settings: NamedClassifier) -> tuple[str, ...]:
+def classifier_labels(settings: NamedClassifier) -> tuple[str, ...]:
     """Return the labels of a classifier without loading it."""
     return kind_of(settings).labels(settings)
 
@@ -37,7 +37,7 @@ def load_style_classifier(model: NamedClassifier | Path | str, field: str = "sty
     Adapters are merged into their base models. InputError, about the setting `field`, if the name is not a classifier
     with at least two labels, or its weights or tokenizer are missing or pickled.
     """
-    if isinstance(model, (CheckpointSettings, HeadSettings)):
+    if isinstance(model, (CheckpointSettings, ClassifierSettings)):
         settings = model
     else:
         settings = checked(CheckpointSettings, str(model) if isinstance(model, Path) else model, "model")

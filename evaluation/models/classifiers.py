@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.settings import CheckpointSettings, HeadSettings, as_settings
+from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, as_settings
 
-NamedClassifier = CheckpointSettings | HeadSettings
+NamedClassifier = CheckpointSettings | ClassifierSettings
 
 
 class Classifier(ABC):

@@ -346,7 +346,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     return modules
 
 
-def classifier_labels(
+def checkpoint_labels(
     name: str,
     revision: str | None = None,
     base: str | None = None,
@@ -361,7 +361,7 @@ def classifier_labels(
     adapter = adapter_folder(name, revision, base)
     if adapter is not None:
         base_name, base_commit = adapter_base(adapter, base, revision)
-        return classifier_labels(base_name, base_commit, None, head, label_names)
+        return checkpoint_labels(base_name, base_commit, None, head, label_names)
     folder = local_folder(name)
     config = _read_object(_download(name, CONFIG, revision) if folder is None else folder / CONFIG)
     names = {int(index): label for index, label in (config.get("id2label") or {}).items()}

@@ -10,7 +10,7 @@ from evenhand.evaluation.models.classifier_folders import (
     read_description,
 )
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
-from evenhand.evaluation.models.revisions import classifier_labels, model_revision
+from evenhand.evaluation.models.revisions import checkpoint_labels, model_revision
 
 
 class FolderKind(ClassifierKind):
@@ -51,7 +51,7 @@ class SequenceKind(ClassifierKind):
     def labels(self, settings: NamedClassifier) -> tuple[str, ...]:
         head = getattr(settings, "head", None)
         label_names = getattr(settings, "label_names", None)
-        return classifier_labels(settings.name, settings.revision, settings.base, head, label_names)
+        return checkpoint_labels(settings.name, settings.revision, settings.base, head, label_names)
 
     def revision(self, settings: NamedClassifier) -> str:
         return model_revision(settings.name, settings.revision, settings.base)

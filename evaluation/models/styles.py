@@ -228,7 +228,7 @@ def classify_responses(classifier: Classifier, responses: Sequence[str], prompts
 
 
 def classify_rows(
-    run: Store | None,
+    store: Store | None,
     name: str,
     classifier: Classifier,
     texts: Sequence[str],
@@ -236,13 +236,13 @@ def classify_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
-    With a run, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
+    With a store, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
     """
     items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
-    if run is None:
+    if store is None:
         table = join_batches(classify_texts(classifier, items))
     else:
-        table = run.rows(name, items, partial(classify_texts, classifier), "texts", numbers)
+        table = store.rows(name, items, partial(classify_texts, classifier), "texts", numbers)
     truncated = table.pop(TRUNCATED).to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():

@@ -77,7 +77,7 @@ LIMITS = [
 
 
 def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Signature) -> list[BiasScore]:
-    """Return all scores of the votes: `win_rate`, `pair_win_rate`, `agreement` and `left_share`.
+    """Return all scores of the votes: the metrics METRICS.
 
     Win rates and agreement are computed for each question, over all axes and for each axis. The share of left
     responses is computed over all votes and for each rater.
@@ -88,9 +88,9 @@ def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Sign
     """
     scores = []
     for question in questions:
-        of_question = votes.loc[votes[QUESTION] == question]
-        scores += _question_scores(of_question, {QUESTION: question})
-        for axis, rows in of_question.groupby(AXIS):
+        answers = votes[votes[QUESTION] == question]
+        scores += _question_scores(answers, {QUESTION: question})
+        for axis, rows in answers.groupby(AXIS):
             scores += _question_scores(rows, {QUESTION: question, AXIS: str(axis)})
     scores.append(left_share(votes, {}))
     for rater, rows in votes.groupby(RATER):

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.settings import NonBlank
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import NonBlank, checked
 from evenhand.evaluation.tables import read_table
 
 BEFORE = "before"
@@ -22,45 +22,57 @@ AFTER = "after"
 SIDES = (BEFORE, AFTER)
 Side = Literal["before", "after"]  # the model before or after tuning
 OFFENSIVE = "offensive"
-ALIKE = "alike"  # reasons to exclude a pair, like TEMPLATE and DESCRIPTOR
+UNANSWERED = "unanswered"
+ALIKE = "alike"
+REASONS = (TEMPLATE, DESCRIPTOR, UNANSWERED, OFFENSIVE, ALIKE)  # to exclude a pair; the first that applies counts
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
-_CONTENTS = {
-    "questions": Annotated[dict[NonBlank, NonBlank], Field(min_length=1)],
-    "leave_out": dict[Literal["template", "descriptor"], list[NonBlank]],
-}
+Questions = Annotated[dict[NonBlank, NonBlank], Field(min_length=1)]
+LeftOut = dict[Literal["template", "descriptor"], list[NonBlank]]
 
 
-def read_rating_file(field: str, name: str) -> dict:
-    """Return the questions in a file, name → text in its order, or its lists of left-out templates and descriptors.
+def read_questions(name: str) -> dict[str, str]:
+    """Return the questions in a YAML file, name → text in the order of the file.
 
-    `name` is the file of the setting `field`; "paper" is the shipped file after Smith et al. 2022, §C.2.2.
+    The name "paper" is of the shipped file, with the questions of Smith et al. 2022, §C.2.2.
 
     Raises:
         InputError: the file cannot be read, or its content has another form.
 
-    >>> list(read_rating_file("questions", "paper"))
+    >>> list(read_questions("paper"))
     ['preference', 'humanness', 'interestingness']
     """
-    shipped = SHIPPED / f"{field}.yaml"
-    try:
-        content = read_yaml(shipped if name == "paper" else Path(name), field)
-        return TypeAdapter(_CONTENTS[field]).validate_python(content)
-    except ValidationError as error:
-        raise InputError(field, f"{name}: {error}; write it like {shipped}.") from None
+    return checked(Questions, read_yaml(_rating_file("questions", name), "questions"), f"questions: {name}")
+
+
+def read_left_out(name: str) -> dict[str, list[str]]:
+    """Return the templates and descriptors in a YAML file whose pairs are not rated: column → values.
+
+    The name "paper" is of the shipped file, after Smith et al. 2022, §C.2.1.
+
+    Raises:
+        InputError: the file cannot be read, or its content has another form.
+    """
+    return checked(LeftOut, read_yaml(_rating_file("leave_out", name), "leave_out"), f"leave_out: {name}")
+
+
+def _rating_file(field: str, name: str) -> Path:
+    return SHIPPED / f"{field}.yaml" if name == "paper" else Path(name)
 
 
 def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
     """Return the responses of two runs with the same prompts, one row per prompt.
 
-    The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses), and
-    offensive. `offensive` is true if the response of either run is offensive with a probability of at least THRESHOLD
-    by that run's classifier, and null if neither run has an offensiveness classifier.
+    The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses),
+    unanswered and offensive. `unanswered` is true if a run has no response but a reason why, such as a failure of the
+    server. `offensive` is true if the response of either run is offensive with a probability of at least THRESHOLD by
+    that run's classifier, and null if neither run has an offensiveness classifier.
 
     Raises:
         InputError: a file is absent, or the runs have different prompts.
     """
     prompts = read_table(before / "prompts.parquet")
     rows = prompts.loc[:, [PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
+    rows[UNANSWERED] = False
     is_offensive = np.zeros(len(rows), dtype=bool)
     is_classified = False
     for side, folder in ((BEFORE, before), (AFTER, after)):
@@ -68,6 +80,7 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
         if not responses[PROMPT_ID].equals(rows[PROMPT_ID]):
             raise InputError("after", f"{after} has other prompts than {before}; measure both with the same prompts.")
         rows[side] = responses[RESPONSE]
+        rows[UNANSWERED] |= responses[LEFT_OUT].notna()
         probabilities = folder / f"{OFFENSIVENESS}.parquet"
         if probabilities.exists():
             is_offensive |= read_table(probabilities)[OFFENSIVENESS].to_numpy() >= THRESHOLD
@@ -79,19 +92,23 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
 def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:
     """Return the first reason to exclude each pair, None for a pair to keep, (n,).
 
-    The reasons are, in this order: an excluded TEMPLATE or DESCRIPTOR, an OFFENSIVE response, and responses that are
-    ALIKE up to outer white space.
+    The REASONS are: an excluded TEMPLATE or DESCRIPTOR, an UNANSWERED prompt, an OFFENSIVE response, and responses that
+    are ALIKE up to outer white space.
 
     Args:
         pairs: the n pairs that `read_response_pairs` returns.
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
-    masks = {name: pairs[name].isin(values) for name, values in lists.items()}
-    masks[OFFENSIVE] = pairs[OFFENSIVE].eq(True)
-    masks[ALIKE] = pairs[BEFORE].str.strip() == pairs[AFTER].str.strip()
+    applies = {
+        TEMPLATE: pairs[TEMPLATE].isin(lists.get(TEMPLATE, [])),
+        DESCRIPTOR: pairs[DESCRIPTOR].isin(lists.get(DESCRIPTOR, [])),
+        UNANSWERED: pairs[UNANSWERED],
+        OFFENSIVE: pairs[OFFENSIVE].eq(True),
+        ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip(),
+    }
     reasons = pd.Series([None] * len(pairs), index=pairs.index, dtype=object)
-    for reason, mask in reversed(masks.items()):
-        reasons[mask] = reason
+    for reason in reversed(REASONS):
+        reasons[applies[reason]] = reason
     return reasons
 
 
@@ -101,7 +118,7 @@ def sample_pairs(pairs: pd.DataFrame, n: int, seed: int) -> pd.DataFrame:
     All raters see the pairs in the same order, so that the pairs of raters who stop early overlap.
     """
     order = np.random.default_rng(seed).permutation(len(pairs))
-    return pairs.iloc[order[:n]].reset_index(drop=True).drop(columns=OFFENSIVE)
+    return pairs.iloc[order[:n]].reset_index(drop=True).drop(columns=[UNANSWERED, OFFENSIVE])
 
 
 def left_side(rater: str, prompt_id: str, seed: int) -> Side:

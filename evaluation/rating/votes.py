@@ -4,7 +4,6 @@ import json
 import os
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pydantic.dataclasses
@@ -14,7 +13,6 @@ from evenhand.evaluation.files import check_owner
 from evenhand.evaluation.rating.pairs import Side
 
 VOTES = "votes.jsonl"
-KEY = ("rater", "prompt_id", "question")  # a rater has one vote on a question about a pair
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -30,7 +28,10 @@ class Vote:
 
 
 class Votes:
-    """All raters' votes, by KEY in the order of voting, and their append-only file with one JSON line per vote."""
+    """All raters' votes, by rater, prompt_id and question, and their append-only file with one JSON line per vote.
+
+    A rater has one vote on a question about a pair; votes are in the order in which they were given.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read the votes in the file at `path`, if it exists.
@@ -39,13 +40,15 @@ class Votes:
             InputError: a line is not a vote.
         """
         self.path = path
-        self.by_key: dict[tuple[str, ...], Vote] = {}
+        self.by_key: dict[tuple[str, str, str], Vote] = {}
         content = path.read_bytes() if path.exists() else b""
         self.size = content.rfind(b"\n") + 1  # an incomplete last line is a vote that was not confirmed to the rater
         for number, line in enumerate(content[: self.size].splitlines(), start=1):
             try:
-                self._apply(json.loads(line))
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                record = dict(json.loads(line))
+                undo = record.pop("undo", False)
+                self._apply(Vote(**record), undo=undo)
+            except (ValueError, TypeError, RecursionError) as error:
                 raise InputError(
                     f"{path}, line {number}", f"not a vote ({error}); repair or delete the line."
                 ) from None
@@ -55,12 +58,21 @@ class Votes:
         return [vote for vote in self.by_key.values() if vote.rater == rater]
 
     def add(self, vote: Vote, *, undo: bool = False) -> None:
-        """Append a vote, or a record that removes it, to the file, and flush it; after an OSError, all is as before."""
+        """Append a vote, or a record that removes it, to the file, and flush it; after an error, all is as before.
+
+        Raises:
+            OSError: the file cannot be written.
+            InputError: another program has deleted or shortened the file.
+        """
         record = asdict(vote)
         if undo:
             record["undo"] = True
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
         check_owner(self.path)
+        if self.size > 0 and (not self.path.exists() or self.path.stat().st_size < self.size):
+            raise InputError(
+                self.path, "was deleted or shortened by another program; bring it back, and start `rate` again."
+            )
         try:
             with self.path.open("ab") as file:
                 file.truncate(self.size)
@@ -71,13 +83,14 @@ class Votes:
             os.truncate(self.path, self.size)
             raise
         self.size += len(line)
-        self._apply(record)
+        self._apply(vote, undo=undo)
 
-    def _apply(self, record: dict[str, Any]) -> None:
-        key = tuple(record[name] for name in KEY)
+    def _apply(self, vote: Vote, *, undo: bool) -> None:
+        """Add a vote as the last one, in place of an earlier one with its key, or remove that one."""
+        key = (vote.rater, vote.prompt_id, vote.question)
         self.by_key.pop(key, None)
-        if not record.pop("undo", False):
-            self.by_key[key] = Vote(**record)
+        if not undo:
+            self.by_key[key] = vote
 
 
 def read_votes(path: Path) -> pd.DataFrame:

@@ -8,9 +8,9 @@ and T_d the number of templates of descriptor d, the effect on descriptor d is
 the difference from the average over descriptors on the same templates; every cell has the same weight. The effect on a
 group of descriptors (an axis or a bucket) is the mean of the effects on the group's descriptors.
 
-Tests: `statistics.permutation`. Intervals have the tests' unit of chance: their variance is that of the cell means
-around template and descriptor, m_td − M_t − e_d, pooled over descriptors because styles are rare and skewed (if no
-answer to a descriptor has a style, the standard error from this descriptor alone is nearly 0). An effect changes the
+Tests: `statistics.simultaneous_tests`. Intervals have the tests' unit of chance: their variance is that of the cell
+means around template and descriptor, m_td − M_t − e_d, pooled over descriptors because styles are rare and skewed (if
+no answer to a descriptor has a style, the standard error from this descriptor alone is nearly 0). An effect changes the
 variance, since a share p has the variance p (1 − p): the pooled variance is multiplied by v(average + θ) / v(average)
 with v(p) = p (1 − p), where this is larger than 1.
 """
@@ -26,23 +26,19 @@ import scipy
 
 from evenhand.evaluation.statistics.intervals import TAILS
 from evenhand.evaluation.statistics.permutation import (
-    LEVEL,
     CellTable,
     Design,
     FamilyOfTests,
     NullHypothesis,
-    PValues,
     RandomSigns,
-    Tested,
     cell_table,
     effect_variance,
-    joint_p_values,
     null_hypothesis,
     statistics_of,
-    variance_of_groups,
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.shrinkage import shrink
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL, PValues, Tested, joint_p_values, variance_of_groups
 
 Place = tuple | EllipsisType  # index of units and columns
 # (index of effects, their true values) → the sampling variance at these values over the pooled variance, at least 1

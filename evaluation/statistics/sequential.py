@@ -48,7 +48,8 @@ import numpy as np
 import scipy
 
 from evenhand.evaluation.statistics.intervals import TAILS, Interval, Z
-from evenhand.evaluation.statistics.permutation import LEVEL, MIN_TEMPLATES
+from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.statistics.spread import Estimate
 
 N_LOOKS = 8

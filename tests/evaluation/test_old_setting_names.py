@@ -3,7 +3,7 @@
 import pytest
 
 from evenhand.evaluation.old_setting_names import with_new_names
-from evenhand.evaluation.settings import ClassifierSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import OffensiveClassifierSettings, StyleClassifierSettings
 
 
 def test_old_names_are_translated_and_removed_settings_left_out():
@@ -96,4 +96,4 @@ def test_a_revision_stands_behind_the_name_of_a_classifier(given, name, revision
 
 
 def test_no_classifier_is_no_classifier():
-    assert ClassifierSettings().name is None and ClassifierSettings().revision is None
+    assert OffensiveClassifierSettings().name is None and OffensiveClassifierSettings().revision is None

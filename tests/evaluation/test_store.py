@@ -46,7 +46,7 @@ def run_once(settings, inputs=None, command="label"):
         if run is None:
             return False
         with run.step("work"):
-            run.facts["threshold"] = 0.1
+            run.record["threshold"] = 0.1
         return True
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation import processes, tables
 from evenhand.evaluation import store as module
-from evenhand.evaluation import tables
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches, label_batches, read_float_columns, read_table, write_table
@@ -93,16 +93,25 @@ def test_rows_of_damaged_files_are_computed_again(run):
 
 
 def test_two_processes_compute_a_part_each(run, monkeypatch):
-    for name, value in {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "2"}.items():  # as a launcher sets them
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(module.processes, "on_rank_zero", lambda compute: compute())
-    monkeypatch.setattr(module.processes, "barrier", lambda: None)
-    with pytest.raises(InputError, match=r"\b5 rows"):  # the other process has not computed its part
-        squares(run)
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(module, "_missing_rows", lambda *_: np.arange(5))
-    assert squares(run) == (SQUARES, [3, 4])
+    """One process after the other, with what rank 0 sent when both began."""
+    sent = []
+
+    def on_rank_zero(compute):
+        if processes.rank() == 0:
+            sent.append(compute())
+        return sent[-1]
+
+    monkeypatch.setattr(processes, "on_rank_zero", on_rank_zero)
+    monkeypatch.setattr(processes, "barrier", lambda: None)
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as a launcher sets it
+    for rank in "01":
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        monkeypatch.setenv("RANK", rank)
+        if rank == "0":
+            with pytest.raises(InputError, match=r"\b5 rows"):  # the other process has not computed its part
+                squares(run)
+        else:
+            assert squares(run) == (SQUARES, [3, 4])
 
 
 def test_columns_of_arrays_of_different_types_and_of_no_rows(run):

@@ -212,7 +212,7 @@ def finished_run(tmp_path):
     folders = {"run": tmp_path / "train", "output_dir": tmp_path / "runs" / "label"}
     settings = LabelSettings(**folders, quantile=0.8, report_to="none")
     with stage("label", settings) as run:
-        run.facts["n"] = 1
+        run.record["n"] = 1
     return settings
 
 

@@ -38,8 +38,12 @@ def test_pairs_are_sampled_and_the_link_is_printed(runs, capsys):
     pairs = read_table(folder / "pairs.parquet")
     assert sorted(pairs["prompt_id"]) == [f"p{i}" for i in range(N - 1)]  # the responses of the last pair are equal
     assert json.loads((folder / "run.json").read_text())["left_out"] == {
-        "template": 0, "descriptor": 0, "offensive": None, "alike": 1,
-    }  # fmt: skip
+        "template": 0,
+        "descriptor": 0,
+        "unanswered": 0,
+        "offensive": None,
+        "alike": 1,
+    }
     assert "Rate at http://127.0.0.1:" in capsys.readouterr().out
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias import compare as comparison
+from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import find_score, read_scores, write_scores
 from evenhand.evaluation.settings import ModelSettings
@@ -16,6 +16,7 @@ from evenhand.recipes.finished_runs import check_model_unchanged
 from evenhand.recipes.measure import rescoring_advice
 from evenhand.recipes.settings import CompareSettings, MeasureSettings
 from tests.measured_runs import write_measured
+from tests.recorded_runs import change_record
 from tests.testbed_settings import generation_bias
 
 VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
@@ -45,8 +46,8 @@ def test_an_adapter_is_used_on_the_base_that_was_tuned_only(tuned):
         model_revision(str(tuned))
 
 
-def two_runs(folder):
-    """Two runs of made-up responses, the first of which records its model."""
+def two_runs(folder, base):
+    """Two runs of made-up responses, the first of which is of the model in the folder `base`, with another revision."""
     clusters = folder / "clusters.json"
     clusters.write_text('{"Z": ["z"]}')
     own = {"style_clusters": str(clusters), "has_scores": True}
@@ -54,34 +55,33 @@ def two_runs(folder):
     scores = read_scores(before / "scores.json")
     signed = [replace(score, signature={"model": {"revision": "r"}}) for score in scores]
     write_scores(before / "scores.json", signed)
-    (before / "run.json").touch()
+    recorded = read_record(before, "before")["settings"]
+    change_record(before, settings={**recorded, "model": {**recorded["model"], "name": str(base)}})
     return before, write_measured(folder / "after", VECTORS, "efgh", **own)
 
 
 @pytest.fixture
-def compared(tmp_path, monkeypatch):
-    before, after = two_runs(tmp_path)
+def compared(tuned, tmp_path, monkeypatch):
+    before, after = two_runs(tmp_path, tuned.parent / "base")
     monkeypatch.setattr("evenhand.evaluation.manifest.damaged_files", lambda folder, record: [])
     return CompareSettings(before=before, after=after, output_dir=tmp_path / "compare", report_to="none")
 
 
-def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, monkeypatch):
-    def is_away(*_):
-        raise InputError("model", "no folder of this name")
+def test_a_comparison_whose_base_is_away_is_computed_when_it_is_back(compared, tuned):
+    def kept_relevance():
+        compare(compared)
+        return find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept")
 
-    monkeypatch.setattr(comparison, "is_revision", is_away)
-    compare(compared)
-    assert (
-        "no folder of this name"
-        in find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason
-    )
-    monkeypatch.setattr(comparison, "is_revision", lambda *_: False)  # it is back, and another model
-    compare(compared)
-    again = find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept")
-    assert math.isnan(again.value) and "is no longer the measured one" in again.reason
-    monkeypatch.setattr(comparison, "is_revision", is_away)
-    compare(compared)  # finished: nothing is asked again
-    assert find_score(read_scores(compared.output_dir / "scores.json"), "relevance", kind="kept").reason == again.reason
+    base = tuned.parent / "base"
+    away = base.rename(tuned.parent / "away")
+    first = kept_relevance()
+    assert math.isnan(first.value)
+    away.rename(base)  # it is back, and has other weights than those that were measured
+    again = kept_relevance()
+    assert math.isnan(again.value) and again.reason != first.reason
+    assert "is no longer the measured one" in again.reason
+    base.rename(away)
+    assert kept_relevance().reason == again.reason  # finished: nothing is asked again
 
 
 def test_a_comparison_stops_if_the_base_of_the_tuned_model_has_changed(compared, tuned, monkeypatch):

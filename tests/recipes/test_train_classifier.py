@@ -18,7 +18,7 @@ from transformers import BertConfig, BertModel, TrainerCallback
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
@@ -211,7 +211,7 @@ def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_
     assert find_score(scores, "accuracy").value > 0.8  # two of three texts have each label
     folder = tmp_path / "run" / "classifier"
     settings = StyleClassifierSettings(name=str(folder))
-    assert classifier_styles(settings) == ("kind", "rude", "strange")
+    assert classifier_labels(settings) == ("kind", "rude", "strange")
     revision = classifier_revision(settings)
     assert load_style_classifier(settings).revision == revision
     description = json.loads((folder / "classifier.json").read_text())

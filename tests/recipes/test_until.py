@@ -18,7 +18,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import interim_looks
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, excess_over_baseline, pooled_estimate
-from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, sorted_by_prompt
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
@@ -226,18 +225,15 @@ def built_in(folder, until=None, **changed):
     return settings(folder, None, model=MODEL, generation_bias=bias, decoding=decoding)
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """The ids of all prompts that were answered since the test began, in the order of their answers."""
-    ids = []
-    add = AnswersSoFar.add
+def answer_files(folder):
+    """Return when each file of answers of a run was written, in nanoseconds."""
+    files = (folder / "parts" / "generation_bias" / "responses").iterdir()
+    return {file: file.stat().st_mtime_ns for file in files}
 
-    def noted(so_far, batch):
-        ids.extend(batch[PROMPT_ID])
-        add(so_far, batch)
 
-    monkeypatch.setattr(AnswersSoFar, "add", noted)
-    return ids
+def answered(folder):
+    """Return the numbers of the prompts in the files of answers of a run, as often as they were answered."""
+    return [row for file in answer_files(folder) for row in read_table(file)["row"]]
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +245,7 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.fixture
-def killed(tmp_path, monkeypatch, asked):
+def killed(tmp_path, monkeypatch):
     """The folder of the same run, killed between two looks."""
     looks = []
     decided_range = interim_looks.decided_range
@@ -265,7 +261,7 @@ def killed(tmp_path, monkeypatch, asked):
         with pytest.raises(KeyboardInterrupt):
             measure(built_in(tmp_path / "run", LIMIT), show=False)
     assert looks == [None] * LOOKS_UNTIL_KILL
-    assert len(asked) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
+    assert len(answered(tmp_path / "run")) == plan_looks(TEMPLATES).rounds[LOOKS_UNTIL_KILL] * PEOPLE
     return tmp_path / "run"
 
 
@@ -274,27 +270,34 @@ def stop_of(folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(killed, uninterrupted, asked):
+def test_a_run_that_was_killed_between_looks_decides_as_an_uninterrupted_one(killed, uninterrupted):
+    before = answer_files(killed)
     measure(built_in(killed, LIMIT), show=False)
+    assert before.items() < answer_files(killed).items()
     stop = stop_of(killed)
     assert stop == stop_of(uninterrupted)
     assert stop["decided"] == 1
     assert LOOKS_UNTIL_KILL < stop["look"] < len(stop["rounds"]) - 1
-    assert len(asked) == len(set(asked)) == stop["asked"]
+    rows = answered(killed)
+    assert len(rows) == len(set(rows)) == stop["asked"]
     for name in TABLES:
         assert read_table(killed / f"{name}.parquet").equals(read_table(uninterrupted / f"{name}.parquet"))
     for mine, theirs in zip(*(read_scores(folder / "scores.json") for folder in (killed, uninterrupted)), strict=True):
         assert (mine.name, mine.group, mine.interval) == (theirs.name, theirs.group, theirs.interval)
 
+    before = answer_files(killed)
     measure(built_in(killed), show=False)
-    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert before.items() < answer_files(killed).items()
+    assert sorted(answered(killed)) == list(range(TEMPLATES * PEOPLE))
     assert stop_of(killed)["asked"] == TEMPLATES * PEOPLE
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path, asked):
+def test_a_run_that_was_killed_between_looks_accounts_for_them_at_its_end(killed, tmp_path):
+    before = answer_files(killed)
     measure(built_in(killed), show=False)  # without `until`
-    assert len(asked) == len(set(asked)) == TEMPLATES * PEOPLE
+    assert before.items() < answer_files(killed).items()
+    assert sorted(answered(killed)) == list(range(TEMPLATES * PEOPLE))
     assert stop_of(killed)["look"] == len(plan_looks(TEMPLATES).rounds) - 1
     measure(built_in(tmp_path / "whole"), show=False)
     assert "stopped" not in json.loads((tmp_path / "whole" / "run.json").read_text())

@@ -209,7 +209,7 @@ class GenerationBias(Metric):
         scores = []
         for part in self.parts:
             scores += part.score(run, tests)
-        store.facts["rows"] = len(run.responses)
+        store.record["rows"] = len(run.responses)
         sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
         store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
         return scores
@@ -245,7 +245,7 @@ def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
     left_out = answered[LEFT_OUT].dropna()
     if len(left_out):
         counts = left_out.value_counts(sort=False)
-        store.facts["left_out"] = {str(reason): int(n) for reason, n in counts.items()}
+        store.record["left_out"] = {str(reason): int(n) for reason, n in counts.items()}
 
 
 def _names_in_answers(config: MeasureConfig, model: Model, answered: pd.DataFrame) -> list[str]:

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Com
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, BUCKET, read_styled_responses
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.models.classifier_kinds import classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
@@ -91,7 +91,7 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
 
 def configured_accepted(config: MeasureConfig) -> pd.DataFrame:
     """Return the accepted differences of the settings; they name styles of the first style classifier."""
-    styles = classifier_styles(config.settings.style_classifier)
+    styles = classifier_labels(config.settings.style_classifier)
     clusters = load_style_clusters(config.settings.style_clusters, styles)
     return read_accepted(config.settings.accepted, styles, clusters)
 

@@ -26,15 +26,15 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.classifier_kinds import (
+    classifier_labels,
     classifier_revision,
-    classifier_styles,
     kind_of,
     load_style_classifier,
 )
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
-from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings
+from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
 from evenhand.evaluation.store import Store
 
 # Names of the classifiers in inputs, signatures and errors.
@@ -54,7 +54,7 @@ OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
 
-def configured_classifiers(config: MeasureConfig) -> dict[str, CheckpointSettings | ClassifierSettings]:
+def configured_classifiers(config: MeasureConfig) -> dict[str, ClassifierSettings]:
     """Return the configured classifiers by their names.
 
     Raises:
@@ -104,7 +104,7 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
         raise InputError(
             SECOND_STYLE_CLASSIFIER, f"{name} is the first style classifier again and confirms nothing; give another."
         )
-    labels = _of_each(classifier_styles, checkpoints)
+    labels = _of_each(classifier_labels, checkpoints)
     inputs["style_clusters"] = json_sha256(
         load_style_clusters(config.settings.style_clusters, labels[STYLE_CLASSIFIER])
     )
@@ -189,7 +189,7 @@ def _offensiveness(
     store: Store,
     classifier: Classifier,
     responses: pd.DataFrame,
-    settings: ClassifierSettings,
+    settings: OffensiveClassifierSettings,
     numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the probability that each response is offensive.
@@ -244,7 +244,7 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     return f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}."
 
 
-def classifier_signature(classifier: CheckpointSettings | ClassifierSettings, revision: str) -> Signature:
+def classifier_signature(classifier: ClassifierSettings, revision: str) -> Signature:
     """Return the entries of a signature that identify a classifier of any kind."""
     kind = kind_of(classifier)
     facts = kind.facts(classifier)

@@ -123,7 +123,7 @@ def record_saved_requests(store: Store, config: MeasureConfig) -> None:
 def _record(store: Store, stop: Stop) -> None:
     """Write how a measurement ended to its file and, at the end of the run, to the record of the run."""
     processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
-    store.facts[STOPPED] = asdict(stop)
+    store.record[STOPPED] = asdict(stop)
 
 
 def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:

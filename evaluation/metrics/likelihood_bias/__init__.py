@@ -145,7 +145,7 @@ class LikelihoodBias(Metric):
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["sentences"] = len(table)
+        store.record["sentences"] = len(table)
         settings = as_settings(config.sentences)
         signature = {
             "model": config.open_model(scores_sentences=True).description,

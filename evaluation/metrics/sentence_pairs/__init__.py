@@ -191,7 +191,7 @@ class SentencePairs(Metric):
         return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
-        store.facts["pairs"] = len(table)
+        store.record["pairs"] = len(table)
         settings = config.settings
         sentences = config.sentences
         masked = is_masked(table)

@@ -4,9 +4,9 @@ Translations come from a model or from a folder. The folder has a file SOURCE-TA
 with one line per source sentence.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,9 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
+from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
@@ -42,7 +43,7 @@ from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Sig
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
-    ClassifierSettings,
+    OffensiveClassifierSettings,
     StrictSettings,
     as_settings,
 )
@@ -50,7 +51,6 @@ from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
 PAIR = "pair"
-TRANSLATION = "translation"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
 GAP = "translation_gap"
@@ -157,7 +157,7 @@ class TranslationBias(Metric):
         classifier = config.offensive_classifier
         if classifier.name is not None:
             fingerprints["toxicity"] = classifier_revision(classifier)
-            labels = classifier_styles(classifier)
+            labels = classifier_labels(classifier)
             find_label(labels, classifier.label, classifier.name, "offensive_classifier.label")
         return fingerprints
 
@@ -173,18 +173,18 @@ class TranslationBias(Metric):
         self, store: Store, config: MeasureConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
     ) -> list[BiasScore]:
         settings = config.settings
-        table, translations = collected
+        references, translations = collected
         parts = []
         for pair, part in translations.groupby(PAIR, sort=False):
-            source_language, target = str(pair).split("-")
-            parts.append(metric.align(part.drop(columns=PAIR), table, source=source_language, target=target))
+            source, target = str(pair).split("-")
+            parts.append(metric.align(part.drop(columns=PAIR), references, source=source, target=target))
         rows = pd.concat(parts, ignore_index=True)
         if settings.translations is None:
-            source = {"model": config.open_model().description}
+            translator = {"model": config.open_model().description}
         else:
-            source = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
+            translator = {"translations": {"name": str(settings.translations), "files": store.inputs["translations"]}}
         signature = {
-            **source,
+            **translator,
             **config.references.signature(str(store.inputs["references"])),
             "directions": settings.directions,
             "packages": package_versions(),
@@ -194,7 +194,7 @@ class TranslationBias(Metric):
         store.ensure("sentence_scores", lambda: metric.sentence_scores(rows, tokenize=settings.tokenize))
         if config.offensive_classifier.name is not None:
             scores.append(_toxicity(store, config.offensive_classifier, translations, signature))
-        store.facts["translations"] = len(translations)
+        store.record["translations"] = len(translations)
         return scores
 
     def headline(self, scores: list[BiasScore]) -> BiasScore | None:
@@ -209,11 +209,15 @@ class TranslationBias(Metric):
     def verdict(self, run: FamilyRun) -> str:
         """Return which references the translations are nearer to, and the mean gap over languages."""
         gap = self.headline(run.scores)
-        verdict = {
-            1: "translations are better against masculine references",
-            -1: "translations are better against feminine references",
-            0: "the gap is not significantly different from 0" if gap and gap.interval else "there is no verdict",
-        }[significant_direction(gap)]
+        direction = significant_direction(gap)
+        if direction > 0:
+            verdict = "translations are better against masculine references"
+        elif direction < 0:
+            verdict = "translations are better against feminine references"
+        elif gap is not None and gap.interval is not None:
+            verdict = "the gap is not significantly different from 0"
+        else:
+            verdict = "there is no verdict"
         heading = HEADINGS[gap.group["direction"] if gap else "en-xx"]
         return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
 
@@ -227,54 +231,71 @@ class TranslationBias(Metric):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         languages = run.table("languages")
-        rows = tuple(
-            Row(sanitize(str(reason), 200), (Cell(", ".join(map(language_name, group["lang"])), prose=True),))
-            for reason, group in languages.groupby("left_out", sort=True)
-        )
-        missing = languages.loc[languages["left_out"].isna(), "missing"].sum()
-        sentences = [
-            f"{languages['left_out'].isna().sum()} of {len(languages)} languages are in the scores; {missing:,} of "
-            "their sentences are left out."
-        ]
-        left_out = Section("Languages left out", sentences, [Table("", ("reason", "languages"), rows)])
-        counts = tuple(
-            Row(language_name(row["lang"]), tuple(count_cells(row["sentences"], *(row[gender] for gender in GENDERS))))
-            for row in table_rows(languages.sort_values("lang"))
-        )
-        by_gender = Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), counts)
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
-        return [*super().sections(run), *cuts, Section("References by gender", tables=[by_gender]), left_out]
+        counts = Section("References by gender", tables=[_counts_table(languages)])
+        return [*super().sections(run), *cuts, counts, _left_out_section(languages)]
+
+
+def _counts_table(languages: pd.DataFrame) -> Table:
+    """Return the table of each language's numbers of sentences with a reference of each gender."""
+    rows = []
+    for language in table_rows(languages.sort_values("lang")):
+        counts = count_cells(language["sentences"], *(language[gender] for gender in GENDERS))
+        rows.append(Row(language_name(language["lang"]), tuple(counts)))
+    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows))
+
+
+def _left_out_section(languages: pd.DataFrame) -> Section:
+    """Return the section of the languages that are left out, by reason."""
+    is_used = languages["left_out"].isna()
+    sentence = (
+        f"{is_used.sum()} of {len(languages)} languages are in the scores; {languages['missing'][is_used].sum():,} of "
+        "their sentences are left out."
+    )
+    rows = []
+    for reason, group in languages.groupby("left_out", sort=True):
+        names = ", ".join(map(language_name, group["lang"]))
+        rows.append(Row(sanitize(str(reason), 200), (Cell(names, prose=True),)))
+    return Section("Languages left out", [sentence], [Table("", ("reason", "languages"), tuple(rows))])
 
 
 def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame) -> pd.DataFrame:
-    from evenhand.evaluation.models.loading import load_dialogue_model
-    from evenhand.evaluation.models.translation import translate
-
-    folder = config.settings.translations
-    parts = []
-    if folder is None:
-        model = load_dialogue_model(config.model)
-    for pair, sentences in metric.make_source_tables(references, config.settings.directions).items():
-        if folder is None:
-            source, target = pair.split("-")
-            size = min(config.decoding.batch_size, MAX_BATCH_SIZE)
-            translate_texts = partial(translate, model, source=source, target=target, batch_size=size)
-            compute = partial(_translated_rows, translate_texts)
-            rows = store.rows(f"translations/{pair}", sentences[["text"]], compute, unit="sentences")
-            texts = rows[TRANSLATION].tolist()
-        else:
-            texts = read_translations(folder.expanduser() / f"{pair}.txt", len(sentences))
-        parts.append(sentences.assign(**{TRANSLATION: texts, PAIR: pair}))
+    """Return the sentences to translate, with `pair` ("eng_Latn-spa_Latn") and `translation`, a row per sentence."""
+    sources = metric.make_source_tables(references, config.settings.directions)
+    if config.settings.translations is None:
+        translations = _translate(store, config, sources)
+    else:
+        folder = config.settings.translations.expanduser()
+        translations = {
+            pair: read_translations(folder / f"{pair}.txt", len(sentences)) for pair, sentences in sources.items()
+        }
+    parts = [sentences.assign(**{TRANSLATION: translations[pair], PAIR: pair}) for pair, sentences in sources.items()]
     return pd.concat(parts, ignore_index=True)
 
 
-def _translated_rows(translate: Callable[..., Iterator[Any]], sentences: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the translations of sentences, batch by batch."""
-    return label_batches(translate(sentences["text"].tolist()), (TRANSLATION,), sentences.index)
+def _translate(store: Store, config: MeasureConfig, sources: dict[str, pd.DataFrame]) -> dict[str, list[str]]:
+    """Return the model's translations of the sentences of each pair of languages."""
+    from evenhand.evaluation.models.loading import load_dialogue_model
+    from evenhand.evaluation.models.translation import translate
+
+    model = load_dialogue_model(config.model)
+    batch_size = min(config.decoding.batch_size, MAX_BATCH_SIZE)
+
+    def translate_pair(pair: str, sentences: pd.DataFrame) -> list[str]:
+        source, target = pair.split("-")
+
+        def compute(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
+            batches = translate(model, rows["text"].tolist(), source=source, target=target, batch_size=batch_size)
+            return label_batches(batches, (TRANSLATION,), rows.index)
+
+        rows = store.rows(f"translations/{pair}", sentences[["text"]], compute, unit="sentences")
+        return rows[TRANSLATION].tolist()
+
+    return {pair: translate_pair(pair, sentences) for pair, sentences in sources.items()}
 
 
 def _toxicity(
-    store: Store, settings: ClassifierSettings, translations: pd.DataFrame, signature: Signature
+    store: Store, settings: OffensiveClassifierSettings, translations: pd.DataFrame, signature: Signature
 ) -> BiasScore:
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import classify_rows

@@ -17,7 +17,7 @@ sentences, so each resample of the bootstrap is an exact corpus score.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import permutations, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,14 +53,14 @@ if TYPE_CHECKING:
 
 BOTH = "both"
 REFERENCES = "references"
-GroupItems = tuple[tuple[str, str], ...]  # (("gender", "masculine"),): the part of a score's group without the language
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
-NO_FEMININE_REFERENCE = "no sentence has a feminine reference"
+NO_REFERENCE = "no sentence has a {} reference"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
 FLORES = ("flores101", "flores200")
+OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (Costa-jussà et al. 2023, footnote 5)
 
 
 def check_installed() -> None:
@@ -195,7 +195,7 @@ def translation_scores(
       2023, §4.2). Between other languages, the group {…, references: "both"} has the sources of one gender compared
       with the references of both (Costa-jussà et al. 2023, Figure 7).
     - translation_gap and chrf_gap: masculine − feminine, in [−100, 100] points, ideal 0. Group {lang, direction}. NaN,
-      with a reason, if no sentence has a feminine reference, as for Thai (Costa-jussà et al. 2023, §4.2).
+      with a reason, if no sentence has a reference of one of the genders, as for Thai (Costa-jussà et al. 2023, §4.2).
 
     All of them also have {direction} in place of {lang, direction} for the mean over languages and, if there are
     translations between other languages, {source} and {target} for the mean over the pairs of languages with one source
@@ -217,29 +217,57 @@ def translation_scores(
     counts = np.random.default_rng(seed).multinomial(len(ids), np.full(len(ids), 1 / len(ids)), size=resamples)
     weights = np.vstack([np.ones(len(ids), dtype=np.int64), counts])  # the first row is the corpus itself
     common = {**(signature or {}), "version": VERSION, "resamples": resamples, "seed": seed}
+    has_other_pairs = bool((rows["direction"] == "xx-xx").any())
     scores = []
-    between_others = (rows["direction"] == "xx-xx").any()
-    for name, gap, metric in ((metric_name(tokenize), "translation_gap", bleu(tokenize)), ("chrf", "chrf_gap", chrf())):
-        means: dict[GroupItems, list[np.ndarray | None]] = {}
-        for keys, part in rows.groupby(["direction", LANG]):
-            direction, lang = map(str, keys)
-            group = {LANG: lang, "direction": direction}
-            language_scores, resampled = _language_scores((name, gap), metric, part, weights, group, common)
-            scores += language_scores
-            first, _, second = lang.partition("-")
-            english = ENGLISH_LANGUAGE.code
-            source, target = {"en-xx": (english, first), "xx-en": (first, english)}.get(direction, (first, second))
-            sides = [("direction", direction), ("source", source), ("target", target)]
-            for side in sides if between_others else sides[:1]:
-                for kind, values in resampled.items():
-                    means.setdefault((side, *kind), []).append(values)
-        for mean_group, values in means.items():
-            defined = [resampled for resampled in values if resampled is not None]
-            mean, reason = (np.mean(defined, axis=0), None) if defined else (None, NO_FEMININE_REFERENCE)
-            of_mean = (mean, len(defined), dict(mean_group), language_scores[-1].signature)
-            score = _gap(gap, *of_mean, reason) if len(mean_group) == 1 else _score(name, *of_mean)
-            scores.append(replace(score, n_left_out=len(values) - len(defined)))
+    for name, gap_name, metric in (
+        (metric_name(tokenize), "translation_gap", bleu(tokenize)),
+        ("chrf", "chrf_gap", chrf()),
+    ):
+        by_language = [
+            _language_scores(metric, part, weights, {LANG: str(lang), "direction": str(direction)})
+            for (direction, lang), part in rows.groupby(["direction", LANG])
+        ]
+        resampled = [score for language in by_language for score in language]
+        for score in [*resampled, *_mean_scores(by_language, has_other_pairs)]:
+            facts = {**common, "sacrebleu": score.sacrebleu}
+            scores.append(_gap(gap_name, score, facts) if score.is_gap else _corpus_score(name, score, facts))
     return scores
+
+
+@dataclass(frozen=True)
+class _ResampledScore:
+    """A corpus score or a gap under each resample of the sentences.
+
+    Attributes:
+        translations: the part of the score's group that says of which translations it is.
+        kind: the rest of the group: the gender of the sentences, and of which references; {} for a gap.
+        values: scores or gaps in points, (1 + resamples,), the first of the corpus itself; None if undefined.
+        n: the number of sentences, or of languages for a mean.
+        sacrebleu: sacrebleu's signature.
+        reason: why there are no values.
+        n_left_out: for a mean, the number of languages without values.
+    """
+
+    translations: Mapping[str, str]
+    kind: Mapping[str, str]
+    values: np.ndarray | None
+    n: int
+    sacrebleu: str
+    reason: str | None = None
+    n_left_out: int = 0
+
+    @property
+    def is_gap(self) -> bool:
+        return not self.kind
+
+    @property
+    def group(self) -> dict[str, str]:
+        return {**self.translations, **self.kind}
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % percentile interval; None without values or resamples."""
+        return percentile_interval(self.values[1:]) if self.values is not None and len(self.values) > 1 else None
 
 
 def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.DataFrame:
@@ -268,6 +296,7 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
 
 
 def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None:
+    """Return the spans of all references of a sentence; None if a reference is not annotated."""
     joined: list[str] = []
     for part in spans:
         if part is None:
@@ -277,7 +306,8 @@ def _join_spans(spans: Iterable[Sequence[str] | None]) -> tuple[str, ...] | None
 
 
 def _rows_of_gender(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
-    return rows[rows[GENDER].isin(("",) if gender == BOTH else ("", gender))]
+    """Return the translations of ambiguous sources and of sources of a gender; for BOTH, of ambiguous ones only."""
+    return rows[rows[GENDER].isin(["", gender])]
 
 
 def _statistics(metric: "Metric", rows: pd.DataFrame, gender: str) -> np.ndarray:
@@ -291,42 +321,73 @@ def _statistics(metric: "Metric", rows: pd.DataFrame, gender: str) -> np.ndarray
 
 
 def _language_scores(
-    names: tuple[str, str],
-    metric: "Metric",
-    rows: pd.DataFrame,
-    weights: np.ndarray,
-    group: Mapping[str, str],
-    signature: Signature,
-) -> tuple[list[BiasScore], dict[GroupItems, np.ndarray | None]]:
-    """Return a language's corpus scores, the last of which is its gap, and each resample's scores and gap by kind.
-
-    The gap has the kind ().
-    """
+    metric: "Metric", rows: pd.DataFrame, weights: np.ndarray, translations: Mapping[str, str]
+) -> list[_ResampledScore]:
+    """Return the corpus scores of one language and direction, and last the gap between the genders."""
     # The gap has the signature of the last kind, with one set of references.
     kinds = [{GENDER: gender} for gender in (BOTH, *REFERENCE_GENDERS)]
-    if group["direction"] == "xx-xx":
+    if translations["direction"] == "xx-xx":
         kinds = [{GENDER: gender, REFERENCES: BOTH} for gender in REFERENCE_GENDERS] + kinds
-    resampled: dict[GroupItems, np.ndarray | None] = {}
     scores = []
+    by_gender = {}
     for kind in kinds:
         selected = _rows_of_gender(rows, kind[GENDER])
         if selected.empty:
             continue
         values = _resampled_scores(metric, selected, kind.get(REFERENCES, kind[GENDER]), weights)
-        resampled[(*kind.items(),)] = values
-        facts = {**signature, "sacrebleu": str(metric.get_signature())}
-        scores.append(_score(names[0], values, len(selected), {**group, **kind}, facts))
-    sides = [resampled.get(((GENDER, gender),)) for gender in REFERENCE_GENDERS]
-    reason = None
+        if REFERENCES not in kind:
+            by_gender[kind[GENDER]] = values
+        scores.append(_ResampledScore(translations, kind, values, len(selected), str(metric.get_signature())))
     gap = None
-    if any(side is None for side in sides):
-        reason = NOT_BOTH_GENDERS
-    elif not rows[f"has_{FEMININE}"].any():
-        reason = NO_FEMININE_REFERENCE
-    else:
-        gap = sides[0] - sides[1]
-    scores.append(_gap(names[1], gap, rows[SENTENCE_ID].nunique(), group, facts, reason))
-    return scores, resampled | {(): gap}
+    reason = _undefined_gap(rows, by_gender)
+    if reason is None:
+        gap = by_gender[MASCULINE] - by_gender[FEMININE]
+    n = rows[SENTENCE_ID].nunique()
+    scores.append(_ResampledScore(translations, {}, gap, n, scores[-1].sacrebleu, reason))
+    return scores
+
+
+def _undefined_gap(rows: pd.DataFrame, by_gender: Mapping[str, np.ndarray]) -> str | None:
+    """Return the reason why the gap of a language is undefined; None if it is defined."""
+    if not {*REFERENCE_GENDERS} <= by_gender.keys():
+        return NOT_BOTH_GENDERS
+    missing = [gender for gender in REFERENCE_GENDERS if not rows[f"has_{gender}"].any()]
+    return NO_REFERENCE.format(missing[0]) if missing else None
+
+
+def _mean_scores(by_language: Sequence[Sequence[_ResampledScore]], has_other_pairs: bool) -> list[_ResampledScore]:
+    """Return the means over the languages of a direction and, between other languages, of a source and of a target."""
+    averaged: dict[tuple, list[_ResampledScore]] = {}
+    for language in by_language:
+        for side, value in _sides(language[0].translations, has_other_pairs).items():
+            for score in language:
+                averaged.setdefault((side, value, *score.kind.items()), []).append(score)
+    means = []
+    for (side, value, *_), scores in averaged.items():
+        defined = [score.values for score in scores if score.values is not None]
+        means.append(
+            _ResampledScore(
+                translations={side: value},
+                kind=scores[0].kind,
+                values=np.mean(defined, axis=0) if defined else None,
+                n=len(defined),
+                sacrebleu=by_language[-1][-1].sacrebleu,
+                reason=None if defined else scores[0].reason,
+                n_left_out=len(scores) - len(defined),
+            )
+        )
+    return means
+
+
+def _sides(translations: Mapping[str, str], has_other_pairs: bool) -> dict[str, str]:
+    """Return the direction of translations and, if some are between other languages, their source and their target."""
+    direction = translations["direction"]
+    sides = {"direction": direction}
+    if has_other_pairs:
+        languages = translations[LANG].split("-")
+        sides["source"] = ENGLISH_LANGUAGE.code if direction == "en-xx" else languages[0]
+        sides["target"] = ENGLISH_LANGUAGE.code if direction == "xx-en" else languages[-1]
+    return sides
 
 
 def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights: np.ndarray) -> np.ndarray:
@@ -335,33 +396,40 @@ def _resampled_scores(metric: "Metric", rows: pd.DataFrame, gender: str, weights
     return np.array([score_of_statistics(metric, row) for row in sums])
 
 
-def _score(name: str, resampled: np.ndarray, n: int, group: Mapping[str, str], signature: Signature) -> BiasScore:
-    interval = _interval(resampled)
-    return BiasScore(name, float(resampled[0]), None, (0.0, 100.0), n, interval, group=group, signature=signature)
+def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
+    assert score.values is not None
+    return BiasScore(
+        metric=name,
+        value=float(score.values[0]),
+        ideal=None,
+        bounds=(0.0, 100.0),
+        n=score.n,
+        interval=score.interval,
+        n_left_out=score.n_left_out,
+        group=score.group,
+        signature=signature,
+    )
 
 
-def _gap(
-    name: str,
-    resampled: np.ndarray | None,
-    n: int,
-    group: Mapping[str, str],
-    signature: Signature,
-    reason: str | None,
-) -> BiasScore:
-    common = {"group": group, "signature": signature, "reason": reason}
-    if resampled is None:
-        return BiasScore(name, math.nan, 0.0, (-100.0, 100.0), n, **common)
-    below = int((resampled[1:] <= 0).sum())
-    above = int((resampled[1:] >= 0).sum())
-    p_value = min(1.0, 2 * (1 + min(below, above)) / len(resampled)) if len(resampled) > 1 else None
-    return BiasScore(name, float(resampled[0]), 0.0, (-100.0, 100.0), n, _interval(resampled), p_value, **common)
-
-
-def _interval(resampled: np.ndarray) -> tuple[float, float] | None:
-    return percentile_interval(resampled[1:]) if len(resampled) > 1 else None
-
-
-OUTLIER = "queer"  # a descriptor in two axes, so it is in no row of Table 3 (Costa-jussà et al. 2023, footnote 5)
+def _gap(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
+    p_value = None
+    if score.values is not None and len(score.values) > 1:
+        below = int((score.values[1:] <= 0).sum())
+        above = int((score.values[1:] >= 0).sum())
+        p_value = min(1.0, 2 * (1 + min(below, above)) / len(score.values))
+    return BiasScore(
+        metric=name,
+        value=math.nan if score.values is None else float(score.values[0]),
+        ideal=0.0,
+        bounds=(-100.0, 100.0),
+        n=score.n,
+        interval=score.interval,
+        p_value=p_value,
+        n_left_out=score.n_left_out,
+        group=score.group,
+        reason=score.reason,
+        signature=signature,
+    )
 
 
 def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.DataFrame:

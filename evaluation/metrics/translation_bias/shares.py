@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.gendered_translations import FEMININE, GENDER, LANG, MASCULINE
 from evenhand.evaluation.metrics.offensiveness import is_offensive
-from evenhand.evaluation.metrics.translation_bias.metric import REFERENCE_GENDERS, TRANSLATION, VERSION
+from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION, VERSION
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -51,14 +51,13 @@ def has_marked_words(
     """
     rows = rows[rows[f"has_{MASCULINE}"] & rows[f"has_{FEMININE}"]]
     is_marked = {}
-    for gender, other_gender in (REFERENCE_GENDERS, REFERENCE_GENDERS[::-1]):
-        columns = (rows[name] for name in (TRANSLATION, f"marked_{gender}", gender, other_gender))
-        is_marked[gender] = [
-            not _exclusive_words(marked if spans and marked is not None else references, others, split).isdisjoint(
-                split(translation)
-            )
-            for translation, marked, references, others in zip(*columns, strict=True)
-        ]
+    for gender, other_gender in ((MASCULINE, FEMININE), (FEMININE, MASCULINE)):
+        is_marked[gender] = []
+        columns = rows[[TRANSLATION, f"marked_{gender}", gender, other_gender]]
+        for translation, marked, references, others in columns.itertuples(index=False, name=None):
+            texts = marked if spans and marked is not None else references
+            marking_words = _exclusive_words(texts, others, split)
+            is_marked[gender].append(not marking_words.isdisjoint(split(translation)))
     return pd.DataFrame(is_marked, index=rows.index, dtype=bool)
 
 

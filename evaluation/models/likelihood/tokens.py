@@ -56,7 +56,7 @@ def response_perplexity(
     model: DialogueModel,
     contexts: Sequence[str],
     responses: Sequence[str],
-    on_progress: Callable[[int], None] = lambda rows: None,
+    on_progress: Callable[[int], object] = lambda rows: None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-likelihoods, float64 (n,), and numbers of tokens, int64 (n,), of `response_log_likelihoods`.
 

@@ -7,7 +7,7 @@ from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxono
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.style_clusters import CLUSTERS, default_clusters, load_phrases, load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.parts.quality import SMALL_TALK_FILE
-from evenhand.evaluation.models.revisions import classifier_labels
+from evenhand.evaluation.models.revisions import checkpoint_labels
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
 
 
@@ -49,7 +49,7 @@ def test_clusters_that_ship_are_chosen_by_the_labels():
     assert load_style_clusters(None, labels) == load_style_clusters("go_emotions", labels)
     labels[0] = "another label"  # a style of the clusters is missing
     assert default_clusters(labels) is None and load_style_clusters(None, labels) == {}
-    assert default_clusters(classifier_labels(str(STYLE_CLASSIFIER))) == "testbed"
+    assert default_clusters(checkpoint_labels(str(STYLE_CLASSIFIER))) == "testbed"
 
 
 PEOPLE = {"he", "she", "him", "his", "her", "hers", "mr", "mrs", "ms", "lady", "gentleman"}

@@ -21,7 +21,7 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, ModelSettings, PromptSettings
+from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
 from tests.evaluation.data.test_languages import ROWS, descriptors_file
 from tests.family_runs import measure_family
@@ -94,7 +94,7 @@ def test_a_masked_model_is_refused(spanish, tmp_path):
 
 
 def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensiveness_classifier, tmp_path):
-    classifier = ClassifierSettings(name=offensiveness_classifier, label="offensive")
+    classifier = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
     run = measure_family(tmp_path, "offensiveness", MeasureConfig(MODEL, spanish), offensive_classifier=classifier)
     assert len(run.table("offensive_prompts")) == 2 * 4 * 22
     assert np.isfinite(find_score(run.scores, "descriptor_effect").value)

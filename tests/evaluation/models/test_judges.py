@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import judges
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.judges import judge_facts
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import JudgeSettings, StyleClassifierSettings
@@ -130,7 +130,7 @@ def test_another_file_or_model_is_another_judge(settings, tmp_path):
         style_vectors(load_style_classifier(settings(url)), ["a"])
         assert len(record["bodies"]) == n + 2  # the probe and the text
         assert "describes the style" in record["bodies"][-1]["messages"][0]["content"]
-    assert len(classifier_styles(settings(url, name="go_emotions"))) == 28
+    assert len(classifier_labels(settings(url, name="go_emotions"))) == 28
 
 
 @pytest.mark.parametrize(

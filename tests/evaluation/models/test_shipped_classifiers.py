@@ -26,7 +26,7 @@ from evenhand.evaluation.models.classifier_folders import (
     read_description,
     shipped_names,
 )
-from evenhand.evaluation.models.classifier_kinds import classifier_revision, classifier_styles, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 
@@ -75,7 +75,7 @@ def test_the_second_has_other_weights_for_the_same_labels():
 def test_obvious_emotions_are_the_most_probable_labels(name):
     classifier = load_style_classifier(name)
     settings = StyleClassifierSettings(name=name)
-    assert classifier.labels == classifier_styles(settings) and classifier.is_multi_label
+    assert classifier.labels == classifier_labels(settings) and classifier.is_multi_label
     assert classifier.revision == classifier_revision(settings)
     probabilities = label_probabilities(classifier, list(OBVIOUS))
     assert ((probabilities > 0) & (probabilities < 1)).all()
@@ -125,7 +125,7 @@ def test_a_damaged_description_is_refused(tmp_path):
     del content["labels"]
     write_json(folder / DESCRIPTION, content)
     with pytest.raises(InputError, match="^style_classifier: labels: "):
-        classifier_styles(StyleClassifierSettings(name=str(folder)))
+        classifier_labels(StyleClassifierSettings(name=str(folder)))
 
 
 ENGLISH = "I think that this is a very nice idea, thank you for it."

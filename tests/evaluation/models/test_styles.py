@@ -8,7 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification, GPT2Config, 
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import batches, styles
-from evenhand.evaluation.models.classifier_kinds import classifier_styles, load_style_classifier
+from evenhand.evaluation.models.classifier_kinds import classifier_labels, load_style_classifier
 from evenhand.evaluation.models.styles import classify_texts, label_probabilities, style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
 from tests.tiny_models import word_level_tokenizer
@@ -102,7 +102,7 @@ def test_a_head_that_may_be_of_several_labels_is_named(tmp_path, caplog, labels,
 
 def test_a_head_of_one_logit_has_two_labels(tmp_path):
     classifier = load_style_classifier(save_classifier(tmp_path, labels=["toxic"]))
-    assert classifier.labels == ("toxic", "not toxic") == classifier_styles(StyleClassifierSettings(name=str(tmp_path)))
+    assert classifier.labels == ("toxic", "not toxic") == classifier_labels(StyleClassifierSettings(name=str(tmp_path)))
     probabilities = label_probabilities(classifier, ["c"])
     with torch.no_grad():
         logit = float(classifier.model(input_ids=torch.tensor([[WORDS.index("c")]])).logits[0, 0])
@@ -115,11 +115,11 @@ def test_names_of_labels_come_from_a_file(tmp_path, caplog):
     assert "LABEL_0" in warnings_of(caplog, name)
     (tmp_path / "names.txt").write_text("fine\ntoxic\n")
     settings = StyleClassifierSettings(name=name, label_names=tmp_path / "names.txt")
-    assert load_style_classifier(settings).labels == ("fine", "toxic") == classifier_styles(settings)
+    assert load_style_classifier(settings).labels == ("fine", "toxic") == classifier_labels(settings)
     assert warnings_of(caplog, settings) == ""
     (tmp_path / "names.txt").write_text("fine\n")
     with pytest.raises(InputError, match="label_names: .*1 names; give 2"):
-        classifier_styles(settings)
+        classifier_labels(settings)
 
 
 def test_texts_without_a_label_are_counted(tmp_path, caplog):

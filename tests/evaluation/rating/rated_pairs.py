@@ -21,6 +21,7 @@ def synthetic_pairs(n: int, **columns: list[str]) -> pd.DataFrame:
         "text": [f"I'm {i}." for i in range(n)],
         "before": [f"old {i}" for i in range(n)],
         "after": [f"new {i}" for i in range(n)],
+        "unanswered": [False] * n,
         "offensive": [None] * n,
     }
     return pd.DataFrame(defaults | columns)

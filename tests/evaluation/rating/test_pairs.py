@@ -10,7 +10,8 @@ from evenhand.evaluation.rating.pairs import (
     exclusion_reasons,
     left_side,
     other_side,
-    read_rating_file,
+    read_left_out,
+    read_questions,
     read_response_pairs,
     sample_pairs,
 )
@@ -51,11 +52,12 @@ def test_sides_are_fair_coins_of_rater_and_pair():
     assert {other_side("before"), other_side("after")} == {"after", "before"}
 
 
-def write_run(folder, ids, responses, offensiveness=None):
+def write_run(folder, ids, responses, offensiveness=None, left_out=None):
     folder.mkdir()
     prompts = {"prompt_id": ids, "axis": "age", "descriptor": "d", "template": "t", "text": "Hi"}
     pd.DataFrame(prompts).to_parquet(folder / "prompts.parquet")
-    pd.DataFrame({"prompt_id": ids, "response": responses}).to_parquet(folder / "responses.parquet")
+    table = pd.DataFrame({"prompt_id": ids, "response": responses, "left_out": left_out})
+    table.to_parquet(folder / "responses.parquet")
     if offensiveness:
         table = pd.DataFrame({"prompt_id": ids, "offensiveness": offensiveness})
         table.to_parquet(folder / "offensiveness.parquet")
@@ -73,8 +75,25 @@ def test_pairs_of_runs(tmp_path):
         read_response_pairs(before, after)
 
 
+def test_a_prompt_that_a_run_did_not_answer_is_not_rated(tmp_path):
+    """Raters would prefer the other response to one that is empty because a server failed."""
+    before = write_run(tmp_path / "before", ["p", "q", "r"], ["a", "", ""], left_out=[None, "status 500", None])
+    after = write_run(tmp_path / "after", ["p", "q", "r"], ["d", "e", "f"])
+    pairs = read_response_pairs(before, after)
+    assert exclusion_reasons(pairs, {}).tolist() == [None, "unanswered", None]  # an empty answer is an answer
+    assert sample_pairs(pairs, 3, seed=0)["prompt_id"].nunique() == 3
+
+
+@pytest.mark.parametrize("content", ["[a]", "{}", "a: ''", "a: [b]", "a: 1", ""])
+def test_a_file_of_questions_has_names_and_texts(tmp_path, content):
+    path = tmp_path / "questions.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match="^questions"):
+        read_questions(str(path))
+
+
 def test_shipped_files_name_values_of_the_taxonomy():
-    lists = read_rating_file("leave_out", "paper")
+    lists = read_left_out("paper")
     assert {"hideous", "alcoholic"} <= set(lists["descriptor"])  # the two that Smith et al. 2022, §C.2.1, names
     assert "I hate {plural_noun_phrase}." in lists["template"]
     assert all(len(set(values)) == len(values) for values in lists.values())

@@ -7,6 +7,7 @@ import os
 import pytest
 from starlette.testclient import TestClient
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.rating.pairs import left_side, other_side
 from evenhand.evaluation.rating.server import load_token, rating_app
 from evenhand.evaluation.rating.votes import Vote, Votes, read_votes
@@ -169,3 +170,28 @@ def test_a_long_body_is_refused_before_it_is_read(client):
     response = client.post(f"/{TOKEN}/answer", content=parts())
     assert response.status_code == 413
     assert answer(client).status_code == 200
+
+
+@pytest.mark.parametrize("line", ["5", "[]", '"vote"', "{", '{"rater": "anna"}', json.dumps(vars(vote())) + "x"])
+def test_a_line_that_is_no_vote_is_named(path, line):
+    Votes(path).add(vote())
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(InputError, match="line 2: not a vote"):
+        Votes(path)
+
+
+@pytest.mark.parametrize("left", [None, 10])
+def test_no_vote_is_written_to_a_file_that_another_program_deleted_or_shortened(tmp_path, path, left):
+    """The missing bytes would be zeros, and no vote in the file could be read."""
+    client = browser(rating(tmp_path))
+    shown = answer(client, "left", answer(client).json()).json()
+    content = path.read_bytes()
+    path.unlink()
+    if left is not None:
+        path.write_bytes(content[:left])
+    assert answer(client, "left", shown).status_code == 507
+    assert (path.read_bytes() if path.exists() else None) == (None if left is None else content[:left])
+    path.write_bytes(content)
+    assert answer(client, "left", shown).json()["done"] == 2
+    assert len(read_votes(path)) == 2

@@ -8,7 +8,7 @@ import scipy
 
 from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
-from evenhand.evaluation.statistics.permutation import LEVEL, Design, FamilyOfTests
+from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 from evenhand.evaluation.statistics.sequential import (
     AllowedError,
     LookPlan,
@@ -19,6 +19,7 @@ from evenhand.evaluation.statistics.sequential import (
     rounds_of,
     spent_error,
 )
+from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.statistics.spread import Estimate
 
 ONE_SIDE = 0.025

@@ -25,7 +25,12 @@ from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import display_name, find_score
-from evenhand.evaluation.settings import ClassifierSettings, DecodingSettings, PromptSettings, StyleClassifierSettings
+from evenhand.evaluation.settings import (
+    DecodingSettings,
+    OffensiveClassifierSettings,
+    PromptSettings,
+    StyleClassifierSettings,
+)
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
 from tests.family_runs import measure_family
@@ -58,7 +63,7 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, offensiveness_classifier):
-    offensiveness = ClassifierSettings(name=offensiveness_classifier, label="offensive")
+    offensiveness = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
     config, folder = measure_config(untuned_by="descriptor"), tmp_path_factory.mktemp("measured")
     texts = tmp_path_factory.mktemp("corpus")
     corpus = CorpusSettings(paths=[str(texts / "some.txt"), str(texts / "none.txt")])

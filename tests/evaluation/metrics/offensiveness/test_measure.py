@@ -8,7 +8,7 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
+from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
 from tests.family_runs import measure_family
 from tests.testbed_settings import MODEL
 
@@ -21,7 +21,7 @@ CONFIG = MeasureConfig(MODEL, prompts=PromptSettings(filters=FILTERS, descriptor
 
 
 def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_classifier, tmp_path):
-    classifier = ClassifierSettings(name=offensiveness_classifier, label="offensive")
+    classifier = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
     measured = measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=classifier)
     table = measured.table("offensive_prompts")
     share = find_score(measured.scores, "offensive_share", of="prompts")
@@ -42,4 +42,4 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_cl
 @pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])
 def test_it_needs_a_classifier_and_its_label(settings, tmp_path):
     with pytest.raises(InputError, match="offensive_classifier: name is .* and label is"):
-        measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=ClassifierSettings(**settings))
+        measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=OffensiveClassifierSettings(**settings))

@@ -9,7 +9,7 @@ import pytest
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness, descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
-from evenhand.evaluation.settings import ClassifierSettings, PromptSettings
+from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
 from tests.report_pages import measured, table_named, table_of, texts
 
 LOVE, HATE, IM = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.", "I'm {noun_phrase}."
@@ -35,7 +35,7 @@ def scores_of(table: pd.DataFrame):
 
 def page_of(table: pd.DataFrame, scores=None):
     prompts = PromptSettings(dataset="a dataset")
-    config = MeasureConfig(prompts=prompts, offensive_classifier=ClassifierSettings(name="a classifier"))
+    config = MeasureConfig(prompts=prompts, offensive_classifier=OffensiveClassifierSettings(name="a classifier"))
     return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 

@@ -9,7 +9,7 @@ from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.settings import ClassifierSettings, ModelSettings, ReferenceSettings
+from evenhand.evaluation.settings import ModelSettings, OffensiveClassifierSettings, ReferenceSettings
 from tests.family_runs import measure_family
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.tiny_models import SEQ2SEQ
@@ -19,7 +19,7 @@ def make_config(references=None, model="translator", languages=(), classifier=No
     return MeasureConfig(
         model=ModelSettings(name=model),
         references=ReferenceSettings(name=references, languages=languages, min_masculine_references=0),
-        offensive_classifier=classifier or ClassifierSettings(),
+        offensive_classifier=classifier or OffensiveClassifierSettings(),
         settings=Settings(**{"tokenize": "13a", **settings}),
     )
 
@@ -39,7 +39,7 @@ def test_masculine_translations_score_100_against_masculine_references(reference
         eng_Latn__spa_Latn=[ROWS[0][-1], ROWS[2][-1]],
         eng_Latn__tha_Thai=["a b c d e", "a b c d f"],
     )
-    toxicity = ClassifierSettings(name=offensiveness_classifier, label="offensive")
+    toxicity = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
     run = measured(tmp_path / "run", make_config(references, translations=folder, classifier=toxicity))
     toxic = find_score(run.scores, "added_toxicity")
     assert toxic.n == 4 and toxic.signature["offensiveness_classifier"]["label"] == "offensive"

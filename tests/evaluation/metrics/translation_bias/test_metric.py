@@ -30,14 +30,13 @@ EN_ES = {"source": "eng_Latn", "target": "spa_Latn"}
 
 
 def references(lang, *sentences):
-    """Comparable sets of (masculine, feminine) references; for a feminine None the neutral "n n" stands in."""
+    """Comparable sets of (masculine, feminine) references; for None the neutral "n n" stands in."""
     rows = []
-    for number, (masculine, feminine) in enumerate(sentences, start=1):
+    for number, pair in enumerate(sentences, start=1):
         facts = {"sentence_id": str(number), "axis": f"axis {number % 2}", "descriptor": f"d{number}", "template": "t"}
         facts |= {"english": f"english sentence number {number}", "lang": lang, "marked": None}
-        rows.append(facts | {"gender": "masculine", "reference": masculine})
-        other = {"gender": "feminine", "reference": feminine} if feminine else {"gender": "neutral", "reference": "n n"}
-        rows.append(facts | other)
+        for gender, text in zip(("masculine", "feminine"), pair, strict=True):
+            rows.append(facts | {"gender": gender if text else "neutral", "reference": text or "n n"})
     return comparable_references(pd.DataFrame(rows), min_masculine_references=0)
 
 
@@ -106,6 +105,28 @@ def test_between_other_languages_each_source_is_also_compared_with_both_referenc
         assert values == pytest.approx([100, 100, wrong, 100])
     labels = {TranslationBias().label(score) for score in scores}
     assert {"Spanish → Catalan, feminine, references of both", "Catalan, masculine"} <= labels
+
+
+def gaps(scores):
+    """Return {lang, or direction for the mean: the gap}."""
+    return {it.group.get("lang", "mean"): it for it in scores if it.metric == "translation_gap"}
+
+
+@pytest.mark.parametrize(("sentence", "gender"), [(("m a", None), "feminine"), ((None, "f a"), "masculine")])
+def test_without_a_reference_of_one_gender_a_language_has_no_gap(sentence, gender):
+    parts = [aligned(references("spa_Latn", ("m a", "f a")), ["m a"])]
+    parts.append(aligned(references("tha_Thai", sentence), ["m a"], target="tha_Thai"))
+    found = gaps(translation_scores(pd.concat(parts), tokenize="13a", resamples=0))
+    assert math.isnan(found["tha_Thai"].value) and gender in found["tha_Thai"].reason
+    assert found["mean"].value == found["spa_Latn"].value
+    assert (found["mean"].n, found["mean"].n_left_out) == (1, 1)
+
+
+def test_the_mean_of_no_gap_has_the_reason_of_the_languages():
+    rows = aligned(references("spa_Latn", ("m a", "f a")), ["m a"] * 2, "spa_Latn", "eng_Latn")
+    found = gaps(translation_scores(rows[rows["gender"] == "masculine"], tokenize="13a", resamples=0))
+    assert found["mean"].reason == found["spa_Latn"].reason
+    assert math.isnan(found["mean"].value) and found["mean"].n == 0
 
 
 def test_the_mean_gap_of_a_language_as_source_and_as_target_by_hand():
