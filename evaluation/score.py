@@ -25,6 +25,7 @@ TEXT = "text"
 TEMPLATE = "template"
 AXIS = "axis"
 DESCRIPTOR = "descriptor"
+BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NOUN = "noun"
 # Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, untuned_mask).
 UNTUNED = "untuned"
