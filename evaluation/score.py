@@ -25,13 +25,12 @@ TEXT = "text"
 TEMPLATE = "template"
 AXIS = "axis"
 DESCRIPTOR = "descriptor"
+BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NOUN = "noun"
 # Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, untuned_mask).
 UNTUNED = "untuned"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-KIND = "kind"
-UNIT = "unit"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE = "bias_value"
 LABEL = "label"

@@ -34,14 +34,20 @@ def judge(settings: AgreementSettings) -> None:
             the judge's server cannot be used.
     """
     path = settings.data_dir / settings.texts
-    columns = (settings.text_column, settings.label_column, settings.labels, settings.label_separator, settings.columns)
-    texts, labels, n_blank = read_labelled_texts(path, *columns)
+    labelled = read_labelled_texts(
+        path,
+        settings.text_column,
+        settings.label_column,
+        settings.labels,
+        settings.label_separator,
+        settings.columns,
+    )
     classifiers = {JUDGE: settings.style_classifier, OTHER: settings.other_classifier}
     classifiers = {name: classifier for name, classifier in classifiers.items() if classifier is not None}
     inputs = {"texts": sha256_of(path)}
     for name, classifier in classifiers.items():
         styles = classifier_labels(classifier)
-        unknown = sorted(set(chain.from_iterable(labels)).difference(styles))
+        unknown = sorted(set(chain.from_iterable(labelled.labels)).difference(styles))
         if unknown:
             known = f"{classifier.name} has the labels: {', '.join(styles)}"
             raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
@@ -49,9 +55,9 @@ def judge(settings: AgreementSettings) -> None:
     with stage("judge", settings, inputs) as store:
         if store is None:
             return
-        drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(texts))[: settings.limit])
-        texts = [texts[row] for row in drawn]
-        labels = [labels[row] for row in drawn]
+        drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(labelled.texts))[: settings.limit])
+        texts = [labelled.texts[row] for row in drawn]
+        labels = [labelled.labels[row] for row in drawn]
         styles = classifier_labels(settings.style_classifier)
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
@@ -67,7 +73,7 @@ def judge(settings: AgreementSettings) -> None:
         table = prediction_table(texts, truth, vectors[JUDGE], list(styles), ",")
         store.write(JUDGED, table)
         write_scores(settings.output_dir / SCORES, scores)
-        store.record |= {"texts": len(texts), "left_out": n_blank}
+        store.record |= {"texts": len(texts), "left_out": labelled.n_blank}
         print_scores([score for score in scores if "label" not in score.group])
 
 

@@ -18,13 +18,13 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, S
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
-from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import (
     AXIS,
+    BUCKET,
     DESCRIPTOR,
     PERSONA,
     RESPONSE,

@@ -116,7 +116,7 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
     """
     rows = {}
     for field, path in files.items():
-        texts, labels, _ = read_labelled_texts(
+        labelled = read_labelled_texts(
             path,
             settings.text_column,
             settings.label_column,
@@ -124,7 +124,7 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
             settings.label_separator,
             settings.columns,
         )
-        rows[field] = list(zip(texts, labels, strict=True))
+        rows[field] = list(zip(labelled.texts, labelled.labels, strict=True))
     if settings.test_texts is None:
         texts = [text for text, _ in rows[TEXTS]]
         is_test = held_out_mask(texts, settings.test_fraction, settings.seed)

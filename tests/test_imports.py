@@ -23,8 +23,8 @@ HEAVY = {"torch", "transformers", "datasets", "peft", "trl", "accelerate", "matp
 OF_EXTRAS = {"sacrebleu", "sentencepiece", "sentence_transformers", "starlette", "uvicorn", "openai", "ray", "gguf"}
 FAMILIES = metrics.names()
 IMPORTERS = ("import_module", "__import__")
-LOADERS = ("load_class", "load_module", "module_names")  # of evaluation/classes.py: the package is the first argument
-CLASSES = "evenhand.evaluation.classes"
+LOADERS = ("load_class", "load_module", "module_names")  # of evaluation/plugins.py: the package is the first argument
+PLUGINS = "evenhand.evaluation.plugins"
 # The registry of formats imports the families that declare them, and their pages import the registry.
 FORMATS = "evenhand.evaluation.report.formats"
 STILL_A_CIRCLE = {FORMATS: {"evenhand.evaluation.metrics", "evenhand.evaluation.rating.metrics"}}
@@ -96,8 +96,8 @@ def dynamic_imports(module: str, node: ast.Call) -> set[str]:
     function = getattr(node.func, "id", getattr(node.func, "attr", ""))
     if function not in (*IMPORTERS, *LOADERS):
         return set()
-    if module == CLASSES:
-        return set()  # what evaluation/classes.py imports counts for its callers
+    if module == PLUGINS:
+        return set()  # what evaluation/plugins.py imports counts for its callers
     found = beginning(node.args[0], known_texts(module))
     assert found, f"{module}:{node.lineno}: nobody can read what this imports; begin the name with a constant"
     text, is_whole = found

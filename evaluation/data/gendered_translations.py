@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from zipfile import BadZipFile, ZipFile
 
-import numpy as np
 import pandas as pd
 from pydantic import TypeAdapter
 
@@ -390,7 +389,9 @@ def count_references(
                 "left_out": f"fewer than {min_masculine_references} masculine references" if has_too_few else None,
             }
         )
-    return pd.DataFrame(counts).astype({"left_out": object}).replace({"left_out": {np.nan: None}})
+    table = pd.DataFrame(counts)
+    table["left_out"] = pd.Series([row["left_out"] for row in counts], dtype=object)  # pandas would make None a NaN
+    return table
 
 
 def _ids_by_gender(rows: pd.DataFrame) -> dict[str, set[str]]:

@@ -1,12 +1,22 @@
 """Labelled texts for training a classifier, from a CSV, TSV or JSONL file, and their split into two sets."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts, the names of each text's labels, and the number of blank texts, which are left out."""
+
+    texts: list[str]
+    labels: list[tuple[str, ...]]
+    n_blank: int
 
 
 def read_labelled_texts(
@@ -16,8 +26,8 @@ def read_labelled_texts(
     labels: Mapping[Hashable, str],
     separator: str | None = None,
     columns: Sequence[str] = (),
-) -> tuple[list[str], list[tuple[str, ...]], int]:
-    """Return the texts, the label names of each text, and the number of blank texts, which are left out.
+) -> LabelledTexts:
+    """Return the texts in a file that are not blank, and their labels.
 
     Args:
         text_column, label_column: columns of the text and its label or labels; a list in a cell is several labels.
@@ -45,7 +55,7 @@ def read_labelled_texts(
             text_labels.append(tuple(dict.fromkeys(names.get(value, value) for value in values)))
     if len(set().union(*text_labels)) < 2:
         raise InputError("labels", f"the {len(texts)} texts of {path} have fewer than two different labels.")
-    return texts, text_labels, len(rows) - len(texts)
+    return LabelledTexts(texts=texts, labels=text_labels, n_blank=len(rows) - len(texts))
 
 
 def _labels_in(cell: object, separator: str | None) -> list[str]:

@@ -25,6 +25,7 @@ from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.score import (
     AXIS,
+    BUCKET,
     CUE,
     CUT,
     DESCRIPTOR,
@@ -42,7 +43,6 @@ REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
 # Columns that runs add to their prompts and responses, with meanings of their own: no file may have them.
 RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING)
-BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
 NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
 PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"

@@ -40,7 +40,7 @@ from evenhand.evaluation.data.response_logs import (
     parse_log,
     read_inspect,
 )
-from evenhand.evaluation.data.table_files import columns_of, is_json, read_json_rows
+from evenhand.evaluation.data.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
@@ -161,22 +161,14 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     if is_inspect_log(path):
         columns = read_inspect(path, descriptor_column)
         return columns | _named_columns(_rows_of(columns), named, path)
-    try:
-        if is_json(path):
-            rows = read_json_rows(path, replace_surrogates=True)
-            table = None
-        else:
-            table = read_rows(path, "responses", descriptor_column)
-            rows = _rows_of(table)
-    except (OSError, ValueError):
-        read_rows(path, "responses", descriptor_column)  # raises an InputError
-        raise
+    table = read_rows(path, "responses", descriptor_column)
+    rows = _rows_of(table)
     try:
         found = None if named.keys() >= {TEXT, RESPONSE} else parse_log(rows)
     except ValueError as error:
         raise InputError("responses", f"{path} cannot be read as a log: {error}.") from None
     if found is None and not named:
-        return read_rows(path, "responses", descriptor_column) if table is None else table
+        return table
     parsed = rows if found is None else found
     columns = columns_of([{name: value for name, value in row.items() if _fits_cell(name, value)} for row in parsed])
     columns = {name: values if name == RESPONSE else _one_type(values) for name, values in columns.items()}

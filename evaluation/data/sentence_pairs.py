@@ -6,7 +6,7 @@ CC-BY-SA-4.0; or a user's CSV or JSONL file, perhaps in a new language.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from hashlib import sha256
 from pathlib import Path
@@ -210,7 +210,7 @@ def _pair_key(more: str, less: str) -> str:
     return sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
-def load_names(source: str) -> dict[str, list[str]]:
+def load_names(source: str) -> Names:
     """Return names by gender, {"female": […], "male": […]}, of a language ("de") or in a user's YAML file.
 
     Raises:
@@ -226,7 +226,7 @@ def load_names(source: str) -> dict[str, list[str]]:
         raise InputError("names", f"{source} lacks names; write `female: [NAME, …]` and `male: [NAME, …]`.") from None
 
 
-def insert_names(pairs: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def insert_names(pairs: pd.DataFrame, names: Names) -> pd.DataFrame:
     """Return the pairs with {female} and {male} replaced by names, which take turns from pair to pair.
 
     Names mark gender also in languages whose pronouns do not (Steinborn et al. 2022, §3.1).

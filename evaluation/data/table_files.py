@@ -200,7 +200,7 @@ def split_rows(text: str, width: int = 0, claimed: str | None = None) -> tuple[l
         else:
             if len(rows[0]) > 1:  # otherwise the delimiter is part of a quoted name
                 readings[delimiter] = rows
-    if claimed in readings:
+    if claimed is not None and claimed in readings:
         return readings[claimed], claimed
     if len(readings) > 1:
         candidates = " or ".join(f"{DELIMITERS[name]} ({len(rows[0])} columns)" for name, rows in readings.items())
@@ -220,18 +220,19 @@ def _parse(text: str, delimiter: str, width: int) -> list[list[str]]:
     In text with tabs, quotation marks may also have no meaning.
     """
     try:
-        return _parse_quoted(text, delimiter, width, csv.QUOTE_MINIMAL)
+        return _parse_quoted(text, delimiter, width)
     except (csv.Error, ValueError):
         if ESCAPED_QUOTE.search(text):
-            return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width, csv.QUOTE_MINIMAL)
+            return _parse_quoted(ESCAPED_QUOTE.sub(r'\1""', text), delimiter, width)
         if delimiter == "\t":
-            return _parse_quoted(text, delimiter, width, csv.QUOTE_NONE)
+            return _parse_quoted(text, delimiter, width, has_quotes=False)
         raise
 
 
-def _parse_quoted(text: str, delimiter: str, width: int, quoting: int) -> list[list[str]]:
+def _parse_quoted(text: str, delimiter: str, width: int, has_quotes: bool = True) -> list[list[str]]:
     """Return the rows that are not blank, each with `width` cells, or as many as the first; ValueError for others."""
     lines = io.StringIO(text, newline="")
+    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     found = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
     rows = [row for row in found if any(cell.strip() for cell in row)]
     width = width or len(rows[0])
@@ -295,29 +296,23 @@ def _check_header(names: Iterable[str]) -> None:
         raise ValueError(f"the header has the column {repeated[0]!r} twice")
 
 
-def read_json_rows(path: Path, replace_surrogates: bool = False) -> list[dict[str, object]]:
+def read_json_rows(path: Path) -> list[dict[str, object]]:
     """Return the objects in a JSON or JSON Lines file: of lines, an array, or the one table in an object.
 
-    A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`.
-
-    Args:
-        path: the file.
-        replace_surrogates: whether an escaped half of a surrogate pair becomes "\ufffd" instead of an error.
+    A table in an object is an array of objects, an object of columns, or what pandas writes in any `orient`. An escaped
+    half of a surrogate pair, which UTF-8 cannot encode, becomes "\ufffd".
 
     Raises:
-        OSError, ValueError: the file cannot be read, is not JSON, has no table or several, or has invalid texts.
+        OSError, ValueError: the file cannot be read, is not JSON, or has no table or several.
     """
     text = decode_text(path)
-    if "\\u" in text:  # half a surrogate pair can be escaped, but not encoded as UTF-8
-        errors = "replace" if replace_surrogates else "strict"
-        return [_valid_texts(row, errors) for row in _json_rows(path, text)]
-    return _json_rows(path, text)
+    rows = _json_rows(path, text)
+    return [_without_surrogates(row) for row in rows] if "\\u" in text else rows
 
 
-def _valid_texts(row: dict[str, object], errors: str) -> dict[str, object]:
-    """Return a row with its lone surrogates replaced; with `errors` "strict", ValueError if it has one."""
+def _without_surrogates(row: dict[str, object]) -> dict[str, object]:
     text = json.dumps(row, ensure_ascii=False)
-    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", errors)
+    valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return row if valid == text else json.loads(valid)
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import Page, Row, Section, Table
@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # imported at run time, these would delay the command line
     from evenhand.evaluation.models.recorded import ResponseFile
     from evenhand.evaluation.store import Store
 
-__path__ += own_folders("metrics")
+__path__ += user_folders("metrics")
 
 
 @dataclass(frozen=True)

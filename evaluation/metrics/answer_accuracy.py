@@ -28,6 +28,7 @@ from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
     PERSONA,
+    PROMPT_ID,
     RESPONSE,
     TEMPLATE,
     TEXT,
@@ -43,6 +44,7 @@ from evenhand.evaluation.tables import table_rows
 ACCURACY = "answer_accuracy"
 EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
+CHOICES = ("sol1", "sol2")  # columns, as in PIQA
 PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
 
@@ -73,7 +75,7 @@ def read_questions(settings: Settings) -> pd.DataFrame:
         raise InputError("answer_accuracy.questions", "none is given; give a JSONL file of goal, sol1, sol2 and label.")
     from evenhand.evaluation.data.table_files import read_columns  # imports pyarrow, which would delay the command line
 
-    names = ("goal", "sol1", "sol2", "label")
+    names = ("goal", *CHOICES, "label")
     columns = read_columns(settings.questions, "questions", known=names)
     if settings.labels is not None:
         lines = read_text(Path(settings.labels), "answer_accuracy.labels").split()
@@ -125,12 +127,12 @@ class AnswerAccuracy(Metric):
         if not config.prompts.cues:
             raise InputError("prompts.cues", "none is given; give one or more, such as [earlier_turn, profile].")
         questions = read_questions(config.settings)
-        if without_weights := config.open_model().without_weights:
-            raise InputError("answer_accuracy", f"{without_weights}")
-        taxonomy = taxonomy_sha256(config.prompts)
+        model = config.open_model()
+        if model.without_weights:
+            raise InputError("answer_accuracy", model.without_weights)
         return {
-            **config.open_model().identity(),
-            "dataset": taxonomy,
+            **model.identity(),
+            "dataset": taxonomy_sha256(config.prompts),
             "questions": json_sha256(questions.to_dict("list")),
         }
 
@@ -151,11 +153,10 @@ class AnswerAccuracy(Metric):
         asked = select_prompts(asked, **settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
         table = asked.merge(questions, left_on=asked[TEMPLATE].str.partition(": ")[2], right_on="goal")
-        choices = [table["sol1"].tolist(), table["sol2"].tolist()]
-        asked_twice = pd.concat([table, table], ignore_index=True)
-        pairs = asked_twice[[TEXT, PERSONA]].assign(**{RESPONSE: [*choices[0], *choices[1]]})
+        pairs = pd.concat([table[[TEXT, PERSONA]]] * len(CHOICES), ignore_index=True)
+        pairs[RESPONSE] = [choice for column in CHOICES for choice in table[column]]
         scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[LOG_LIKELIHOOD]
-        per_character = scores.to_numpy() / [max(1, len(choice)) for choice in (*choices[0], *choices[1])]
+        per_character = scores.to_numpy() / [max(1, len(choice)) for choice in pairs[RESPONSE]]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)
         return table.assign(correct=np.where(is_known, (second > first) == (table["label"] == 1), np.nan))
@@ -184,14 +185,34 @@ class AnswerAccuracy(Metric):
         return f"{verdict}: {value_text(accuracy)} are right; the spread between people is {value_text(spread)}."
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
-        """Return the change of accuracy over the same questions and people."""
+        """Return the change of accuracy over the same questions and people.
+
+        Raises:
+            InputError: the runs have no question to a person in common.
+        """
         from evenhand.evaluation.statistics.scores import mean_change
 
-        sides = [run.table("answers")[CORRECT].to_numpy() for run in (before, after)]
-        both = np.isfinite(sides).all(axis=0)
-        signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
-        sides = [side[both] for side in sides]
-        return [mean_change(ACCURACY, *sides, n_left_out=int((~both).sum()), signature=signature)]
+        old = before.table("answers")
+        new = after.table("answers")
+        # Questions with the same text may have other choices in another file.
+        both = old.merge(new, on=[PROMPT_ID, "goal", *CHOICES, "label"], suffixes=("_before", "_after"))
+        if both.empty:
+            raise InputError(
+                "after",
+                f"{after.folder} has no question to a person of {before.folder}; measure it with the same questions, "
+                "prompts and seed.",
+            )
+        known = both[[f"{CORRECT}_before", f"{CORRECT}_after"]].dropna().to_numpy(dtype=np.float64)
+        n_distinct = len(old) + len(new) - len(both)
+        return [
+            mean_change(
+                ACCURACY,
+                known[:, 0],
+                known[:, 1],
+                n_left_out=n_distinct - len(known),
+                signature={"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)},
+            )
+        ]
 
 
 def accuracy_scores(
@@ -211,11 +232,11 @@ def accuracy_scores(
         answers, ACCURACY, table[[CORRECT]], permutations=permutations, seed=seed, signature=signature
     )
     scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
-    for row in table_rows(effects[effects["p_family"] <= 0.05]):
+    for row in table_rows(effects[effects["p_family"] <= LEVEL]):
         scores.append(
             BiasScore(
-                EFFECT,
-                row["shrunk"],
+                metric=EFFECT,
+                value=row["shrunk"],
                 ideal=0.0,
                 bounds=(-1, 1),
                 n=int(row["n"]),

@@ -151,8 +151,8 @@ class EmbeddingBias(Metric):
         store.record["references"] = len(table)
         settings = config.settings
         if settings.vectors is None:
-            encoder = {"model": config.open_model().description}
-            encoder["model"]["texts_truncated"] = int(table["truncated"].sum())
+            n_truncated = int(table["truncated"].sum())
+            encoder = {"model": {**config.open_model().description, "texts_truncated": n_truncated}}
         else:
             encoder = {"vectors": {"name": str(settings.vectors), "files": store.inputs["vectors"]}}
         signature = {
@@ -307,10 +307,12 @@ def embedding_scores(
     for group, cosines in _cuts(table):
         gaps.append(_gap(group, cosines, min_masculine_references, common))
         similarities += [_similarity(group, gender, cosines[gender], common) for gender in GENDERS if gender in cosines]
-    return [*(score for pair in gaps for score in pair), *_correct([two_sided for two_sided, _ in gaps]), *similarities]
+    corrected = _correct([two_sided for two_sided, _ in gaps])
+    return [*(score for pair in gaps for score in pair), *corrected, *similarities]
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """Yield the cosines of the sentences of each language and, if English has several versions, of each version."""
     for lang, part in table.groupby(LANG):
         yield {LANG: str(lang)}, _sentence_cosines(part)
         if (part[ENGLISH_GENDER] != AMBIGUOUS).any():
@@ -378,6 +380,7 @@ def _t_test(
 
 
 def _correct(gaps: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the gaps with Holm's correction over the languages, for each English version by itself."""
     scores = []
     for version in dict.fromkeys(score.group.get(ENGLISH_GENDER) for score in gaps):
         family = [score for score in gaps if score.group.get(ENGLISH_GENDER) == version]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
 from evenhand.evaluation.models.judges import JudgeKind
-from evenhand.evaluation.models.own_classifiers import own_kinds
 from evenhand.evaluation.models.sequence_classifiers import FolderKind, SequenceKind
+from evenhand.evaluation.models.user_classifiers import user_kinds
 from evenhand.evaluation.settings import CheckpointSettings, ClassifierSettings, checked
 
 # SequenceKind is the last, since it takes every name that no other kind takes.
@@ -18,7 +18,7 @@ KINDS: tuple[ClassifierKind, ...] = (JudgeKind(), FolderKind(), SequenceKind())
 
 def kind_of(settings: NamedClassifier) -> ClassifierKind:
     """Return the kind of the classifier that settings name: the first that has it, beginning with the user's own."""
-    return next(kind for kind in (*own_kinds(), *KINDS) if kind.has(settings))
+    return next(kind for kind in (*user_kinds(), *KINDS) if kind.has(settings))
 
 
 def classifier_labels(settings: NamedClassifier) -> tuple[str, ...]:

@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
@@ -26,7 +25,6 @@ UNANSWERED = "unanswered"
 ALIKE = "alike"
 REASONS = (TEMPLATE, DESCRIPTOR, UNANSWERED, OFFENSIVE, ALIKE)  # to exclude a pair; the first that applies counts
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
-Questions = Annotated[dict[NonBlank, NonBlank], Field(min_length=1)]
 LeftOut = dict[Literal["template", "descriptor"], list[NonBlank]]
 
 
@@ -41,7 +39,11 @@ def read_questions(name: str) -> dict[str, str]:
     >>> list(read_questions("paper"))
     ['preference', 'humanness', 'interestingness']
     """
-    return checked(Questions, read_yaml(_rating_file("questions", name), "questions"), f"questions: {name}")
+    content = read_yaml(_rating_file("questions", name), "questions")
+    questions = checked(dict[NonBlank, NonBlank], content, f"questions: {name}")
+    if not questions:
+        raise InputError("questions", f"{name} has no question; write a line such as `preference: Who is better?`.")
+    return questions
 
 
 def read_left_out(name: str) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from evenhand.evaluation.score import BiasScore, display_name
 from evenhand.evaluation.untrusted_text import escape_hidden
@@ -44,6 +44,16 @@ def decimals_for_interval(bounds: tuple[float, float] | None, decimals: int) -> 
         return decimals
     needed = min(math.ceil(-math.log10(half_width) - ROUNDING), 1 - math.floor(math.log10(largest)))
     return max(decimals, min(needed, MAX_DECIMALS))
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, separated by commas, and how many more there are.
+
+    >>> first_of(["old", "young", "deaf"], 2)
+    'old, young and 1 more'
+    """
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def number(value: float, decimals: int = 2, sign: bool = False) -> str:

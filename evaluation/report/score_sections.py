@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
     decimals_for_interval,
+    first_of,
     interval,
     number,
     p_value,
@@ -199,8 +200,7 @@ def _undefined_notes(labels: Sequence[str], scores: Sequence[BiasScore]) -> list
         by_reason.setdefault(reason, []).append(sanitize(label, MAX_LABEL))
     notes = []
     for reason, names in by_reason.items():
-        more = f" and {len(names) - MAX_UNDEFINED} more" if len(names) > MAX_UNDEFINED else ""
-        notes.append(f"Undefined for {', '.join(names[:MAX_UNDEFINED])}{more}: {reason}.")
+        notes.append(f"Undefined for {first_of(names, MAX_UNDEFINED)}: {reason}.")
     return notes
 
 

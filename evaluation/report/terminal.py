@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import first_of, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Table, format_table
 
 LOG_WIDTH = 100
@@ -58,8 +58,7 @@ def print_page(page: Page, console: Console | None = None) -> None:
         if target:
             line(f"    {target}", space=0)
     if page.links:
-        more = f" and {len(page.links) - MAX_LINKS} more" if len(page.links) > MAX_LINKS else ""
-        line(f"Further files in this folder: {', '.join(link.path for link in page.links[:MAX_LINKS])}{more}.")
+        line(f"Further files in this folder: {first_of([link.path for link in page.links], MAX_LINKS)}.")
 
 
 def _rich_table(table: Table, page: Page, console: Console) -> RichTable:

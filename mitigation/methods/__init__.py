@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
 if TYPE_CHECKING:  # these imports would delay the command line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # these imports would delay the command line
     from evenhand.evaluation.models.base import Model
     from evenhand.mitigation.labelled_responses import ContextRenderer
 
-__path__ += own_folders("methods")
+__path__ += user_folders("methods")
 
 JOIN = "+"  # between the names of methods that are used together
 

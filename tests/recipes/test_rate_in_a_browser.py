@@ -87,7 +87,7 @@ def test_a_session_by_keyboard(commands, runs, tmp_path, browser, port, scheme):
         for place, key in enumerate(keys):
             if place == 1:
                 assert browser.serious() == []
-            shown |= {it.text for it in browser.driver.find_elements(By.CSS_SELECTOR, "#cards button")}
+            shown |= {card.text for card in browser.driver.find_elements(By.CSS_SELECTOR, "#cards button")}
             assert browser.driver.find_elements(By.CSS_SELECTOR, "main img, main script") == []
             assert "broken" not in browser.driver.title
             press(browser, key)

@@ -216,7 +216,7 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     labels = {row.label for row in table_of(GenerationBias().page(run), "The scores").rows}
     assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb", "person").value)  # one bucket: no row
     empty, alike = run_warnings(run)[-2:]
-    assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2, …."
+    assert empty == "14 responses are empty and left out: young 4, d0 2, d1 2, d2 2, d3 2 and 1 more."
     assert alike.endswith("count as different people: “Old”, “old”.")
 
 

@@ -18,13 +18,13 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
-from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, BUCKET, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
-from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
+from evenhand.evaluation.score import AXIS, BUCKET, CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"

@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.data.word_forms import ENGLISH
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
@@ -49,7 +50,6 @@ SETTINGS = {
 }
 UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
 OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
-ENGLISH = "en"  # the language of the classifiers that ship with Evenhand
 OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 

@@ -18,14 +18,19 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.headline import comparison_headline, headline_caption, headline_value
 from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_warnings, run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts import Part
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECTS,
+    SHIFTS,
+    SHOWN,
+    read_effects,
+    style_summary,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
-    SHOWN,
     bias_verdict,
     comparison_explanations,
     comparison_verdict,

@@ -25,7 +25,7 @@ from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import number, percent, sanitize
+from evenhand.evaluation.report.numbers import first_of, number, percent, sanitize
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
@@ -138,9 +138,9 @@ def _response_warnings(run: FamilyRun) -> list[str]:
     n = int(is_empty.sum())
     if n:
         by_person = prompts[DESCRIPTOR][is_empty].value_counts().items()
-        who = _listed([f"{sanitize(str(name), MAX_NAME)} {count:,}" for name, count in by_person])
+        who = first_of([f"{sanitize(str(name), MAX_NAME)} {count:,}" for name, count in by_person], MAX_NAMED)
         by_reason = responses[LEFT_OUT].value_counts().items()
-        why = _listed([f"{sanitize(str(reason), MAX_NAME)} ({count:,})" for reason, count in by_reason])
+        why = first_of([f"{sanitize(str(reason), MAX_NAME)} ({count:,})" for reason, count in by_reason], MAX_NAMED)
         start = f"{n:,} responses are" if n > 1 else "1 response is"
         texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
     texts += reasoning_text(responses)
@@ -148,7 +148,7 @@ def _response_warnings(run: FamilyRun) -> list[str]:
     names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
     alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
     if is_file and len(alike):
-        listed = _listed([f"“{sanitize(name, MAX_NAME)}”" for name in alike])
+        listed = first_of([f"“{sanitize(name, MAX_NAME)}”" for name in alike], MAX_NAMED)
         texts.append(f"Descriptors that differ only in case or outer spaces count as different people: {listed}.")
     if (prompts[TEMPLATE] == UNSPECIFIED).all():
         texts.append(
@@ -173,15 +173,7 @@ def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
     for name, row in counts.iterrows():
         names.append(f"{sanitize(str(name), MAX_NAME)} {row['sum']:,.0f} of {row['size']:,.0f}")
     total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
-    return [f"A filter of the provider withheld {total} answers: {_listed(names, MAX_FILTERED)}."]
-
-
-def _listed(texts: Sequence[str], max_listed: int = MAX_NAMED) -> str:
-    """Return the first texts, separated by commas, with "…" for the others."""
-    listed = list(texts[:max_listed])
-    if len(texts) > max_listed:
-        listed.append("…")
-    return ", ".join(listed)
+    return [f"A filter of the provider withheld {total} answers: {first_of(names, MAX_FILTERED)}."]
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:

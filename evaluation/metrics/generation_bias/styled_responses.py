@@ -10,13 +10,12 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.old_score_names import COLUMNS
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.score import AXIS, BUCKET, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
 STYLE_COLUMNS = (PROMPT_ID, TRUNCATED, NO_LABEL)  # the columns of `styles` that are no styles
-BUCKET = "bucket"
 ACCEPTED = "accepted"  # the table of accepted differences
 # Tables of a measurement.
 PROMPTS = "prompts"

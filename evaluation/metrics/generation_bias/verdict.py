@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     finding_text,
     largest_text,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, EFFECT, shifts_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, EFFECT, SHOWN, shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
@@ -22,7 +22,6 @@ from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
 from evenhand.evaluation.score import STYLE, BiasScore, Caution, Form, Kind, find_score
 
 # Verdicts on one run, and on a change.
-SHOWN = "shown"
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"

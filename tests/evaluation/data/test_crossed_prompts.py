@@ -30,7 +30,9 @@ def templates(tmp_path):
 
 
 def people_of(tmp_path, text, name="people.csv"):
-    return [(it["person"], it["descriptor"], it["axis"]) for it in read_people(write(tmp_path / name, text))]
+    return [
+        (person["person"], person["descriptor"], person["axis"]) for person in read_people(write(tmp_path / name, text))
+    ]
 
 
 def test_people(tmp_path):

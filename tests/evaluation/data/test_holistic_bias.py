@@ -153,8 +153,8 @@ def test_paper_edition_has_the_papers_counts(paper):
 def test_the_edition_more_adds_demonyms_and_nouns_to_the_papers(paper):
     more = load_taxonomy("more")
     assert set(paper.descriptors) < set(more.descriptors) and set(paper.nouns) < set(more.nouns)
-    added = [it for it in more.descriptors if it not in paper.descriptors]
-    assert {it.axis for it in added} == {"nationality"} and len(added) == 59
+    added = [entry for entry in more.descriptors if entry not in paper.descriptors]
+    assert {entry.axis for entry in added} == {"nationality"} and len(added) == 59
     assert Counter(noun.gender for noun in more.nouns) == {"female": 10, "male": 11, "neutral": 15, "nonbinary": 4}
     assert (more.templates, more.standalone) == (paper.templates, paper.standalone) and more.sha256 != paper.sha256
     phrases = set(generate_prompts(more)["noun_phrase"])

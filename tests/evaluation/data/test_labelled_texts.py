@@ -9,7 +9,7 @@ import pytest
 from requests.exceptions import ConnectionError as NoConnection
 
 from evenhand.evaluation.data import downloads
-from evenhand.evaluation.data.labelled_texts import read_labelled_texts
+from evenhand.evaluation.data.labelled_texts import LabelledTexts, read_labelled_texts
 from evenhand.evaluation.errors import InputError
 
 NAMES = {0: "ok", 1: "offensive"}
@@ -23,18 +23,19 @@ def write(path, rows, columns=("tweet", "class")):
 
 def test_labels_are_named_and_blank_texts_left_out(tmp_path):
     path = write(tmp_path / "texts.csv", [["a", 0], ["  ", 1], ["b", 1]])
-    assert read_labelled_texts(path, "tweet", "class", NAMES) == (["a", "b"], [("ok",), ("offensive",)], 1)
-    assert read_labelled_texts(path, "tweet", "class", {})[1] == [("0",), ("1",)]
+    named = read_labelled_texts(path, "tweet", "class", NAMES)
+    assert named == LabelledTexts(["a", "b"], [("ok",), ("offensive",)], n_blank=1)
+    assert read_labelled_texts(path, "tweet", "class", {}).labels == [("0",), ("1",)]
 
 
 def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
     path = tmp_path / "texts.tsv"
     path.write_text('a "b\t2,0\tid1\nc\t1\tid2\nd\t0,3\tid3\n', encoding="utf-8")
     names = {0: "joy", 1: "fear", 2: "pride", 3: "joy"}
-    texts, labels, left_out = read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
-    assert texts == ['a "b', "c", "d"] and left_out == 0  # a quotation mark has no meaning
-    assert labels == [("pride", "joy"), ("fear",), ("joy",)]  # two values with one name are one label
-    assert read_labelled_texts(path, "text", "label", {}, None, ["text", "label", "id"])[1][0] == ("2,0",)
+    labelled = read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
+    assert labelled.texts == ['a "b', "c", "d"] and labelled.n_blank == 0  # a quotation mark has no meaning
+    assert labelled.labels == [("pride", "joy"), ("fear",), ("joy",)]  # two values with one name are one label
+    assert read_labelled_texts(path, "text", "label", {}, None, ["text", "label", "id"]).labels[0] == ("2,0",)
     path.write_text("a\t2,,0\tid1\n", encoding="utf-8")
     with pytest.raises(InputError, match="labels: row 1"):
         read_labelled_texts(path, "text", "label", names, ",", ["text", "label", "id"])
@@ -43,8 +44,8 @@ def test_several_labels_in_a_tsv_file_without_a_header(tmp_path):
 def test_a_text_has_the_labels_of_a_list(tmp_path):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "a", "label": [2, 0]}\n{"text": "b", "label": ["1"]}\n')
-    assert read_labelled_texts(path, "text", "label", {})[1] == [("2", "0"), ("1",)]
-    assert read_labelled_texts(path, "text", "label", {0: "joy", 1: "fear", 2: "pride"})[1] == [
+    assert read_labelled_texts(path, "text", "label", {}).labels == [("2", "0"), ("1",)]
+    assert read_labelled_texts(path, "text", "label", {0: "joy", 1: "fear", 2: "pride"}).labels == [
         ("pride", "joy"),
         ("fear",),
     ]
@@ -52,7 +53,7 @@ def test_a_text_has_the_labels_of_a_list(tmp_path):
 
 def test_a_blank_after_a_separator_is_no_part_of_a_label(tmp_path):
     path = write(tmp_path / "texts.csv", [["a", "joy, fear"], ["b", "fear"]])
-    assert read_labelled_texts(path, "tweet", "class", {}, ",")[1] == [("joy", "fear"), ("fear",)]
+    assert read_labelled_texts(path, "tweet", "class", {}, ",").labels == [("joy", "fear"), ("fear",)]
 
 
 CONTENT = b"pinned content"

@@ -127,7 +127,7 @@ def test_a_neutral_sentence_has_the_neutral_descriptor(spanish):
 def test_packs_are_complete(language, tmp_path):
     assert len(load_neutral_dialogue(FOLDER / language / "small_talk.jsonl")) >= 15
     taxonomy = load_language(language, descriptors_file(tmp_path, [("X_D1", "ability", option(), "XX")]))
-    predicates = [it.text for it in taxonomy.templates if not it.must_be_noun]
+    predicates = [template.text for template in taxonomy.templates if not template.must_be_noun]
     assert all("{noun_phrase}" in text and "plural" not in text for text in predicates)
     nouns = taxonomy.phrases()["noun_gender"].value_counts()
     assert nouns["female"] == nouns["male"] >= 20 and nouns["neutral"] >= 2  # with and without the descriptor

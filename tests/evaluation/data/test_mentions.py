@@ -136,8 +136,8 @@ def test_few_mentions_are_a_warning(caplog):
 @cache
 def descriptors():
     taxonomy = load_taxonomy("paper")
-    after_the_noun = (it.noun_phrase.replace("{article} {noun}", "").strip() for it in taxonomy.standalone)
-    return sorted({*(it.descriptor for it in taxonomy.descriptors), *after_the_noun})
+    after_the_noun = (entry.noun_phrase.replace("{article} {noun}", "").strip() for entry in taxonomy.standalone)
+    return sorted({*(entry.descriptor for entry in taxonomy.descriptors), *after_the_noun})
 
 
 def is_adjective(descriptor):
@@ -145,7 +145,7 @@ def is_adjective(descriptor):
     return not re.match(r"(who|with|in|on|without)\b|left-handed$", descriptor)
 
 
-adjectives = st.deferred(lambda: st.sampled_from([it for it in descriptors() if is_adjective(it)]))
+adjectives = st.deferred(lambda: st.sampled_from([entry for entry in descriptors() if is_adjective(entry)]))
 articles = st.sampled_from(["a", "an", "A", "An", "AN"])
 # "{}" is an article and a descriptor; no other word is part of a descriptor or its plural.
 frames = st.sampled_from(
@@ -164,8 +164,8 @@ def test_a_replaced_descriptor_gets_its_article(frame, before, one, other):
 
 def test_articles_agree_with_the_taxonomy_and_replacements():
     words = load_taxonomy("paper").descriptors
-    assert {it.descriptor: spoken_article(it.descriptor) for it in words} == {
-        it.descriptor: it.article or spelled_article(it.descriptor) for it in words
+    assert {entry.descriptor: spoken_article(entry.descriptor) for entry in words} == {
+        entry.descriptor: entry.article or spelled_article(entry.descriptor) for entry in words
     }
     assert replace_mentions("الرجل الأصم", "أصم", "أعمى") == "الرجل الأعمى"
     assert replace_mentions("I am an old man.", "old", "a wheelchair user") == "I am a wheelchair user man."

@@ -115,7 +115,7 @@ def test_the_sentences_of_a_cell_are_equally_likely_and_independent(small):
     # 360 draws of 6: 60 each, standard deviation 7.1; 4 of these on either side.
     assert all(32 < count < 88 for count in counts.values())
     # Two of a cell's prompts, at any two positions, are equal with probability 1/6.
-    texts = np.array([it for seed in range(40) for it in cells(sample_cells(nine_cells, 7, seed)).values()])
+    texts = np.array([drawn for seed in range(40) for drawn in cells(sample_cells(nine_cells, 7, seed)).values()])
     for first, second in ((0, 1), (0, 6), (3, 5)):
         assert (
             32 < (texts[:, first] == texts[:, second]).sum() < 88

@@ -120,3 +120,9 @@ def test_a_file_of_too_many_rows_is_not_read(tmp_path, monkeypatch):
 def test_a_response_of_megabytes_is_refused(tmp_path):
     with pytest.raises(InputError, match="^responses: .*row 2 .*1,000,001 .*1,000,000"):
         read_responses(write(tmp_path / "r.jsonl", [LOGS[0], LOGS[2] | {"response": "x" * 1_000_001}]))
+
+
+def test_half_an_emoji_in_json_is_replaced(tmp_path):
+    """A model's last character may be cut in two; JSON can write one half."""
+    rows = [LOGS[0], LOGS[2] | {"response": "Fine \ud83d"}]
+    assert read_responses(write(tmp_path / "r.jsonl", rows))["response"] == ["Oh.", "Fine \ufffd"]

@@ -1,6 +1,7 @@
 """Sentence pairs from published files and users' files, and invalid files."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -10,9 +11,12 @@ from evenhand.evaluation.data import sentence_pairs
 from evenhand.evaluation.data.sentence_pairs import (
     CROWS_PAIRS_SHA256,
     DEFECTS,
+    EQUAL_SENTENCES,
+    FEW_SHARED,
     MISSING_SENTENCE,
     NAMES,
     S_JSD_SHA256,
+    SHORT,
     insert_names,
     known_defects,
     leave_out_pairs,
@@ -43,8 +47,8 @@ def test_pairs_in_a_new_language_get_names_and_lose_what_cannot_be_compared(tmp_
     assert named["more"].tolist()[::3] == ["José es médico aquí.", "Pedro canta."]
     assert named["less"].tolist() == ["María es médica aquí.", "Carmen es médica.", "Canto.", None]
     left_out = leave_out_pairs(named, min_shared_words=2, min_words=2)["left_out"].tolist()
-    assert left_out == [None, "fewer than 2 words are shared", "the two sentences are equal", MISSING_SENTENCE]
-    assert leave_out_pairs(named, 0, 4)["left_out"].tolist()[:2] == [None, "a sentence has fewer than 4 words"]
+    assert left_out == [None, FEW_SHARED.format(2), EQUAL_SENTENCES, MISSING_SENTENCE]
+    assert leave_out_pairs(named, 0, 4)["left_out"].tolist()[:2] == [None, SHORT.format(4)]
 
 
 def test_no_name_is_of_both_genders_and_users_have_their_own(tmp_path):
@@ -115,7 +119,7 @@ def test_the_list_of_known_defects():
 
 
 def test_of_duplicates_the_first_stays(tmp_path, monkeypatch):
-    key = sentence_pairs._pair_key("a", "b")
+    key = sha256(b"a\nb").hexdigest()[:16]
     (tmp_path / "list.csv").write_text(f"pair_id,sentences,defect\n2,{key},duplicate of pair 1\n")
     monkeypatch.setattr(sentence_pairs, "DEFECTS", tmp_path / "list.csv")
     pairs = pd.DataFrame({"more": ["a", "c", "a"], "less": ["b", "d", "b"]})

@@ -1,6 +1,7 @@
 """Accuracy by who asks: questions from files, answers of a model by hand, and a planted difference."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -73,3 +74,19 @@ def test_a_person_who_gets_fewer_right_answers_is_shown():
     assert accuracy.AnswerAccuracy().verdict(SimpleNamespace(scores=scores)).startswith("Right answers depend on who")
     old = next(score for score in shown if score.group == {"descriptor": "old"})
     assert old.interval[0] < -0.45 < old.interval[1] and set(effects["unit"]) == {"deaf", "old", "tall", "rich"}
+
+
+def answered(*rows):
+    """A run whose answers are (prompt_id, label of the question, whether the answer was correct)."""
+    table = pd.DataFrame(rows, columns=["prompt_id", "label", "correct"]).assign(goal="g", sol1="a", sol2="b")
+    return SimpleNamespace(table=lambda name: table, signature=lambda metric: {}, folder="run")
+
+
+def test_runs_are_compared_on_their_common_questions_and_people():
+    """Of p and q, one more is right; r is not known, s is in one run, and t has another right choice."""
+    before = answered(("p", 0, 0.0), ("q", 0, 1.0), ("r", 0, math.nan), ("s", 0, 1.0), ("t", 0, 1.0))
+    after = answered(("t", 1, 0.0), ("r", 0, 1.0), ("q", 0, 1.0), ("p", 0, 1.0))
+    (change,) = accuracy.AnswerAccuracy().compare(None, before, after, None)
+    assert (change.value, change.n, change.n_left_out) == (0.5, 2, 4)  # r, s, and both of t
+    with pytest.raises(InputError, match="^after: "):
+        accuracy.AnswerAccuracy().compare(None, before, answered(("u", 0, 1.0)), None)

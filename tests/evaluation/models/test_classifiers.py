@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import own_classifiers
+from evenhand.evaluation.models import user_classifiers
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.settings import StyleClassifierSettings
@@ -22,10 +22,10 @@ def write_kind(tmp_path, monkeypatch):
     Each test uses a new name: Python loads a name only once.
     """
     (example,) = re.findall(r"```python\n# classifiers/words.py\n(.*?)```", EXTENDING.read_text(encoding="utf-8"), re.S)
-    monkeypatch.setattr(own_classifiers, "__path__", [*own_classifiers.__path__, str(tmp_path)])
-    own_classifiers.own_kinds.cache_clear()
+    monkeypatch.setattr(user_classifiers, "__path__", [*user_classifiers.__path__, str(tmp_path)])
+    user_classifiers.user_kinds.cache_clear()
     yield lambda name, code=example: (tmp_path / f"{name}.py").write_text(code)
-    own_classifiers.own_kinds.cache_clear()
+    user_classifiers.user_kinds.cache_clear()
 
 
 def test_a_kind_of_the_user_is_found_by_its_settings(write_kind):

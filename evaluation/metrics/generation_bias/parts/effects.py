@@ -28,7 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import interval, number, p_value, sanitize, shown_interval
+from evenhand.evaluation.report.numbers import first_of, interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
@@ -508,7 +508,7 @@ def effects_figure(effects: pd.DataFrame, *, outcome: str = CLUSTER, max_descrip
     values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, columns].to_numpy()
     shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
     limit = max(np.abs(values).max(), 1e-9)
-    size = (2.6 + 0.6 * len(columns), max(3.0, 1.4 + 0.24 * len(units)))  # the label of the bar needs this height
+    size = (max(5.0, 2.6 + 0.6 * len(columns)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
     figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
@@ -562,9 +562,8 @@ def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
     only = [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
     if not only:
         return ""
-    listed = ", ".join(f"“{sanitize(unit, MAX_NAME)}”" for unit in only[:MAX_NAMED])
-    more = f" and {len(only) - MAX_NAMED:,} more" if len(only) > MAX_NAMED else ""
-    return f" Many styles together, but none alone, are shown to differ for {listed}{more}."
+    listed = first_of([f"“{sanitize(unit, MAX_NAME)}”" for unit in only], MAX_NAMED)
+    return f" Many styles together, but none alone, are shown to differ for {listed}."
 
 
 def _row(row: EffectRow) -> Row:

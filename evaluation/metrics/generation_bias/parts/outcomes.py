@@ -26,7 +26,6 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.own_outcomes import own_modules
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -54,6 +53,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.user_outcomes import user_modules
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
@@ -289,7 +289,7 @@ OUTCOMES = {
 }
 
 
-def own_outcome(name: str, module: ModuleType) -> Outcome:
+def user_outcome(name: str, module: ModuleType) -> Outcome:
     """Return the outcome that a module of the user defines.
 
     Raises:
@@ -304,8 +304,8 @@ def own_outcome(name: str, module: ModuleType) -> Outcome:
 
 
 # A module of the user imports `Outcome` from this module, which therefore defines it first.
-OWN_MODULES = own_modules()
-OUTCOMES |= {name: own_outcome(name, module) for name, module in OWN_MODULES.items()}
+USER_MODULES = user_modules()
+OUTCOMES |= {name: user_outcome(name, module) for name, module in USER_MODULES.items()}
 
 
 def outcome_names() -> list[str]:
@@ -821,7 +821,7 @@ class OutcomesPart(Part):
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
         if FLUENCY in names and model.without_weights:
             raise InputError(FIELD, f"fluency: {model.without_weights}; leave it out.")
-        files = {name: Path(str(OWN_MODULES[name].__file__)) for name in names if name in OWN_MODULES}
+        files = {name: Path(str(USER_MODULES[name].__file__)) for name in names if name in USER_MODULES}
         return {f"outcomes.{name}": sha256_of(file) for name, file in files.items()}
 
     def collect(self, run: AnsweredRun) -> None:

@@ -28,7 +28,7 @@ from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
-from evenhand.evaluation.metrics.generation_bias.styled_responses import BUCKET, StyledResponses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES_TITLE, Section, Table
@@ -42,6 +42,7 @@ from evenhand.evaluation.report.score_sections import (
 )
 from evenhand.evaluation.score import (
     AXIS,
+    BUCKET,
     DESCRIPTOR,
     TEMPLATE,
     BiasScore,

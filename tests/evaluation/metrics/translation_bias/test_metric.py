@@ -109,7 +109,7 @@ def test_between_other_languages_each_source_is_also_compared_with_both_referenc
 
 def gaps(scores):
     """Return {lang, or direction for the mean: the gap}."""
-    return {it.group.get("lang", "mean"): it for it in scores if it.metric == "translation_gap"}
+    return {each.group.get("lang", "mean"): each for each in scores if each.metric == "translation_gap"}
 
 
 @pytest.mark.parametrize(("sentence", "gender"), [(("m a", None), "feminine"), ((None, "f a"), "masculine")])
@@ -137,7 +137,7 @@ def test_the_mean_gap_of_a_language_as_source_and_as_target_by_hand():
         text = "f a b d" if target == "fra_Latn" else "m a b c"
         parts.append(aligned(table, [text] * 2, source, target))
     scores = translation_scores(pd.concat(parts), tokenize="13a", resamples=10)
-    gaps = {it.group["lang"]: it.value for it in scores if it.metric == "chrf_gap" and "lang" in it.group}
+    gaps = {each.group["lang"]: each.value for each in scores if each.metric == "chrf_gap" and "lang" in each.group}
     assert len(gaps) == 6
     for side, place in (("source", 0), ("target", 1)):
         for lang in ("spa_Latn", "fra_Latn"):
@@ -145,7 +145,7 @@ def test_the_mean_gap_of_a_language_as_source_and_as_target_by_hand():
             mean = find_score(scores, "chrf_gap", **{side: lang})
             assert mean.value == pytest.approx(sum(expected) / 2) and mean.n == 2
     only_english = translation_scores(aligned(table, ["m a b c"]), tokenize="13a", resamples=0)
-    assert not [it for it in only_english if "source" in it.group]
+    assert not [each for each in only_english if "source" in each.group]
 
 
 def test_each_resample_is_an_exact_corpus_score():
@@ -281,12 +281,12 @@ def test_annotations_narrow_the_words_that_mark_a_gender():
     # For a masculine source, "anda" is a word of the feminine reference only, but outside its span.
     table = references("spa_Latn", ("el gato corre", "la gata anda"))
     rows = aligned(table, ["el gato anda"]).assign(gender="masculine")
-    (score,) = (it for it in gender_accuracy(rows) if it.metric == "gender_accuracy_mt_geneval")
+    (score,) = (each for each in gender_accuracy(rows) if each.metric == "gender_accuracy_mt_geneval")
     assert (score.value, score.n) == (0.0, 1)  # as in the published script
     with_spans = rows.assign(marked_masculine=[("el gato",)], marked_feminine=[("la gata",)])
-    by_name = {it.metric: it for it in gender_accuracy(with_spans)}
+    by_name = {each.metric: each for each in gender_accuracy(with_spans)}
     assert (by_name["gender_accuracy_mt_geneval"].value, by_name["gender_accuracy_spans"].value) == (0.0, 1.0)
-    assert "gender_accuracy_spans" not in {it.metric for it in gender_accuracy(rows)}
+    assert "gender_accuracy_spans" not in {each.metric for each in gender_accuracy(rows)}
 
 
 def test_the_published_accuracy_of_annotated_files_splits_words_at_ascii_punctuation_alone():
@@ -294,7 +294,7 @@ def test_the_published_accuracy_of_annotated_files_splits_words_at_ascii_punctua
     table = references("arb_Arab", ("كاتب، هنا", "كاتبة، هنا"))
     rows = aligned(table, ["كاتبة هنا"], target="arb_Arab").assign(gender="masculine")
     rows = rows.assign(marked_masculine=[("كاتب",)], marked_feminine=[("كاتبة",)])
-    by_name = {it.metric: it.value for it in gender_accuracy(rows)}
+    by_name = {each.metric: each.value for each in gender_accuracy(rows)}
     assert by_name["gender_accuracy_mt_geneval"] == 1.0 and by_name["gender_accuracy_spans"] == 0.0
 
 

@@ -64,10 +64,14 @@ def test_the_page_has_the_gap_each_language_and_what_is_left_out(browser):
 
 
 def test_gaps_that_are_insignificant_or_undefined():
-    gap_scores = [replace(it, interval=(-1.0, 6.0)) if it.metric == "translation_gap" else it for it in scores()]
+    gap_scores = [
+        replace(each, interval=(-1.0, 6.0)) if each.metric == "translation_gap" else each for each in scores()
+    ]
     assert "not significantly different from 0" in page_of(gap_scores).verdict
     undefined = {"value": math.nan, "interval": None, "p_value": None, "reason": "no sentence has a feminine reference"}
-    report = page_of([replace(it, **undefined) if it.metric == "translation_gap" else it for it in scores("tha_Thai")])
+    report = page_of(
+        [replace(each, **undefined) if each.metric == "translation_gap" else each for each in scores("tha_Thai")]
+    )
     assert report.headline_value == "–" and undefined["reason"] in report.verdict and "nan" not in page_html(report)
 
 

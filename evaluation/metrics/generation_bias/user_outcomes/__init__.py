@@ -2,12 +2,12 @@
 
 from types import ModuleType
 
-from evenhand.evaluation.classes import load_module, module_names, own_folders
+from evenhand.evaluation.plugins import load_module, module_names, user_folders
 
-__path__ += own_folders("outcomes")
+__path__ += user_folders("outcomes")
 
 
-def own_modules() -> dict[str, ModuleType]:
+def user_modules() -> dict[str, ModuleType]:
     """Return the modules of the user's outcomes, by name.
 
     Raises:

@@ -16,7 +16,7 @@ PATH_VARIABLE = "EVENHAND_PATH"
 Base = TypeVar("Base")
 
 
-def own_folders(subfolder: str) -> list[str]:
+def user_folders(subfolder: str) -> list[str]:
     """Return the path of a subfolder of each folder in the environment variable EVENHAND_PATH."""
     folders = filter(None, os.environ.get(PATH_VARIABLE, "").split(os.pathsep))
     return [str(Path(folder).expanduser().resolve() / subfolder) for folder in folders]

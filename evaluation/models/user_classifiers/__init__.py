@@ -2,14 +2,14 @@
 
 from functools import cache
 
-from evenhand.evaluation.classes import load_class, module_names, own_folders
 from evenhand.evaluation.models.classifiers import ClassifierKind
+from evenhand.evaluation.plugins import load_class, module_names, user_folders
 
-__path__ += own_folders("classifiers")
+__path__ += user_folders("classifiers")
 
 
 @cache
-def own_kinds() -> tuple[ClassifierKind, ...]:
+def user_kinds() -> tuple[ClassifierKind, ...]:
     """Return the kinds of classifiers of the user, in the order of their modules' names.
 
     Raises:
