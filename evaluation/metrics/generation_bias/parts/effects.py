@@ -139,8 +139,8 @@ def effects(
             `allowed_error.draws(permutations)`.
 
     Returns:
-        A row for each outcome of each descriptor and group, the largest |shrunk| first; empty if no two descriptors have
-        a common template. The columns:
+        A row for each outcome of each descriptor and group, the largest |shrunk| first; empty if no two descriptors
+        have a common template. The columns:
 
         - kind ("descriptor" or a key of `groups`), unit (the name of the descriptor or group), axis;
         - outcome ("style" or "cluster") and its name;
@@ -151,7 +151,8 @@ def effects(
         - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
         - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
           look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive";
-        - n: responses of the unit with a value; hits: how many of these have a column of 0 and 1, NaN for other numbers.
+        - n: responses of the unit with a value; hits: how many of these have a column of 0 and 1, NaN for other
+          numbers.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -279,12 +280,16 @@ def effect_changes(
     The arguments are as in `effects`; `permutations` is also the number of random signs.
 
     Returns:
-        kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition (`transitions`); for
-        before and after the mean probability, its average over all descriptors on the same templates, the shrunk effect
-        and its certainty; change: effect after − effect before, in [−2, 2], 0 without a change; shrunk, low, high: the
-        change shrunk toward 0 with its 95 % interval; detectable, z, p, q, p_family and certainty of the change, as in
-        `effects`, by random signs of the paired differences. Rows with the largest |shrunk| come first. Empty if no two
-        descriptors have a common template.
+        A row for each outcome of each descriptor and group, the largest |shrunk| first; empty if no two descriptors
+        have a common template. The columns:
+
+        - kind, unit, axis, outcome, name and n (pairs of responses) as in `effects`; transition (`transitions`);
+        - before and after: the mean probability, its average over all descriptors on the same templates, the shrunk
+          effect and its certainty;
+        - change: effect after − effect before, in [−2, 2], 0 without a change;
+        - shrunk, low, high: the change shrunk toward 0, and its 95 % interval;
+        - detectable, z, p, q, p_family and certainty of the change, as in `effects`, by random signs of the paired
+          differences.
 
     Raises:
         InputError: the numbers of rows, the styles, the templates or the descriptors differ.

@@ -249,10 +249,13 @@ def likelihood_changes(
 ) -> list[BiasScore]:
     """Return likelihood scores of two runs over the same prompts, by group `run`, and the paired changes.
 
-    All likelihoods are under one model, of responses to the same prompts. The changes are the difference of `relevance`
-    (nats); its ratio after / before (KEPT, ideal 1; Fieller's interval; undefined if the relevance before is not
-    significantly above 0); and of `response_perplexity` after / before − 1 (RISE; interval by the delta method for the
-    logarithm).
+    All likelihoods are under one model, of responses to the same prompts. The changes are:
+
+    - the difference of `relevance`, after less before (nats);
+    - its ratio, after over before (KEPT, ideal 1; Fieller's interval), which is undefined if the relevance before is
+      not significantly above 0;
+    - of `response_perplexity`, after over before, less 1 (RISE, ideal 0; interval by the delta method for the
+      logarithm).
     """
     scores = []
     for name, table in (("before", before), ("after", after)):
