@@ -31,8 +31,6 @@ NOUN = "noun"
 UNTUNED = "untuned"
 # responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
 RESPONSE = "response"
-KIND = "kind"
-UNIT = "unit"
 # labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
 BIAS_VALUE = "bias_value"
 LABEL = "label"

@@ -46,24 +46,18 @@ if TYPE_CHECKING:  # imports torch
 
 log = logging.getLogger("evenhand")
 
-# Settings and inputs, by the beginnings of their names, that change no response.
+# The beginnings of the names of settings, and of their inputs, that change no response.
 SCORING = (
     "offensive_classifier",
-    f"inputs.{FAMILY}.offensiveness_classifier",
-    *(
-        f"{start}{FAMILY}.{name}"
-        for start in ("", "inputs.")
-        for name in (
-            "style_classifier",
-            "second_style_classifier",
-            "style_clusters",
-            "accepted",
-            "outcomes",
-            "permutations",
-            "corpus",
-            "repeated_rows",
-        )
-    ),
+    f"{FAMILY}.offensiveness_classifier",
+    f"{FAMILY}.style_classifier",
+    f"{FAMILY}.second_style_classifier",
+    f"{FAMILY}.style_clusters",
+    f"{FAMILY}.accepted",
+    f"{FAMILY}.outcomes",
+    f"{FAMILY}.permutations",
+    f"{FAMILY}.corpus",
+    f"{FAMILY}.repeated_rows",
 )
 LINK = Link("all responses", RESPONSES_PAGE)
 
@@ -194,7 +188,7 @@ def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: 
     responses = folder / "responses.parquet"
     if getattr(settings, FAMILY) is None or settings.method:  # the classifier may choose among responses
         return ""
-    if not responses.exists() or not all(name.startswith(SCORING) for name in changed):
+    if not responses.exists() or not all(name.removeprefix("inputs.").startswith(SCORING) for name in changed):
         return ""
     return f", there with --responses {responses} to score its responses again"
 

@@ -25,7 +25,6 @@ UNANSWERED = "unanswered"
 ALIKE = "alike"
 REASONS = (TEMPLATE, DESCRIPTOR, UNANSWERED, OFFENSIVE, ALIKE)  # to exclude a pair; the first that applies counts
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
-Questions = dict[NonBlank, NonBlank]
 LeftOut = dict[Literal["template", "descriptor"], list[NonBlank]]
 
 
@@ -40,9 +39,10 @@ def read_questions(name: str) -> dict[str, str]:
     >>> list(read_questions("paper"))
     ['preference', 'humanness', 'interestingness']
     """
-    questions = checked(Questions, read_yaml(_rating_file("questions", name), "questions"), f"questions: {name}")
+    content = read_yaml(_rating_file("questions", name), "questions")
+    questions = checked(dict[NonBlank, NonBlank], content, f"questions: {name}")
     if not questions:
-        raise InputError(f"questions: {name}", "has no question; write a line `name: question` for each.")
+        raise InputError("questions", f"{name} has no question; write a line such as `preference: Who is better?`.")
     return questions
 
 

@@ -72,8 +72,11 @@ INTERVALS = (
     "tests are adjusted for everything that this page tests: if nobody were treated differently, 5 of 100 such pages "
     "would show anything. A difference over all people is shown if the interval of pooled FGB* is above 0 and this "
     "test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 pages show "
-    "something although nobody is treated differently. The intervals of person and word are right if many people or "
-    "words differ a little; if a few differ much and the others not at all, they are too narrow."
+    "something although nobody is treated differently."
+)
+PERSON_AND_WORD = (
+    "The intervals of the parts of person and word are right if many people or words differ a little; if a few differ "
+    "much and the others not at all, they are too narrow."
 )
 LIMITS = [
     "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
@@ -123,7 +126,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         explanations=[meaning_text(findings, is_shown)],
         steps=run_steps(run.folder, run.config, findings, is_shown),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
-        notes=[INTERVALS, *_test_notes({"": headline}), *_source_notes(run)],
+        notes=[*_interval_notes(scores), *_test_notes({"": headline}), *_source_notes(run)],
         private_notes=system_prompt_notes(run),
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],
@@ -158,7 +161,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         steps=comparison_steps(before.folder, after.folder),
         warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
-            INTERVALS,
+            *_interval_notes(before.scores),
             *_test_notes({"before": old, "after": new, "change": reduction}),
             *_source_notes(before, after),
         ],
@@ -197,6 +200,12 @@ def _label(score: BiasScore) -> str:
         return plain_name(score.group[AXIS])
     first_group = next(iter(score.group.items()))
     return CHECKS.get(first_group, group_label(score))
+
+
+def _interval_notes(scores: Sequence[BiasScore]) -> list[str]:
+    """Return notes on the intervals of a page with these scores."""
+    has_parts = any(score.form == Form.PERSON and score.interval is not None for score in scores)
+    return [INTERVALS, PERSON_AND_WORD] if has_parts else [INTERVALS]
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The parts of generation bias, one file each: spread, effects, outcomes, relevance, quality, phrases, corpus.
+"""The parts of generation bias, one file each; `PARTS` of the family lists them.
 
 A part does everything for its scores: it checks its inputs, writes its tables, says what is tested, scores one run,
 compares two, and writes its sections of the reports. The family (`GenerationBias`) tests all parts jointly, and owns
