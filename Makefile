@@ -51,7 +51,7 @@ quick: $(VENV)/ready
 # the build for CPUs from PyTorch's index.
 LOWEST := .venv_lowest
 TESTS := tests/test_python_api.py tests/evaluation/metrics/embedding_bias tests/evaluation/metrics/translation_bias \
-	tests/evaluation/models/test_loading.py tests/evaluation/statistics tests/mitigation/test_tune.py \
+	tests/evaluation/models/test_loading.py tests/evaluation/statistics tests/mitigation/test_training.py \
 	tests/recipes/test_help.py tests/recipes/test_measure.py tests/recipes/test_train_classifier.py
 lowest: $(LOWEST)/ready
 	OMP_NUM_THREADS=1 $(LOWEST)/bin/pytest $(TESTS)

@@ -23,9 +23,9 @@ from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.styles import style_vectors
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Form, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.descriptor_spread import Estimate, descriptor_spread
 from evenhand.evaluation.statistics.intervals import Z
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 from evenhand.recipes import testbed
 from tools.testbed import grammar
 

@@ -31,8 +31,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import (
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
+from evenhand.evaluation.statistics.descriptor_spread import Estimate, descriptor_spread
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 STYLES = 20
 CONCENTRATION = 1.5

@@ -25,8 +25,8 @@ from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, difference_bound
 from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.effects import family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_changes, family_effects
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS = 60

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 STYLES = 12

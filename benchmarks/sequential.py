@@ -39,8 +39,9 @@ from benchmarks.measuring import parse_options
 from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.effects import Effects, family_effects
+from evenhand.evaluation.statistics.descriptor_spread import Estimate, slope_of_variance
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_effects
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
     LookPlan,
@@ -52,7 +53,6 @@ from evenhand.evaluation.statistics.sequential import (
     spent_error,
 )
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
-from evenhand.evaluation.statistics.spread import Estimate, slope_of_variance
 
 TEMPLATES = 26
 SIZES = {"full": (200, 4), "3,120": (60, 2)}  # people, answers to a cell

@@ -39,7 +39,7 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config
 from evenhand.mitigation.trainers import IGNORE_INDEX, DistillConfig, DistillTrainer, log_probabilities
-from evenhand.mitigation.tune import trainable_model
+from evenhand.mitigation.training import trainable_model
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, measure_config
 

@@ -52,7 +52,7 @@ def model_card(
     """Return the model card of a tuned model as Markdown. A local path of the base is shortened.
 
     Args:
-        facts: the content of evenhand.json, see `evenhand.mitigation.tune.tune`.
+        facts: the content of evenhand.json, see `evenhand.mitigation.training.tune`.
         further: additional rows of the card's table, such as α and β.
         kind, chat_template: the kind of the model, and whether its tokenizer has a chat template.
         is_adapter: whether the folder contains an adapter, not the whole model.

@@ -18,7 +18,7 @@ MAX_BATCH_SIZE = 16  # larger models: activations fill the memory (DialoGPT's in
 
 
 class TuningSettings(StrictSettings):
-    """Settings of `evenhand.mitigation.tune.tune`.
+    """Settings of `evenhand.mitigation.training.tune`.
 
     A null setting has the method's default (`defaults`), which suits the testbed's model of a million parameters. A
     larger model needs a lower learning rate and smaller batches: the method's `large_model_learning_rate` or

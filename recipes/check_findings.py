@@ -16,7 +16,11 @@ from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.compare import check_comparable, compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.comparison import (
+    check_comparable,
+    compared_responses,
+    on_common_prompts,
+)
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
@@ -42,6 +46,7 @@ from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import DESCRIPTOR, STYLE, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
@@ -51,7 +56,6 @@ from evenhand.evaluation.statistics.sample_size import (
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
-from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import read_pilot
 from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import JsonObject
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics.generation_bias.classifiers import classifier_signature
+from evenhand.evaluation.metrics.generation_bias.classification import classifier_signature
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores

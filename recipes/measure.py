@@ -17,10 +17,10 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
-from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, read_unread
+from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
-from evenhand.evaluation.metrics.generation_bias.prompts import asked_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,

@@ -12,6 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import read_st
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, STYLE, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
@@ -22,7 +23,6 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement

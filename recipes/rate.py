@@ -11,7 +11,7 @@ from evenhand.evaluation.manifest import FinishedRecord, package_versions, read_
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
-from evenhand.evaluation.rating.pairs import (
+from evenhand.evaluation.rating.response_pairs import (
     OFFENSIVE,
     REASONS,
     SIDES,

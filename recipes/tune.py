@@ -32,9 +32,9 @@ from evenhand.mitigation.labels import LABELS
 from evenhand.mitigation.methods import TrainedMethod, trained_method
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
+from evenhand.mitigation.training import Dialogue, TuningResult
+from evenhand.mitigation.training import tune as train
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
-from evenhand.mitigation.tune import Dialogue, TuningResult
-from evenhand.mitigation.tune import tune as train
 from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config, settings_of_methods

@@ -16,8 +16,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import training_rows
-from evenhand.mitigation.tune import tune
 from evenhand.recipes import testbed
 from tests.mitigation.tiny_dialogue import tiny_base
 from tests.testbed_settings import CLASSIFIERS

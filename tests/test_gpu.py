@@ -19,8 +19,8 @@ from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.distill import Distill
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 from tests.tiny_models import EOS, WORDS, tiny
 

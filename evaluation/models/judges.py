@@ -28,7 +28,7 @@ from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
-from evenhand.evaluation.models.server import (
+from evenhand.evaluation.models.server_client import (
     UnsupportedRequest,
     build_requests,
     check_client,

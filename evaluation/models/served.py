@@ -17,7 +17,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameters, unfinished_message
 from evenhand.evaluation.models.revisions import tokenizer_revision
-from evenhand.evaluation.models.server import (
+from evenhand.evaluation.models.server_client import (
     UnsupportedRequest,
     build_requests,
     check_client,

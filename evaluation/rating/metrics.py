@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from evenhand.evaluation.rating.pairs import AFTER, OFFENSIVE
+from evenhand.evaluation.rating.response_pairs import AFTER, OFFENSIVE
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES_TITLE, Page, Section

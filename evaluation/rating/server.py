@@ -27,7 +27,7 @@ from starlette.staticfiles import StaticFiles
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.rating.pairs import left_side, other_side
+from evenhand.evaluation.rating.response_pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden

@@ -10,7 +10,7 @@ import pydantic.dataclasses
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_owner
-from evenhand.evaluation.rating.pairs import Side
+from evenhand.evaluation.rating.response_pairs import Side
 
 VOTES = "votes.jsonl"
 

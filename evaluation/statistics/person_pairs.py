@@ -29,7 +29,7 @@ import numpy as np
 
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import Cells, select_cells, sum_by
-from evenhand.evaluation.statistics.spread import UNKNOWN, Estimate, slope_of_variance
+from evenhand.evaluation.statistics.descriptor_spread import UNKNOWN, Estimate, slope_of_variance
 
 MIN_TEMPLATES = 2  # common templates of two people who are compared
 LEAST_NOISE = 0.25  # of the noise by squares of estimated covariances, where the unbiased estimate is near or below 0

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 
 import scipy
 
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, skewed_quantile, spread_interval, student_quantile
-from evenhand.evaluation.statistics.spread import Estimate
 
 POWER = 0.8
 LEVERS = ("responses", "templates", "descriptors")

@@ -47,10 +47,10 @@ from functools import cached_property
 import numpy as np
 import scipy
 
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, Interval, Z
 from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
-from evenhand.evaluation.statistics.spread import Estimate
 
 N_LOOKS = 8
 GAMMA = -4.0  # of the spending function; the default of R's gsDesign, too

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand.evaluation.statistics.cells import Cells, select_cells
+from evenhand.evaluation.statistics.descriptor_spread import Estimate, descriptor_spread
 from evenhand.evaluation.statistics.intervals import Interval, interval_around, student_quantile
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.evaluation.statistics.spread import Estimate, descriptor_spread
 
 TEMPLATE = "template"
 DESCRIPTOR = "descriptor"

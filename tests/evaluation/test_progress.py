@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation import progress as module
 from evenhand.evaluation.progress import SIGNS_OF_LIFE, progress, start_logging, working, write_sign_of_life
-from evenhand.mitigation.tune import StepCallback
+from evenhand.mitigation.training import StepCallback
 
 
 def test_a_sign_of_life_comes_after_ten_silent_seconds_and_names_the_innermost_work(caplog):

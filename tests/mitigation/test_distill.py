@@ -11,8 +11,8 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.distill import Distill
 from evenhand.mitigation.trainer_configs import lora_config
 from evenhand.mitigation.trainers import DistillConfig, DistillTrainer, cut_responses
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base
 
 ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}

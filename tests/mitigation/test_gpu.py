@@ -11,8 +11,8 @@ from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from evenhand.mitigation.tune import tune
 from tests.tiny_models import word_level_tokenizer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA, and -m gpu")]

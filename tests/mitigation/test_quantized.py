@@ -9,8 +9,8 @@ from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK as OF_OTHERS
 from tests.mitigation.tiny_dialogue import WORDS, tokenizer
 

@@ -15,8 +15,8 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import SFT
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out, rows_sha256
-from evenhand.mitigation.tune import tune
 from tests.tiny_models import tiny
 
 SETTINGS = TuningSettings(

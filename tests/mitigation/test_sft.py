@@ -14,8 +14,8 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.trainers import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
+from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from evenhand.mitigation.tune import tune
 from tests.mitigation.tiny_dialogue import QUICK, tiny_encoder_decoder
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from evenhand.evaluation.rating.pairs import left_side
+from evenhand.evaluation.rating.response_pairs import left_side
 from evenhand.evaluation.rating.votes import read_votes
 from tests.forked_commands import PATIENCE, wait_until
 from tests.measured_runs import write_measured

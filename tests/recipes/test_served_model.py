@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
-from evenhand.evaluation.models import loading, server
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
+from evenhand.evaluation.models import loading, server_client
 from evenhand.evaluation.models.request_parameters import PROBE
 from evenhand.evaluation.models.served import FIRST_ANSWERS
 from evenhand.evaluation.score import find_score, read_scores
@@ -70,7 +70,7 @@ def test_a_served_model_is_measured_once_for_each_prompt_and_the_key_is_left_now
 
 
 def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_rest(tmp_path, monkeypatch):
-    monkeypatch.setattr(server, "MAX_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
     asked = tmp_path / "asked"
     run = Store(tmp_path / "run", "a fingerprint", Tracker())
 
@@ -222,7 +222,7 @@ FILTERED_BY = {
 
 @pytest.mark.parametrize("kind", FILTERED_BY)
 def test_a_filtered_prompt_is_left_out_with_the_reason(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(server, "MAX_EMPTY_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_EMPTY_RETRIES", 0)
     answers = FILTERED_BY[kind]
 
     def is_filtered(body):

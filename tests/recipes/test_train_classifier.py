@@ -24,7 +24,7 @@ from evenhand.evaluation.models.styles import label_probabilities, style_vectors
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
-from evenhand.mitigation.tune import last_checkpoint
+from evenhand.mitigation.training import last_checkpoint
 from evenhand.recipes.classifier_training import byte_pair_tokenizer
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, write_thresholds

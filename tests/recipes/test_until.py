@@ -28,8 +28,8 @@ from evenhand.evaluation.settings import (
     PromptSettings,
     StyleClassifierSettings,
 )
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
-from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.check_findings import BROKEN, HOLDS, check_findings
 from evenhand.recipes.measure import measure

@@ -12,8 +12,8 @@ from torch import nn
 
 from evenhand.evaluation.metrics.generation_bias.settings import Settings as GenerationSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.pairs import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier

@@ -22,13 +22,13 @@ from scipy.special import logsumexp
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
-from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.pairs import (
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
     LOG_LIKELIHOOD,
     N_TOKENS,
     SENTENCE_COLUMNS,
     select_scored_prompts,
 )
+from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"

@@ -30,7 +30,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
-from evenhand.evaluation.metrics.generation_bias.classifiers import (
+from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     classifier_inputs,
     classifier_signature,
@@ -44,6 +44,13 @@ from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     record_saved_requests,
     record_that_all_is_asked,
 )
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
+    asked_prompts,
+    check_repeated_prompts,
+    dataset_signature,
+    prompt_inputs,
+    write_prompts,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
@@ -54,13 +61,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import Relevanc
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.metrics.generation_bias.prompts import (
-    asked_prompts,
-    check_repeated_prompts,
-    dataset_signature,
-    prompt_inputs,
-    write_prompts,
-)
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
@@ -76,8 +76,8 @@ from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
-from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
@@ -218,7 +218,7 @@ class GenerationBias(Metric):
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
     ) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""
-        from evenhand.evaluation.metrics.generation_bias.compare import opened_comparison, track_samples
+        from evenhand.evaluation.metrics.generation_bias.comparison import opened_comparison, track_samples
 
         comparison, common = opened_comparison(store, before, after, settings)
         scores = []

@@ -14,7 +14,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import (
+from evenhand.evaluation.metrics.generation_bias.classification import (
     SECOND_STYLE_CLASSIFIER,
     STYLE_CLASSIFIER,
     is_same_classifier,
@@ -41,8 +41,8 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.spread import Estimate
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 CUE_SHARE = "cue_share"

@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, al
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.statistics.spread import column_spreads
+from evenhand.evaluation.statistics.descriptor_spread import column_spreads
 
 SMALLEST = 1e-6  # smaller probabilities count as this one
 

@@ -9,8 +9,8 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
-from evenhand.evaluation.metrics.generation_bias.compare import on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OTHER_LANGUAGE,

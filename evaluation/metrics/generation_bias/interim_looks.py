@@ -26,7 +26,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
-from evenhand.evaluation.metrics.generation_bias.classifiers import (
+from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS,
     STYLE_CLASSIFIER,
     configured_classifiers,

@@ -15,7 +15,7 @@ import pandas as pd
 from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import read_unread
+from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name

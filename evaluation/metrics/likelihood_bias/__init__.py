@@ -15,7 +15,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
-from evenhand.evaluation.metrics.likelihood_bias import pairs
+from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.report.formats import Format, find_format
@@ -113,7 +113,7 @@ class LikelihoodBias(Metric):
             return {**model, "dataset": taxonomy_sha256(prompts)}
         if prompts.variations:
             raise InputError("variations", "a file has its own sentences; leave this out.")
-        pairs.read_sentences(prompts.file)
+        descriptor_pairs.read_sentences(prompts.file)
         return {**model, "dataset": sha256_of(prompts.file)}
 
     def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
@@ -130,18 +130,18 @@ class LikelihoodBias(Metric):
                 raise InputError("prompts", "a masked model scores fixed English sentences; give a causal model.")
             phrases = make_phrase_sentences(load_taxonomy(config.prompts.dataset))
         elif config.prompts.file:
-            phrases = pairs.read_sentences(config.prompts.file)
-        sentences = pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
-        sentences = pairs.limit_sentences(sentences, settings.limit, config.seed)
-        pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
+            phrases = descriptor_pairs.read_sentences(config.prompts.file)
+        sentences = descriptor_pairs.select_scored_prompts(dataset_prompts(config.prompts, config.seed, phrases))
+        sentences = descriptor_pairs.limit_sentences(sentences, settings.limit, config.seed)
+        descriptor_pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
         if model.is_masked:
-            columns = (*_phrase_log_likelihoods(store, config, sentences), pairs.MASKED_VARIANT)
+            columns = (*_phrase_log_likelihoods(store, config, sentences), descriptor_pairs.MASKED_VARIANT)
         else:
             how = {"context": settings.context, "end_of_sequence": settings.end_of_sequence}
             compute = partial(model.score_sentences, **how)
             scored = store.rows("sentences", sentences[[TEXT]], compute, unit="sentences")
             columns = (scored[LOG_LIKELIHOOD].to_numpy(), scored[TOKENS].to_numpy(), scored[VARIANT].to_numpy())
-        names = (LOG_LIKELIHOOD, pairs.N_TOKENS, VARIANT)
+        names = (LOG_LIKELIHOOD, descriptor_pairs.N_TOKENS, VARIANT)
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
     def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
@@ -157,7 +157,7 @@ class LikelihoodBias(Metric):
         }
         scores = likelihood_bias(table, signature)
         if NOUN_GENDER in table and (config.prompts.language or config.prompts.file):  # not English nouns
-            differences = gender_differences(table, pairs.compute_surprisals(table)["surprisal"])
+            differences = gender_differences(table, descriptor_pairs.compute_surprisals(table)["surprisal"])
             scores += gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
         return scores
 
@@ -197,11 +197,11 @@ class LikelihoodBias(Metric):
         table = run.table("likelihoods")
         warnings = []
         n = len(table)
-        n_missing = int((~(pairs.sentence_perplexities(table) > 0)).sum())
+        n_missing = int((~(descriptor_pairs.sentence_perplexities(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
-        if (p := pairs.smallest_p_value(n_nouns)) >= LEVEL:
+        if (p := descriptor_pairs.smallest_p_value(n_nouns)) >= LEVEL:
             warnings.append(
                 f"The share of pairs that differ is 0 whatever the model does: with at most {n_nouns} nouns for each "
                 f"descriptor and template, the smallest p-value of a pair is {p:.2g}. Use at least four nouns."
@@ -242,7 +242,7 @@ def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.Dat
 
 def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Section:
     """Return the section on feminine against masculine sentences, with the descriptors that differ most."""
-    differences = gender_differences(likelihoods, pairs.compute_surprisals(likelihoods)["surprisal"])
+    differences = gender_differences(likelihoods, descriptor_pairs.compute_surprisals(likelihoods)["surprisal"])
     ordered = differences[~differences[IS_ONE_FORM]].sort_values([0, DESCRIPTOR], ignore_index=True)
     ends = pd.concat([ordered.head(N_ENDS), ordered.iloc[N_ENDS:].tail(N_ENDS)])
     rows = [
@@ -259,10 +259,10 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
 def _extremes_section(likelihoods: pd.DataFrame) -> Section:
     """Return each axis's descriptors of lowest and highest perplexity in one template (Smith et al. 2022, Table 3)."""
     templates = likelihoods[TEMPLATE].unique()
-    template = pairs.LOVE if pairs.LOVE in templates else templates[0]
-    sentences = pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
+    template = descriptor_pairs.LOVE if descriptor_pairs.LOVE in templates else templates[0]
+    sentences = descriptor_pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
     lines = []
-    for axis, of_axis in pairs.extreme_descriptors(sentences).groupby(AXIS):
+    for axis, of_axis in descriptor_pairs.extreme_descriptors(sentences).groupby(AXIS):
         ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
         lines.append(Row(sanitize(str(axis).replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
     note = (

@@ -3,7 +3,7 @@
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
-from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE, sentence_perplexities
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOVE, sentence_perplexities
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled, svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section

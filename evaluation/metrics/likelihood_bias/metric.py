@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias.pairs import SENTENCE_COLUMNS, PairTests, compare_descriptors
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
+    SENTENCE_COLUMNS,
+    PairTests,
+    compare_descriptors,
+)
 from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error

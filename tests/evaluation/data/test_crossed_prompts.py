@@ -8,7 +8,7 @@ from evenhand.evaluation.data.crossed_prompts import crossed_prompts, fill_templ
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.recipes.measure import measure

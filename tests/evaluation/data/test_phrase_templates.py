@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from evenhand.evaluation.data.holistic_bias import COLUMNS, Descriptor, Noun, Standalone, load_taxonomy
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES, make_phrase_sentences
-from evenhand.evaluation.metrics.likelihood_bias.pairs import select_scored_prompts
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import select_scored_prompts
 
 SMALL = replace(
     load_taxonomy("paper"),

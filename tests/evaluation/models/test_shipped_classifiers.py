@@ -14,7 +14,7 @@ from safetensors import safe_open
 from evenhand.evaluation.data.style_clusters import default_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.classifiers import language_fault
+from evenhand.evaluation.metrics.generation_bias.classification import language_fault
 from evenhand.evaluation.models.classifier_folders import (
     DESCRIPTION,
     MINILM_SHA256,

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from evenhand.evaluation.models.server import build_requests, fetch_answers, parse_response
+from evenhand.evaluation.models.server_client import build_requests, fetch_answers, parse_response
 from evenhand.evaluation.settings import ModelSettings
 from tests.forked_commands import ENVIRONMENT, wait_until
 from tests.tiny_checkpoints import qwen

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.rating.pairs import sample_pairs
+from evenhand.evaluation.rating.response_pairs import sample_pairs
 from evenhand.evaluation.rating.server import Rating
 from evenhand.evaluation.rating.votes import Votes
 

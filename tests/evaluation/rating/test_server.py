@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import left_side, other_side
+from evenhand.evaluation.rating.response_pairs import left_side, other_side
 from evenhand.evaluation.rating.server import load_token, rating_app
 from evenhand.evaluation.rating.votes import Vote, Votes, read_votes
 from tests.evaluation.rating.rated_pairs import rating

@@ -12,8 +12,8 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
+from evenhand.evaluation.statistics.descriptor_spread import column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.evaluation.statistics.spread import column_spreads, descriptor_spread
 
 
 def test_selections_and_sums_of_cells():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.effects import family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_changes, family_effects
 
 
 def measure_changes(before, after, template, descriptor, draws=199, seed=0):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.effects import family_effects
 from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, FamilyOfTests, cell_table
+from evenhand.evaluation.statistics.person_effects import family_effects
 
 
 def grid(templates=8, people=6, answers_per_cell=2):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.statistics.cells import arrange_cells
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
@@ -18,7 +19,6 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.statistics.spread import Estimate
 
 PILOT = Pilot(StudySize(40, 26, 4), Estimate(2e-3, 4e-7, 2.5e-7, 8e-5, 3000.0))
 

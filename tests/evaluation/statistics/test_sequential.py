@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy
 
-from evenhand.evaluation.statistics.effects import family_effects
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.statistics.sequential import (
     AllowedError,
     LookPlan,
@@ -20,7 +21,6 @@ from evenhand.evaluation.statistics.sequential import (
     spent_error,
 )
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
-from evenhand.evaluation.statistics.spread import Estimate
 
 ONE_SIDE = 0.025
 QUARTERS = np.array([0.25, 0.5, 0.75, 1.0])

@@ -14,8 +14,8 @@ from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.descriptor_spread import descriptor_spread
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
-from evenhand.evaluation.statistics.spread import descriptor_spread
 from tests.named_scores import find_named
 from tools.testbed import grammar
 

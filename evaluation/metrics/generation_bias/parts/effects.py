@@ -32,8 +32,8 @@ from evenhand.evaluation.report.numbers import first_of, interval, number, p_val
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
-from evenhand.evaluation.statistics.effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_changes, family_effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 from evenhand.evaluation.tracking import Tracker
@@ -139,15 +139,19 @@ def effects(
             `allowed_error.draws(permutations)`.
 
     Returns:
-        kind ("descriptor" or a key of `groups`), unit (name of the descriptor or group), axis, outcome ("style" or
-        "cluster"), name; mean: mean probability over templates; average: mean probability over all descriptors on the
-        same templates; effect: mean − average, in [−1, 1], 0 without bias; shrunk: the effect shrunk toward 0; low,
-        high: its 95 % interval; detectable: the size of an effect that is shown with a probability of 80 %; at_most,
-        at_least: bounds of |effect|; z, p, q, p_family, p_page: as in `statistics.effects.Effects`; certainty: "shown"
-        (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a look" (q ≤ 0.10: about
-        one in ten of these is false) or "inconclusive"; n: responses of the unit with a value; hits: how many of these
-        have a column of 0 and 1, NaN for other numbers. Rows with the largest |shrunk| come first. Empty if no two
-        descriptors have a common template.
+        A row for each outcome of each descriptor and group, the largest |shrunk| first; empty if no two descriptors have
+        a common template. The columns:
+
+        - kind ("descriptor" or a key of `groups`), unit (the name of the descriptor or group), axis;
+        - outcome ("style" or "cluster") and its name;
+        - mean: mean probability over templates; average: the same over all descriptors on the same templates;
+        - effect: mean − average, in [−1, 1], 0 without bias; shrunk: the effect shrunk toward 0;
+        - low, high: the 95 % interval of the effect; at_most, at_least: bounds of |effect|;
+        - detectable: the size of an effect that is shown with a probability of 80 %;
+        - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
+        - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
+          look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive";
+        - n: responses of the unit with a value; hits: how many of these have a column of 0 and 1, NaN for other numbers.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.

@@ -76,9 +76,9 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.statistics.effects import Effects, family_effects
 from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_effects
 from evenhand.evaluation.statistics.scores import mean_change
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows

@@ -19,7 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS, OFFENSIVENESS_CLASSIFIER
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS, OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,

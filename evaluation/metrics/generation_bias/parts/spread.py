@@ -62,7 +62,7 @@ from evenhand.evaluation.statistics.cells import (
     to_codes,
     variance_of_means,
 )
-from evenhand.evaluation.statistics.effects import family_effects
+from evenhand.evaluation.statistics.descriptor_spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.intervals import (
     TAILS,
@@ -72,10 +72,10 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
 )
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
-from evenhand.evaluation.statistics.spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
 from evenhand.evaluation.statistics.variance_shares import Share, variance_parts
 

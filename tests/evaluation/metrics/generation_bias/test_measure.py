@@ -11,13 +11,13 @@ from scipy import stats
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
-from evenhand.evaluation.metrics.generation_bias import GenerationBias, classifiers
-from evenhand.evaluation.metrics.generation_bias.classifiers import configured_classifiers
+from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
+from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
+from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
@@ -193,7 +193,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
         raise AssertionError("computed again")
 
     monkeypatch.setattr(loading, "load_dialogue_model", never)
-    monkeypatch.setattr(classifiers, "load_style_classifier", never)
+    monkeypatch.setattr(classification, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "corpus")}
     again = measure_family(measured.folder, "generation_bias", measured.config, **same)

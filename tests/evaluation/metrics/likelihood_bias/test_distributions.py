@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOVE
 from evenhand.evaluation.metrics.likelihood_bias.distributions import box_panels, distribution_section
-from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE
 
 
 def likelihoods(perplexities):

@@ -9,7 +9,7 @@ from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGen
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import MeasureConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
-from evenhand.evaluation.metrics.likelihood_bias.pairs import limit_sentences
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import limit_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model

@@ -11,8 +11,7 @@ from scipy import stats
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, likelihood_bias, likelihood_bias_change
-from evenhand.evaluation.metrics.likelihood_bias.pairs import (
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
     MASKED_VARIANT,
     compare_descriptors,
     compute_surprisals,
@@ -21,6 +20,7 @@ from evenhand.evaluation.metrics.likelihood_bias.pairs import (
     select_scored_prompts,
     sentence_perplexities,
 )
+from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, TESTS, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.score import find_score
 from tests.likelihood_tables import make_table, random_table
 from tests.named_scores import find_named

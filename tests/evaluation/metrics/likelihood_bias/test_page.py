@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
+from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOVE
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.metrics.likelihood_bias.pairs import LOVE
 from evenhand.evaluation.report.html import page_html
 from tests.likelihood_tables import make_table
 from tests.named_scores import named_score

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.statistics.cell_noise import components, pair_sums
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.spread import column_spreads, descriptor_spread
+from evenhand.evaluation.statistics.descriptor_spread import column_spreads, descriptor_spread
 
 
 def cells_of(responses_by_cell):

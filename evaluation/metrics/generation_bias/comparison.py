@@ -8,7 +8,7 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classifiers import STYLE_CLASSIFIER, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, record_base_failure
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE

@@ -5,8 +5,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.effects import Effects, family_effects, interval_of_one
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_effects, interval_of_one
 
 
 def effects(vectors, template, descriptor, groups=None, clusters=None, draws=99, seed=0) -> Effects:

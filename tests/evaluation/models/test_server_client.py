@@ -5,8 +5,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models import server
-from evenhand.evaluation.models.server import build_requests, fetch_answers, request_arguments
+from evenhand.evaluation.models import server_client
+from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments
 from evenhand.evaluation.settings import ModelSettings
 from tests.fault_server import Handler, answer_to, serving
 
@@ -17,7 +17,7 @@ FAULTS = ("rate", "broken", "cut", "none", "two", "reset", "hang")
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("EVENHAND_API_KEY", CANARY)
-    monkeypatch.setattr(server, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(server_client, "TIMEOUT_SECONDS", 1.0)
 
 
 def server_settings(url, **settings):
@@ -25,7 +25,7 @@ def server_settings(url, **settings):
 
 
 def text_of(answer, body):
-    return server.parse_response(answer, body)[0]
+    return server_client.parse_response(answer, body)[0]
 
 
 def build_bodies(model, n=1, **settings):
@@ -58,7 +58,7 @@ def fetch_error(url, *, n=3, **settings):
 
 @pytest.mark.parametrize("choices", [[], None, [{}], [{"index": 0, "finish_reason": "stop", "message": None}], "x"])
 def test_answers_without_a_text_are_one_error(monkeypatch, choices):
-    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 1)
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 1)
     send = Handler._send
     monkeypatch.setattr(Handler, "_send", lambda self, body, *rest, **more: send(self, body | {"choices": choices}))
     with serving() as (url, _):
@@ -90,15 +90,15 @@ def test_rejected_requests_are_not_repeated_and_errors_hide_the_key():
     ],
 )
 def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
-    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 1)
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 1)
     if fault == "drip":
-        monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
+        monkeypatch.setattr(server_client, "REQUEST_SECONDS", 0.5)
     with serving(fault, share=1) as (url, _):
         assert message in fetch_error(url, n=1)
 
 
 def test_first_failures_and_answers_before_one(monkeypatch):
-    monkeypatch.setattr(server, "MAX_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
     with serving() as (url, _):
         model = server_settings(url, concurrency=1)
         bodies = build_bodies(model, 4)
@@ -108,14 +108,14 @@ def test_first_failures_and_answers_before_one(monkeypatch):
             for rows, _ in fetch_answers(model, bodies, text_of):
                 rows_done.extend(rows)
         assert rows_done == [0, 1]
-    monkeypatch.setattr(server, "MAX_FIRST_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 0)
     with serving("reset", share=1) as (url, record):
         assert "Connection error. Answers" in fetch_error(url, concurrency=1) and record["failed"]["reset"] == 1
 
 
 @pytest.mark.parametrize("last_words", ["_send", "_broken"])
 def test_a_server_that_answers_and_then_ends_is_reported_with_the_flags_for_vllms_cpu_engine(monkeypatch, last_words):
-    monkeypatch.setattr(server, "MAX_RETRIES", 1)
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 1)
 
     def answer_and_end(handler, answer):
         handler.server.socket.close()  # no further connection
@@ -158,7 +158,7 @@ def completion(**choice):
 def test_an_answer_without_text_is_empty_or_unfinished():
     def parse(finish_reason):
         message = {"content": None, "refusal": None}
-        return server.parse_response(completion(message=message, finish_reason=finish_reason), {"messages": []})
+        return server_client.parse_response(completion(message=message, finish_reason=finish_reason), {"messages": []})
 
     assert parse("stop") == ("", False) and parse("length") == (None, True)
 
@@ -172,4 +172,4 @@ def test_a_content_may_be_a_list_of_parts_and_reasoning_a_field():
     ]
     for message in messages:
         answer = completion(message=message, finish_reason="stop")
-        assert server.parse_response(answer, {"messages": []}) == ("Oh.", True)
+        assert server_client.parse_response(answer, {"messages": []}) == ("Oh.", True)

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.rating.pairs import (
+from evenhand.evaluation.rating.response_pairs import (
     exclusion_reasons,
     left_side,
     other_side,

@@ -23,8 +23,8 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training import TuningResult, tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
-from evenhand.mitigation.tune import TuningResult, tune
 from tests.mitigation import tiny_dialogue
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]

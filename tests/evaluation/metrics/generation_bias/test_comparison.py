@@ -11,8 +11,12 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS_CLASSIFIER
-from evenhand.evaluation.metrics.generation_bias.compare import compared_responses, on_common_prompts, opened_comparison
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
+from evenhand.evaluation.metrics.generation_bias.comparison import (
+    compared_responses,
+    on_common_prompts,
+    opened_comparison,
+)
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.metrics.generation_bias.classifiers import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import NonBlank, checked
