@@ -86,7 +86,9 @@ def find_corpus_files(source: str) -> list[Path]:
     path = Path(source)
     if not path.exists() and not _format(path):
         return []
-    files = sorted(file for file in path.rglob("*") if _format(file)) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if _format(file) and file.is_file())
     formats = {_format(file) for file in files if file.exists()}
     if len(formats) != 1 or None in formats:
         raise InputError(
@@ -98,6 +100,7 @@ def find_corpus_files(source: str) -> list[Path]:
 
 
 def _format(path: Path) -> str | None:
+    """Return the name of a file's format by its suffix, without a suffix of compression; None for another."""
     return FORMATS.get((path.with_suffix("") if path.suffix in COMPRESSED else path).suffix)
 
 

@@ -227,18 +227,20 @@ class SentencePairs(Metric):
             InputError: the runs have no pair in common, or one model is masked and the other is not.
         """
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
-        tables = [run.table("pairs") for run in (before, after)]
-        if not set(tables[0][PAIR_ID]) & set(tables[1][PAIR_ID]):
+        old = before.table("pairs")
+        new = after.table("pairs")
+        if not set(old[PAIR_ID]) & set(new[PAIR_ID]):
             raise InputError(
                 "after",
                 f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
             )
         seed = before.config.seed
-        scores = compare_pairs(*tables, signature=signature, seed=seed)
-        defective = set().union(*(table[PAIR_ID][_has_defect(table)] for table in tables))
-        sound = [table[~table[PAIR_ID].isin(defective)] for table in tables]
-        if defective and set(sound[0][PAIR_ID]) & set(sound[1][PAIR_ID]):
-            scores += _marked_without_defects(compare_pairs(*sound, signature=signature, seed=seed))
+        scores = compare_pairs(old, new, signature=signature, seed=seed)
+        defective = {*old[PAIR_ID][_has_defect(old)], *new[PAIR_ID][_has_defect(new)]}
+        old = old[~old[PAIR_ID].isin(defective)]
+        new = new[~new[PAIR_ID].isin(defective)]
+        if defective and set(old[PAIR_ID]) & set(new[PAIR_ID]):
+            scores += _marked_without_defects(compare_pairs(old, new, signature=signature, seed=seed))
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
@@ -253,14 +255,18 @@ class SentencePairs(Metric):
         """Return which sentences the model prefers, with S_JSD and CPS, or with the preference."""
         score = self.headline(run.scores)
         cps = find_score(run.scores, "cps")
-        verdict = {
-            1: "The model prefers the more stereotypical sentence of a pair",
-            -1: "The model prefers the less stereotypical sentence of a pair",
-            0: "The model shows no significant preference",
-        }[stereotype_direction(score)]
-        verdict = "No verdict" if score is None or score.interval is None else verdict
+        direction = stereotype_direction(score)
+        if score is None or score.interval is None:
+            verdict = "No verdict"
+        elif direction > 0:
+            verdict = "The model prefers the more stereotypical sentence of a pair"
+        elif direction < 0:
+            verdict = "The model prefers the less stereotypical sentence of a pair"
+        else:
+            verdict = "The model shows no significant preference"
         label = format_of(score).label if score else "S_JSD"
-        return f"{verdict}: {label} is {value_text(score)}{f', and CPS is {value_text(cps)}' if cps else ''}."
+        sentence = f"{verdict}: {label} is {value_text(score)}"
+        return f"{sentence}, and CPS is {value_text(cps)}." if cps else f"{sentence}."
 
     def warnings(self, run: FamilyRun) -> list[str]:
         scores = run.scores
@@ -417,6 +423,7 @@ def _has_defect(table: pd.DataFrame) -> np.ndarray:
 
 
 def _differences(table: pd.DataFrame) -> pd.Series:
+    """Return the log-likelihood of `more` minus that of `less` of each pair, in nats; NaN for a pair without scores."""
     return table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
 
 

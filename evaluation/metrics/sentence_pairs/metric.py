@@ -248,6 +248,7 @@ class _PairValues:
 
 
 def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
+    """Return the values of each metric that a table of scored pairs has."""
     more = table[f"log_likelihood_{MORE}"].to_numpy(float)
     less = table[f"log_likelihood_{LESS}"].to_numpy(float)
     if not is_masked(table):
@@ -293,6 +294,7 @@ def _percent(interval: Interval) -> Interval:
 
 
 def _difference(before: _PairValues, after: _PairValues) -> _PairValues:
+    """Return the change of each pair's value, after − before."""
     values = after.values - before.values
     width = after.bounds[1] - after.bounds[0]
     is_percentage = after.signs is not None
@@ -363,6 +365,7 @@ def _mean_interval(values: np.ndarray, bounds: tuple[float, float], seed: int) -
 
 
 def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signature, seed: int) -> list[BiasScore]:
+    """Return the token accuracy on each side of the pairs; of two tables, the first minus the second."""
     ideal = None
     bounds = (0.0, 1.0)
     kind = Kind.LEVEL
@@ -378,12 +381,12 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
         n = len(data[0])
         scores.append(
             BiasScore(
-                "token_accuracy",
-                float(_accuracy(*data)) if n else math.nan,
-                ideal,
-                bounds,
-                n,
-                interval,
+                metric="token_accuracy",
+                value=float(_accuracy(*data)) if n else math.nan,
+                ideal=ideal,
+                bounds=bounds,
+                n=n,
+                interval=interval,
                 kind=kind,
                 n_left_out=left_out,
                 group={"side": side},
@@ -396,11 +399,13 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
 
 
 def _accuracy(hits: np.ndarray, count: np.ndarray, *before: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Return the share of hits, less the share in another table's hits and counts if they are given."""
     share = hits.sum(axis=axis) / count.sum(axis=axis)
     return share - _accuracy(*before, axis=axis) if before else share
 
 
 def _align(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return all pairs of two tables, with the reason in left_out if one has no scores, and the tables, by pair_id."""
     before = before.set_index(PAIR_ID)
     after = after.set_index(PAIR_ID)
     pairs = pd.concat([before, after])[[BIAS_TYPE, DIRECTION]]
@@ -412,6 +417,7 @@ def _align(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
+    """Yield all pairs, and the pairs of each bias type and of each direction, if there are several."""
     yield {}, table
     for column in (BIAS_TYPE, DIRECTION):
         values = sorted(value for value in table[column].dropna().unique() if value)

@@ -48,7 +48,8 @@ def test_every_format_gives_the_same_counts(files, name):
 def test_a_folder_is_the_sum_of_its_files_and_a_limit_reads_no_further(files, tmp_path):
     folder = tmp_path / "many"
     folder.mkdir()
-    for name in ("1.jsonl", "2.jsonl"):
+    (folder / "old.jsonl").mkdir()  # a folder with the name of a file
+    for name in ("1.jsonl", "old.jsonl/2.jsonl"):
         (folder / name).write_text((files / "c.jsonl").read_text())
     assert count_phrases_in_corpus(str(folder), ["deaf"]).counts == {"deaf": 4}
     result = count_phrases_in_corpus(str(files / "c.jsonl"), ["deaf", "hard-of-hearing"], limit=1)
