@@ -92,7 +92,7 @@ def is_used(setting: str, method: str) -> bool:
     group = setting.partition(".")[0]
     if group in method_names():
         return group in method.split(JOIN)
-    trained = load_method(method).trained
+    trained = load_method(method).training_part
     if setting == STRENGTH:
         return trained is not None
     if setting in (ALPHA, BETA, QUANTILE):

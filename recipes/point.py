@@ -161,10 +161,10 @@ class _Planner:
         train = None
         label = None
         tune = None
-        if self.method.trained is not None:
+        if self.method.training_part is not None:
             train = self.train()
             label = self.label(train)
-            tune = self.tune(self.method.trained, label)
+            tune = self.tune(self.method.training_part, label)
         after = self.after(f"{of_method}after", measurement, tune)
         untagged = None if is_second_decoding else self.after_without_tag(after)
         return Point(
@@ -243,7 +243,7 @@ class _Planner:
 
     def after_without_tag(self, after: MeasureSettings) -> MeasureSettings | None:
         """Return the measurement of the tuned model without its control tag; None if it has none."""
-        trained = self.method.trained
+        trained = self.method.training_part
         if trained is None or not trained.control_tag or not self.loop.measure_without_tag:
             return None
         family = after.generation_bias.replaced(control_tag="", permutations=0)

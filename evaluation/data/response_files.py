@@ -13,6 +13,7 @@ from evenhand.evaluation.data.chats import (
     FILTER,
     FILTERED,
     LENGTH_STOPS,
+    Answer,
     answer_in,
     parse_chat,
     parse_json,
@@ -176,6 +177,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
 
 
 def _rows_of(columns: Mapping[str, list]) -> list[dict[str, object]]:
+    """Return the rows of columns, name → value."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -236,17 +238,7 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     left_out = []
     rows = zip(columns[RESPONSE], reasons, stops, own_reasoning, strict=True)
     for row, (value, reason, stop, thought) in enumerate(rows, start=1):
-        answer = answer_in(parse_chat(value))
-        if answer is None:
-            raise InputError(
-                "responses", f"{path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
-            )
-        n_characters = len(answer.text or "")
-        if n_characters > MAX_RESPONSE_CHARACTERS:
-            raise InputError(
-                "responses",
-                f"{path}: row {row} has {n_characters:,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
-            )
+        answer = _read_answer(value, row, path)
         is_cut = answer.is_cut or stop in LENGTH_STOPS
         text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
         if text and is_failure(text):
@@ -265,6 +257,22 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     if any(left_out) or LEFT_OUT in columns:
         found[LEFT_OUT] = left_out
     return found
+
+
+def _read_answer(value: object, row: int, path: Path) -> Answer:
+    """Return the answer in a cell of the column response; InputError if it is no text, or too long."""
+    answer = answer_in(parse_chat(value))
+    if answer is None:
+        raise InputError(
+            "responses", f"{path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
+        )
+    n_characters = len(answer.text or "")
+    if n_characters > MAX_RESPONSE_CHARACTERS:
+        raise InputError(
+            "responses",
+            f"{path}: row {row} has {n_characters:,} characters; give {MAX_RESPONSE_CHARACTERS:,} at most.",
+        )
+    return answer
 
 
 def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
@@ -297,9 +305,8 @@ def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFr
     Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the
     same order.
     """
-    keys = [columns[name] for name in (TEMPLATE, AXIS, DESCRIPTOR, TEXT)]
-    keys += [[persona or "" for persona in columns[PERSONA]]] if PERSONA in columns else []
-    order = sorted(range(len(keys[0])), key=lambda row: [key[row] for key in keys])
+    keys = [columns[name] for name in PROMPT_KEY if name in columns]
+    order = sorted(range(len(columns[TEXT])), key=lambda row: [key[row] or "" for key in keys])
     return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
 
 

@@ -174,7 +174,7 @@ class AnswerAccuracy(Metric):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return next(score for score in scores if score.form == Form.SPREAD)
+        return find_score(scores, ACCURACY, Form.SPREAD) or super().headline(scores)  # a comparison has no spread
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether the accuracy is shown to depend on the person, with both scores."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from evenhand.evaluation.rating.pairs import AFTER
+from evenhand.evaluation.rating.pairs import AFTER, OFFENSIVE
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES_TITLE, Page, Section
@@ -185,7 +185,7 @@ def page(
     win_rates = [score for score in scores if score.metric == metric and AXIS not in score.group]
     headline = next(score for score in win_rates if score.group[QUESTION] == first_question)
     warnings = []
-    if left_out["offensive"] is None:
+    if left_out[OFFENSIVE] is None:
         warnings.append("Neither run has an offensiveness classifier, so pairs with offensive responses are included.")
     n_raters = len(set(votes[RATER]))
     excluded = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items() if n is not None)

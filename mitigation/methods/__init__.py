@@ -58,7 +58,7 @@ class Method(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     @property
-    def trained(self) -> "TrainedMethod | None":
+    def training_part(self) -> "TrainedMethod | None":
         """The part of the method that trains the model; None: the method trains nothing."""
         return None
 
@@ -94,7 +94,7 @@ class TrainedMethod(Method):
     large_model_learning_rate: ClassVar[float | None] = None
 
     @property
-    def trained(self) -> "TrainedMethod":
+    def training_part(self) -> "TrainedMethod":
         return self
 
     def trainer_arguments(self) -> dict[str, float]:
@@ -135,12 +135,12 @@ class CombinedMethod(Method):
         return JOIN.join(part.name for part in self.parts)
 
     @property
-    def trained(self) -> TrainedMethod | None:
-        return self.parts[0].trained
+    def training_part(self) -> TrainedMethod | None:
+        return self.parts[0].training_part
 
     def measured(self, model: "Model", adapter: "Path | None" = None) -> "Model":
         for part in self.parts:
-            model = part.measured(model) if part.trained is None else part.measured(model, adapter)
+            model = part.measured(model) if part.training_part is None else part.measured(model, adapter)
         return model
 
 
@@ -180,7 +180,7 @@ def load_method(
     for part_name in name.split(JOIN):
         part_class = method_class(part_name)
         part = part_class(settings.get(part_name), seed=seed, style_classifier=style_classifier)
-        if part.trained is not None and parts:
+        if part.training_part is not None and parts:
             raise InputError("method", f"{name!r}: {part_name} trains the model; only the first method can.")
         parts.append(part)
     return parts[0] if len(parts) == 1 else CombinedMethod(parts)
@@ -192,7 +192,7 @@ def trained_method(name: str, settings: Mapping[str, StrictSettings] | None = No
     Raises:
         InputError: the method is unknown, or trains nothing.
     """
-    method = load_method(name, settings, seed=seed).trained
+    method = load_method(name, settings, seed=seed).training_part
     if method is None:
         raise InputError("method", f"{name} trains nothing; give it to `evenhand measure` or `evenhand loop`.")
     return method

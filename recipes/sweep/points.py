@@ -94,7 +94,7 @@ def threshold_columns(point: Point) -> dict[str, float]:
     A quantile is set or β; the other is computed from the labelled responses. A point whose labelling was rejected has
     no threshold.
     """
-    trained = load_method(point.method).trained
+    trained = load_method(point.method).training_part
     if point.label is None or trained is None or not trained.reads_labels:
         return {}
     if not (point.label.output_dir / THRESHOLD_FILE).exists():

@@ -85,13 +85,13 @@ def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_nou
 def test_unknown_methods_and_prompts(tmp_path):
     with pytest.raises(InputError, match="^method: 'distil' .*'distill'"):
         load_method("distil")
-    assert load_method("prompt").trained is None
+    assert load_method("prompt").training_part is None
     with pytest.raises(InputError, match="^method: prompt "):
         tune(TuneSettings(method="prompt", labels=tmp_path, output_dir=tmp_path / "tune"))
     assert not (tmp_path / "tune").exists()
 
 
-@pytest.mark.parametrize("name", [name for name in names() if load_method(name).trained])
+@pytest.mark.parametrize("name", [name for name in names() if load_method(name).training_part])
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = trained_method(name)
     assert TRAINERS[method.trainer].loss_name

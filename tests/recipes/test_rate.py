@@ -1,6 +1,7 @@
 """`evenhand rate`: pairs of two runs, imported votes, and the summary."""
 
 import json
+import re
 
 import pytest
 
@@ -44,7 +45,8 @@ def test_pairs_are_sampled_and_the_link_is_printed(runs, capsys):
         "offensive": None,
         "alike": 1,
     }
-    assert "Rate at http://127.0.0.1:" in capsys.readouterr().out
+    token = (folder / "token").read_text()
+    assert re.search(rf"http://127\.0\.0\.1:\d+/{re.escape(token)}/", capsys.readouterr().out)
 
 
 def test_a_second_start_keeps_pairs_token_and_votes(runs):

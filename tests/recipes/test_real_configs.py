@@ -52,7 +52,7 @@ def methods_of(name):
 
 
 def tuned_by(name):
-    return [method for method in methods_of(name) if load_method(method).trained]
+    return [method for method in methods_of(name) if load_method(method).training_part]
 
 
 def arguments(command, name, **values):

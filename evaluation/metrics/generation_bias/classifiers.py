@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
 from evenhand.evaluation.store import Store
 
+Value = TypeVar("Value")
 # Names of the classifiers in inputs, signatures and errors.
 STYLE_CLASSIFIER = "style_classifier"
 SECOND_STYLE_CLASSIFIER = "second_style_classifier"
@@ -97,14 +98,14 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
         InputError: a classifier cannot be read, a label of it is the name of a column, or it lacks the label that means
             offensive; both style classifiers are the same; the style clusters do not fit the first one.
     """
-    checkpoints = configured_classifiers(config)
-    inputs: dict[str, Json] = _of_each(classifier_revision, checkpoints)
+    configured = configured_classifiers(config)
+    inputs: dict[str, Json] = _of_each(classifier_revision, configured)
     if inputs[STYLE_CLASSIFIER] == inputs.get(SECOND_STYLE_CLASSIFIER):
-        name = checkpoints[SECOND_STYLE_CLASSIFIER].name
+        name = configured[SECOND_STYLE_CLASSIFIER].name
         raise InputError(
             SECOND_STYLE_CLASSIFIER, f"{name} is the first style classifier again and confirms nothing; give another."
         )
-    labels = _of_each(classifier_labels, checkpoints)
+    labels = _of_each(classifier_labels, configured)
     inputs["style_clusters"] = json_sha256(
         load_style_clusters(config.settings.style_clusters, labels[STYLE_CLASSIFIER])
     )
@@ -112,7 +113,7 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
         for column in STYLE_COLUMNS:
             if column in styles:
                 raise InputError(SETTINGS[name], f"the label {column!r} is the name of a column; rename it.")
-    if OFFENSIVENESS_CLASSIFIER in checkpoints:
+    if OFFENSIVENESS_CLASSIFIER in configured:
         offensive = config.offensive_classifier
         find_label(
             labels[OFFENSIVENESS_CLASSIFIER],
@@ -123,12 +124,14 @@ def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
     return inputs
 
 
-def _of_each(function: Callable[[Any], Any], checkpoints: Mapping[str, Any]) -> dict[str, Any]:
+def _of_each(
+    function: Callable[[ClassifierSettings], Value], configured: Mapping[str, ClassifierSettings]
+) -> dict[str, Value]:
     """Return function(classifier) by name; an InputError about its `model` names the classifier's setting instead."""
     values = {}
-    for name, checkpoint in checkpoints.items():
+    for name, settings in configured.items():
         try:
-            values[name] = function(checkpoint)
+            values[name] = function(settings)
         except InputError as error:
             field = SETTINGS[name] if error.field == "model" else error.field
             raise InputError(field, error.problem) from None
@@ -143,7 +146,7 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
     unread = _note_unread(store, config)
-    for name, checkpoint in configured_classifiers(config).items():
+    for name, settings in configured_classifiers(config).items():
         table = {
             STYLE_CLASSIFIER: STYLES,
             SECOND_STYLE_CLASSIFIER: SECOND_STYLES,
@@ -154,7 +157,7 @@ def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) ->
         with store.step(table):
             prompts = store.read(PROMPTS)
             responses = store.read(RESPONSES)
-            classifier = load_style_classifier(checkpoint, name)
+            classifier = load_style_classifier(settings, name)
             if name == OFFENSIVENESS_CLASSIFIER:
                 rows = _offensiveness(store, classifier, responses, config.offensive_classifier, numbers)
             elif name in unread:  # no response has a style; the outcomes are measured
@@ -209,8 +212,8 @@ def _note_unread(store: Store, config: MeasureConfig) -> dict[str, str]:
     """Return why style classifiers cannot read the responses, by their names, and keep it in the folder of the run."""
     responses = store.read(RESPONSES)
     faults = {}
-    for name, checkpoint in configured_classifiers(config).items():
-        fault = "" if name == OFFENSIVENESS_CLASSIFIER else language_fault(checkpoint.name, responses)
+    for name, settings in configured_classifiers(config).items():
+        fault = "" if name == OFFENSIVENESS_CLASSIFIER else language_fault(settings.name, responses)
         if fault:
             faults[name] = fault
     if faults:

@@ -88,5 +88,6 @@ def test_runs_are_compared_on_their_common_questions_and_people():
     after = answered(("t", 1, 0.0), ("r", 0, 1.0), ("q", 0, 1.0), ("p", 0, 1.0))
     (change,) = accuracy.AnswerAccuracy().compare(None, before, after, None)
     assert (change.value, change.n, change.n_left_out) == (0.5, 2, 4)  # r, s, and both of t
+    assert accuracy.AnswerAccuracy().headline([change]) == change
     with pytest.raises(InputError, match="^after: "):
         accuracy.AnswerAccuracy().compare(None, before, answered(("u", 0, 1.0)), None)

@@ -2,7 +2,14 @@
 
 import pytest
 
-from evenhand.evaluation.rating.metrics import agreement, left_share, pair_win_rate, rating_scores, win_rate
+from evenhand.evaluation.rating.metrics import (
+    NO_VOTES,
+    agreement,
+    left_share,
+    pair_win_rate,
+    rating_scores,
+    win_rate,
+)
 from evenhand.evaluation.score import find_score
 from tests.evaluation.rating.rated_pairs import vote_table
 
@@ -52,8 +59,8 @@ def test_shares_of_the_left_and_scores_by_axis():
     assert find_score(scores, "win_rate", question="preference", axis="age").value == 4 / 6
     assert find_score(scores, "win_rate", question="preference", axis="body").value == 2 / 4
     without_votes = find_score(scores, "win_rate", question="humanness")
-    assert (without_votes.n, without_votes.reason, without_votes.p_value) == (0, "nobody decided", None)
+    assert (without_votes.n, without_votes.reason, without_votes.p_value) == (0, NO_VOTES, None)
     assert find_score(scores, "left_share", rater="ben").n == 5
     assert all(score.signature == {"seed": 0} for score in scores)
     skipped = win_rate(vote_table({"x": {"p1": "-"}}), {})
-    assert (skipped.n, skipped.n_left_out, skipped.reason) == (0, 1, "nobody decided")
+    assert (skipped.n, skipped.n_left_out, skipped.reason) == (0, 1, NO_VOTES)

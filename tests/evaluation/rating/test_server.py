@@ -35,7 +35,9 @@ def answer(client, choice=None, shown=None, rater="anna"):
 def test_a_whole_session(tmp_path):
     rated = rating(tmp_path)
     client = browser(rated)
-    assert "Which response is better?" in client.get(f"/{TOKEN}/").text
+    page = client.get(f"/{TOKEN}/")
+    assert page.status_code == 200
+    assert '<script src="rating.js"' in page.text and client.get(f"/{TOKEN}/rating.js").status_code == 200
     shown = answer(client).json()
     for number, choice in enumerate(("left", "right", "skip", "left")):
         left = left_side("anna", shown["prompt_id"], 0)
