@@ -330,6 +330,11 @@ class ClassifierSettings(NamedSettings):
 class StyleClassifierSettings(ClassifierSettings):
     """Settings of a style classifier: a checkpoint or an LLM judge. A string is short for {name: string}."""
 
+    name: str = Field(
+        default="",
+        description="go_emotions or go_emotions_second (shipped), a Hugging Face id, NAME@REVISION, or a folder",
+        json_schema_extra=BY_CONTENT,
+    )
     judge: JudgeSettings | None = Field(
         default=None,
         description="an LLM that judges styles; the name of the classifier is the name of its model",

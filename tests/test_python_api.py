@@ -40,8 +40,10 @@ def names(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for lines in re.findall(r"```python\n(.*?)```", TEXT, re.S)[:3]:
-            code = lines.replace("SamLowe/roberta-base-go_emotions", str(testbed.STYLE_CLASSIFIER))
-            exec(code.replace("go_emotions", "testbed"), variables)
+            classifier = repr(str(testbed.STYLE_CLASSIFIER))
+            code = lines.replace('model="support-bot"', f'model="support-bot", style_classifier={classifier}')
+            code = code.replace('load_style_classifier("go_emotions")', f"load_style_classifier({classifier})")
+            exec(code.replace('"go_emotions"', '"testbed"'), variables)
     return variables
 
 
@@ -131,11 +133,15 @@ def test_a_model_is_measured_tuned_and_compared(tmp_path, monkeypatch):
     templates = ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]
     few = {"noun_phrase_type": ["descriptor_noun"], "template": templates}
     training = {"epochs": 1, "batch_size": 8, "max_perplexity_rise": 900}
+    settings = {
+        "style_classifier": str(testbed.STYLE_CLASSIFIER),
+        "style_clusters": "testbed",
+        "permutations": 0,
+        "neutral_dialogue": str(testbed.NEUTRAL_DIALOGUE),
+    }
     replaced = {
         '"gpt2"': repr(str(testbed.DIALOGUE_MODEL)),
-        "SamLowe/roberta-base-go_emotions": str(testbed.STYLE_CLASSIFIER),
-        '"go_emotions"': f'"testbed", "permutations": 0, "neutral_dialogue": {str(testbed.NEUTRAL_DIALOGUE)!r}',
-        '"answers_per_cell": 2': f'"answers_per_cell": 2, "filters": {few}',
+        '"answers_per_cell": 2}': f'"answers_per_cell": 2, "filters": {few}}}, "generation_bias": {settings}',
         'training={"epochs": 1}': f"training={training}, measure_every=0",
     }
     for old, new in replaced.items():
