@@ -265,10 +265,9 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     phrase_rows, template_rows = np.nonzero(has_noun[:, None] | ~templates["must_be_noun"].to_numpy(dtype=bool))
     parts = [phrases.iloc[phrase_rows].reset_index(drop=True), templates.iloc[template_rows].reset_index(drop=True)]
     table = pd.concat(parts, axis=1)
-    texts = [
-        template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many)
-        for template, one, many in zip(table[TEMPLATE], table["noun_phrase"], table["plural_noun_phrase"], strict=True)
-    ]
+    # Lists, because iterating over a column of texts takes ten times as long.
+    filled = zip(*(table[name].tolist() for name in (TEMPLATE, "noun_phrase", "plural_noun_phrase")), strict=True)
+    texts = [template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many) for template, one, many in filled]
     table.insert(0, TEXT, pd.Series(texts, dtype=object))
     return table
 
