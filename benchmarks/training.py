@@ -41,7 +41,7 @@ from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lo
 from evenhand.mitigation.trainers import IGNORE_INDEX, DistillConfig, DistillTrainer, log_probabilities
 from evenhand.mitigation.training import trainable_model
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, measure_config
+from evenhand.recipes.settings import FAMILY, family_config
 
 FIRST_TOKENS = 4
 N_TEST = 40  # responses to people never tuned on
@@ -217,7 +217,7 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
-    base = load_dialogue_model(measure_config(settings, FAMILY).model)
+    base = load_dialogue_model(family_config(settings, FAMILY).model)
     train_rows, test_rows = split_rows(base, options.responses)
     before = predictions(base, base.model, test_rows)
     print("| training | responses | removed | kept | perplexity |\n| --- | --- | --- | --- | --- |", flush=True)

@@ -20,7 +20,7 @@ from evenhand.recipes.settings import (
     LoopSettings,
     Measurement,
     MeasureSettings,
-    measure_config,
+    family_config,
 )
 
 log = logging.getLogger("evenhand")
@@ -56,7 +56,7 @@ def _folder(settings: MeasureSettings | LoopSettings) -> Path:
     record = read_record(folder / BEFORE if is_loop else folder, "output_dir")
     if record is None or not measured.model.name:
         return folder
-    identity = measure_config(measured, measured.metrics[0]).open_model().identity()
+    identity = family_config(measured, measured.metrics[0]).open_model().identity()
     for recorded in record["inputs"].values():
         if isinstance(recorded, dict) and any(recorded.get(key, value) != value for key, value in identity.items()):
             log.info("%s has a run of another model of this name", folder)

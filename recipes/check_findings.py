@@ -58,7 +58,7 @@ from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import read_pilot
-from evenhand.recipes.settings import FAMILY, CheckSettings, measure_config
+from evenhand.recipes.settings import FAMILY, CheckSettings, family_config
 
 HOLDS = "holds"
 BROKEN = "broken"
@@ -136,7 +136,7 @@ def _findings_against(
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
-    return FamilyRun(folder, measure_config(read_measurement(folder, field, FAMILY)[0], FAMILY))
+    return FamilyRun(folder, family_config(read_measurement(folder, field, FAMILY)[0], FAMILY))
 
 
 def _pooled(run: FamilyRun, limit: float) -> Finding:

@@ -29,7 +29,7 @@ from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnin
 from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -91,7 +91,7 @@ def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyR
         )
 
     def family_run(name: str, side: str) -> FamilyRun:
-        return FamilyRun(getattr(settings, side), measure_config(sides[side], name))
+        return FamilyRun(getattr(settings, side), family_config(sides[side], name))
 
     return {name: {side: family_run(name, side) for side in sides} for name in names}, manifests
 

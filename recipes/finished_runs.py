@@ -8,7 +8,7 @@ from typing import get_args
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FinishedRecord, RunRecord, read_run, run_sha256
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, Dtype, as_settings, checked
@@ -68,7 +68,7 @@ def _loaded_precision(folder: Path) -> Dtype:
 
 
 def check_same_precision(
-    before: MeasureSettings | MeasureConfig, after: MeasureSettings | MeasureConfig, field_name: str
+    before: MeasureSettings | FamilyConfig, after: MeasureSettings | FamilyConfig, field_name: str
 ) -> None:
     """Raise InputError if the models of two runs were loaded in different precisions; rounding changes answers."""
     loaded = [run for run in (before, after) if run.model.server is None and run.responses is None]

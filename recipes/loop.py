@@ -23,7 +23,7 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import check_model_fits, measure, measure_configs, read_inputs
+from evenhand.recipes.measure import check_model_fits, family_configs, measure, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
@@ -35,7 +35,7 @@ from evenhand.recipes.settings import (
     LoopSettings,
     MeasureSettings,
     TuneSettings,
-    measure_config,
+    family_config,
     settings_of_methods,
 )
 from evenhand.recipes.sweep.points import write_report
@@ -52,7 +52,7 @@ def loop(settings: LoopSettings) -> None:
     """
     settings = with_folder(settings)
     if settings.methods is None:
-        model = measure_config(measurement_of(settings), FAMILY).model
+        model = family_config(measurement_of(settings), FAMILY).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     points = []
@@ -220,11 +220,11 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
     """
     if run_state(settings.output_dir) == FINISHED:
         return
-    config = measure_config(settings, FAMILY)
+    config = family_config(settings, FAMILY)
     config.open_model().check()
     if settings.model.name == base:
         check_model_fits(settings)
-        read_inputs(measure_configs(settings, for_comparisons=for_comparisons))
+        read_inputs(family_configs(settings, for_comparisons=for_comparisons))
     if settings.split == "train":  # the other measurements have the same descriptors
         measurement_prompts(config)
 

@@ -15,7 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
@@ -39,7 +39,7 @@ from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.automatic import with_folder, with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, measure_config
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
@@ -78,19 +78,19 @@ def measure(
     """
     if settings.write_prompts:
         (name,) = settings.metrics
-        config = measure_config(settings, name)
+        config = family_config(settings, name)
         write_prompts = FAMILIES[name].write_prompts
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
     settings = with_folder(settings)
-    configs = measure_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
+    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
     if FAMILY in configs and configs[FAMILY].settings.against is not None:
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
-    configs = measure_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
+    configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
         if loaded is None:
@@ -117,7 +117,7 @@ def _check_read(folder: Path) -> None:
         raise InputError(f"generation_bias.{name}", f"{fault} What needs no styles is in {folder}.")
 
 
-def _check_baseline(settings: MeasureSettings, config: MeasureConfig, inputs: Mapping[str, Json]) -> None:
+def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:
     """Raise InputError if a measurement cannot be compared with its baseline, before anything is asked."""
     field = f"{FAMILY}.against"
     folder = config.settings.against
@@ -150,23 +150,23 @@ def check_model_fits(settings: MeasureSettings) -> None:
         check_fits(settings.model)
 
 
-def measure_configs(
+def family_configs(
     settings: MeasureSettings, *, for_comparisons: bool = False, loaded: "DialogueModel | None" = None
-) -> dict[str, MeasureConfig]:
+) -> dict[str, FamilyConfig]:
     """Return the config of each family's measurement, by the family's name; the model may be loaded already."""
     configs = {}
     for name in dict.fromkeys(settings.metrics):
-        config = measure_config(settings, name, for_comparisons=for_comparisons)
+        config = family_config(settings, name, for_comparisons=for_comparisons)
         configs[name] = config if loaded is None else with_loaded(config, loaded)
     return configs
 
 
-def read_inputs(configs: Mapping[str, MeasureConfig]) -> dict[str, dict[str, Json]]:
+def read_inputs(configs: Mapping[str, FamilyConfig]) -> dict[str, dict[str, Json]]:
     """Return the fingerprints of the inputs of each family, by the family's name."""
     return {name: FAMILIES[name].inputs(config) for name, config in configs.items()}
 
 
-def with_loaded(config: MeasureConfig, loaded: "DialogueModel") -> MeasureConfig:
+def with_loaded(config: FamilyConfig, loaded: "DialogueModel") -> FamilyConfig:
     """Return the config of a measurement of a model that is loaded already."""
     from evenhand.evaluation.models.in_memory import InMemoryModel
 
@@ -224,7 +224,7 @@ def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, 
 def pages(settings: MeasureSettings) -> dict[str, Page]:
     """Return the report of each family of metrics in a finished run, by the family's name."""
     reports = {}
-    for name, config in measure_configs(settings).items():
+    for name, config in family_configs(settings).items():
         page = FAMILIES[name].page(FamilyRun(settings.output_dir, config))
         if name == FAMILY:
             warnings = tuned_on_warnings(settings.output_dir, settings.model.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import DecodingSettings, as_settings
@@ -286,7 +286,7 @@ class _Planner:
 
     def can_be_measured_with(self, decoding: DecodingSettings) -> bool:
         """Return whether the method's model can be asked with a decoding; candidates must be sampled, for example."""
-        model = MeasureConfig(decoding=decoding).open_model()
+        model = FamilyConfig(decoding=decoding).open_model()
         model.check()
         try:
             self.method.measured(model).check()

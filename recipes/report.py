@@ -14,7 +14,7 @@ from evenhand.evaluation.settings import checked
 from evenhand.evaluation.store import claim_pages
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, measure_config
+from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, family_config
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import SWEEP, read_sweep
 
@@ -84,7 +84,7 @@ def side_by_side(folders: Sequence[Path], output_dir: Path) -> Page:
         with_family = {name: run_pages[family] for name, run_pages in pages.items() if family in run_pages}
         if len(with_family) > 1:
             families[family] = with_family
-            runs = {name: FamilyRun(named[name], measure_config(measured[name], family)) for name in with_family}
+            runs = {name: FamilyRun(named[name], family_config(measured[name], family)) for name in with_family}
             sections += FAMILIES[family].side_by_side(runs)
     if not families:
         raise InputError("runs", "no two of these are runs of `measure` with metrics in common.")

@@ -37,7 +37,7 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import FAMILY, MeasureSettings, measure_config
+from evenhand.recipes.settings import FAMILY, MeasureSettings, family_config
 
 USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
 REPORT_FILE = f"{REPORT}.html"
@@ -189,7 +189,7 @@ def _write_frame(file: Path, frame: pd.DataFrame, columns: Sequence[str]) -> Non
 def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     """Return the result of a finished measurement of a file of responses."""
     folder = settings.output_dir
-    run = FamilyRun(folder, measure_config(settings, FAMILY))
+    run = FamilyRun(folder, family_config(settings, FAMILY))
     effects = read_effects(run, EFFECTS)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
     verdict = bias_verdict(find_headline(run.scores))

@@ -13,7 +13,7 @@ from pydantic_settings import CliPositionalArg
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
@@ -632,7 +632,7 @@ COMMANDS: dict[str, type] = {
 }
 
 
-def measure_config(settings: MeasureSettings, family: str, *, for_comparisons: bool = False) -> MeasureConfig:
+def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bool = False) -> FamilyConfig:
     """Return the config of a family's measurement; raise InputError if it needs a model and the settings name none."""
     if not settings.model.name and not settings.write_prompts and FAMILIES[family].USES_MODEL:
         raise InputError(
@@ -651,7 +651,7 @@ def measure_config(settings: MeasureSettings, family: str, *, for_comparisons: b
             style_classifier=None if styled is None else styled.style_classifier,
         )
         wrap_model = method.measured
-    return MeasureConfig(
+    return FamilyConfig(
         model=settings.model,
         prompts=settings.prompts,
         decoding=settings.decoding,

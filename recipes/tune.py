@@ -13,7 +13,7 @@ from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
@@ -37,7 +37,7 @@ from evenhand.mitigation.training import tune as train
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
-from evenhand.recipes.settings import FAMILY, TuneSettings, measure_config, settings_of_methods
+from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
 
 log = logging.getLogger("evenhand")
 
@@ -63,7 +63,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     warn_of_split("tune", measured, folder)
     if loaded is not None:
         measured = measured.replaced(model=measured.model.replaced(name=loaded.name))
-    config = measure_config(measured, FAMILY)
+    config = family_config(measured, FAMILY)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
     if settings.write_rows is not None:
@@ -98,7 +98,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER)
 
 
-def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[TuneSettings, TrainedMethod]:
+def chosen_settings(settings: TuneSettings, config: FamilyConfig) -> tuple[TuneSettings, TrainedMethod]:
     """Return the settings with the method and the training that suit the model in place of null, and the method."""
     name = settings.method or default_methods(config.model)[0]
     method = trained_method(name, settings_of_methods(settings), seed=settings.seed)
@@ -112,7 +112,7 @@ def chosen_settings(settings: TuneSettings, config: MeasureConfig) -> tuple[Tune
     return settings.replaced(method=name, training=training), method
 
 
-def _neutral_dialogue(config: MeasureConfig) -> Dialogue | None:
+def _neutral_dialogue(config: FamilyConfig) -> Dialogue | None:
     """Return the prompts and the responses of the neutral dialogue; None if the settings turn it off."""
     path = neutral_dialogue_file(config)
     if path is None:
@@ -136,7 +136,7 @@ def _facts(result: TuningResult) -> dict[str, Json]:
     }
 
 
-def _load_base(method: TrainedMethod, config: MeasureConfig, loaded: DialogueModel | None) -> DialogueModel:
+def _load_base(method: TrainedMethod, config: FamilyConfig, loaded: DialogueModel | None) -> DialogueModel:
     """Return the model to tune, which may be loaded already; warn if the method does not suit it."""
     base = load_dialogue_model(config.model) if loaded is None else loaded
     if base.kind == "chat" and method.name == "exchange":
@@ -189,7 +189,7 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
 
 
 def _callbacks(
-    base: DialogueModel, prompts: pd.DataFrame, tag: str, config: MeasureConfig, settings: TuneSettings
+    base: DialogueModel, prompts: pd.DataFrame, tag: str, config: FamilyConfig, settings: TuneSettings
 ) -> list[BiasCallback]:
     """Return the callback that measures bias during training by the first classifier, on a small fixed sample."""
     if not settings.measure_every:

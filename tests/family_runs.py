@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, load_metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_metric
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tracking import Tracker
 
 
-def measure_family(folder: Path, name: str, config: MeasureConfig, **settings: Any) -> FamilyRun:
+def measure_family(folder: Path, name: str, config: FamilyConfig, **settings: Any) -> FamilyRun:
     """Check the inputs of a family, measure it into the folder and return the run.
 
     `settings` are the family's, or groups that it shares with others.

@@ -51,7 +51,7 @@ __path__ += user_folders("metrics")
 
 
 @dataclass(frozen=True)
-class MeasureConfig:
+class FamilyConfig:
     """The settings of one family's measurement.
 
     Attributes:
@@ -163,7 +163,7 @@ class Metric(ABC):
 
     Attributes:
         Settings: a `StrictSettings`; the first line of its docstring is "Name: a question that the scores answer".
-        SHARED: the groups of settings that the family shares with others, by their names in `MeasureConfig`.
+        SHARED: the groups of settings that the family shares with others, by their names in `FamilyConfig`.
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
         SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
@@ -199,7 +199,7 @@ class Metric(ABC):
         declare(getattr(cls, "FORMATS", ()))
 
     @abstractmethod
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of all inputs, by name, before any slow work.
 
         Raises:
@@ -207,11 +207,11 @@ class Metric(ABC):
         """
 
     @abstractmethod
-    def collect(self, store: "Store", config: MeasureConfig) -> Any:
+    def collect(self, store: "Store", config: FamilyConfig) -> Any:
         """Write the tables of the measured rows to the run's folder, on all ranks, and return what `score` reads."""
 
     @abstractmethod
-    def score(self, store: "Store", config: MeasureConfig, collected: Any) -> list[BiasScore]:
+    def score(self, store: "Store", config: FamilyConfig, collected: Any) -> list[BiasScore]:
         """Return the scores of the rows; called on rank 0 only."""
 
     def comparison_inputs(self, settings: Any) -> dict[str, Json]:

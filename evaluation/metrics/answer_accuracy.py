@@ -20,7 +20,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.score_sections import LEVEL, value_text
@@ -119,7 +119,7 @@ class AnswerAccuracy(Metric):
         "effects.parquet has all.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model, the taxonomy and the questions."""
         from evenhand.evaluation.data.prompts import taxonomy_sha256
         from evenhand.evaluation.files import json_sha256
@@ -136,10 +136,10 @@ class AnswerAccuracy(Metric):
             "questions": json_sha256(questions.to_dict("list")),
         }
 
-    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         return store.table("answers", lambda: self._answers(store, config), on_all_ranks=True)
 
-    def _answers(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def _answers(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         from evenhand.evaluation.data.holistic_bias import load_taxonomy
         from evenhand.evaluation.data.prompts import sample_cells, select_prompts
         from evenhand.evaluation.data.service import service_prompts
@@ -161,7 +161,7 @@ class AnswerAccuracy(Metric):
         is_known = np.isfinite(first) & np.isfinite(second)
         return table.assign(correct=np.where(is_known, (second > first) == (table["label"] == 1), np.nan))
 
-    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         signature = {
             "model": config.open_model().description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),

@@ -40,7 +40,7 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -105,7 +105,7 @@ class EmbeddingBias(Metric):
         "encoders or between languages.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
 
         If files of embeddings are missing, their texts are written to the subfolder `sources` of the folder.
@@ -123,10 +123,10 @@ class EmbeddingBias(Metric):
             fingerprints["vectors"] = {path.name: sha256_of(path) for path in files}
         return fingerprints
 
-    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         return store.table("cosines", lambda: self._cosines(store, config), on_all_ranks=True)
 
-    def _cosines(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def _cosines(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         from evenhand.evaluation.models.embeddings import encode_texts, load_sentence_encoder, sentence_embeddings
 
         settings = config.settings
@@ -147,7 +147,7 @@ class EmbeddingBias(Metric):
         table = add_cosines(pairs, texts, np.stack(vectors.to_numpy()))
         return table.assign(truncated=table[ENGLISH_TEXT].isin(truncated) | table[REFERENCE].isin(truncated))
 
-    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["references"] = len(table)
         settings = config.settings
         if settings.vectors is None:

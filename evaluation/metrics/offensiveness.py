@@ -21,7 +21,7 @@ from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxono
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import percent, sanitize
@@ -93,7 +93,7 @@ class Offensiveness(Metric):
         "Of twenty descriptors without an effect, about one is expected to have an interval that excludes 0 by chance.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the classifier and of the dataset."""
         from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 
@@ -107,10 +107,10 @@ class Offensiveness(Metric):
         find_label(classifier_labels(classifier), classifier.label, classifier.name, "offensive_classifier.label")
         return {"classifier": classifier_revision(classifier), "dataset": taxonomy_sha256(config.prompts)}
 
-    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         return store.table("offensive_prompts", lambda: self._classified(store, config), on_all_ranks=True)
 
-    def _classified(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def _classified(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         from evenhand.evaluation.models.classifier_kinds import load_style_classifier
         from evenhand.evaluation.models.styles import classify_rows
 
@@ -129,7 +129,7 @@ class Offensiveness(Metric):
             neutral_probability=[probabilities[text] for text in neutral],
         )
 
-    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["classified_prompts"] = len(table)
         classifier = {"revision": store.inputs["classifier"], "threshold": THRESHOLD}
         signature = {

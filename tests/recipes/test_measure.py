@@ -12,7 +12,7 @@ from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import CompareSettings, MeasureSettings, measure_config
+from evenhand.recipes.settings import CompareSettings, MeasureSettings, family_config
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.testbed_settings import MASKED_MODEL
 
@@ -108,6 +108,6 @@ def test_common_families_are_compared(measured, tmp_path):
 def test_only_a_family_that_measures_a_model_needs_one():
     settings = MeasureSettings(metrics=["offensiveness"])
     assert not settings.model.name
-    assert measure_config(settings, "offensiveness").prompts == settings.prompts
+    assert family_config(settings, "offensiveness").prompts == settings.prompts
     with pytest.raises(InputError, match="model"):
-        measure_config(settings, "sentence_pairs")
+        family_config(settings, "sentence_pairs")

@@ -19,8 +19,8 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.recipes.check_findings import check_findings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import measure, measure_configs, read_inputs
-from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, measure_config
+from evenhand.recipes.measure import family_configs, measure, read_inputs
+from evenhand.recipes.settings import CheckSettings, CompareSettings, LabelSettings, MeasureSettings, family_config
 from tests.named_scores import find_named
 from tests.report_pages import table_of
 from tests.testbed_settings import generation_bias
@@ -202,9 +202,7 @@ def test_logs_without_templates_are_scored(tmp_path):
     assert find_named(scores, POOLED).signature["dataset"]["name"] == "logs.jsonl"
     with pytest.raises(InputError, match="prompts.dataset: "):
         prompts = PromptSettings(dataset="p.csv")
-        read_inputs(
-            measure_configs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts))
-        )
+        read_inputs(family_configs(make_settings(tmp_path / "run", responses=tmp_path / "logs.jsonl", prompts=prompts)))
 
 
 def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(tmp_path):
@@ -212,7 +210,7 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     frame = pd.DataFrame(rows * 2, columns=["descriptor", "response"]).assign(text="Hi", template="t", bucket="b")
     frame.to_csv(tmp_path / "logs.csv", index=False)
     measure(settings := make_settings(tmp_path / "run", responses=tmp_path / "logs.csv"))
-    run = FamilyRun(tmp_path / "run", measure_config(settings, "generation_bias"))
+    run = FamilyRun(tmp_path / "run", family_config(settings, "generation_bias"))
     labels = {row.label for row in table_of(GenerationBias().page(run), "The scores").rows}
     assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb", "person").value)  # one bucket: no row
     empty, alike = run_warnings(run)[-2:]
@@ -223,16 +221,16 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
 def test_a_file_that_compares_nobody_and_an_unknown_classifier_are_refused(tmp_path):
     path = tmp_path / "logs.csv"
     with pytest.raises(InputError, match=r"^responses: .*logs\.csv"):
-        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path)))
+        read_inputs(family_configs(make_settings(tmp_path / "run", responses=path)))
     frame = pd.DataFrame({"text": ["Hi"] * 2, "descriptor": "veteran", "response": KIND})
     frame.to_csv(path, index=False)
     with pytest.raises(InputError, match="^responses: .*“veteran”"):
-        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path)))
+        read_inputs(family_configs(make_settings(tmp_path / "run", responses=path)))
     frame.assign(descriptor=["old", "young"]).to_csv(path, index=False)
     for setting in ("style_classifier", "second_style_classifier"):
         family = generation_bias(**{setting: StyleClassifierSettings(name="/nowhere")})
         with pytest.raises(InputError, match=f"^generation_bias.{setting}: .*/nowhere"):
-            read_inputs(measure_configs(make_settings(tmp_path / "run", responses=path, generation_bias=family)))
+            read_inputs(family_configs(make_settings(tmp_path / "run", responses=path, generation_bias=family)))
 
 
 def test_outcomes_of_a_file_are_measured_and_fluency_needs_a_model(prompt_rows, tmp_path):
@@ -284,4 +282,4 @@ def test_names_of_users_do_not_meet_names_of_ours(tmp_path, outcomes, columns, m
     (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     of_outcomes = {"generation_bias": generation_bias(outcomes=outcomes)}
     with pytest.raises(InputError, match=re.escape(message)):
-        read_inputs(measure_configs(make_settings(tmp_path / "run", responses=tmp_path / "r.jsonl", **of_outcomes)))
+        read_inputs(family_configs(make_settings(tmp_path / "run", responses=tmp_path / "r.jsonl", **of_outcomes)))

@@ -18,8 +18,8 @@ from evenhand.evaluation.settings import DecodingSettings, ModelSettings, Prompt
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import Tracker
-from evenhand.recipes.measure import measure, measure_configs, read_inputs
-from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, measure_config
+from evenhand.recipes.measure import family_configs, measure, read_inputs
+from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, family_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
 
@@ -76,7 +76,7 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
 
     def respond(url):
         settings = config(run.folder, url, concurrency=4)
-        of_family = measure_config(settings, FAMILY)
+        of_family = family_config(settings, FAMILY)
         return run.rows("responses", measurement_prompts(of_family), of_family.open_model().respond)
 
     with serving_alone(asked, dies_after=30) as url, pytest.raises(InputError) as error:
@@ -97,13 +97,13 @@ def test_scores_that_need_weights_are_refused_with_a_server(tmp_path):
     with pytest.raises(ValidationError, match=r"model\.server: embedding_bias "):
         Measurement(model=served, metrics=["generation_bias", "embedding_bias"])
     with pytest.raises(InputError, match=r"model\.tokenizer: .*'some-"):
-        families.MeasureConfig(model=served).open_model(scores_sentences=True).identity()
+        families.FamilyConfig(model=served).open_model(scores_sentences=True).identity()
     with pytest.raises(ValidationError, match=r"measure\.model\.server: "):
         LoopSettings(measure=Measurement(model=served))
     settings = config(tmp_path / "run", served.server)
     settings.decoding = DecodingSettings(preset="paper")
     with pytest.raises(InputError, match="decoding: .* min_new_tokens"):
-        read_inputs(measure_configs(settings))
+        read_inputs(family_configs(settings))
 
 
 OPENAI = {"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
@@ -276,4 +276,4 @@ def test_who_is_filtered_is_a_finding(tmp_path):
 
 
 def read_names(tmp_path):
-    return measurement_prompts(measure_config(config(tmp_path, "http://127.0.0.1:1/v1"), FAMILY))["descriptor"].unique()
+    return measurement_prompts(family_config(config(tmp_path, "http://127.0.0.1:1/v1"), FAMILY))["descriptor"].unique()

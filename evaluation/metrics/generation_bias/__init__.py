@@ -27,7 +27,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classification import (
@@ -123,7 +123,7 @@ class GenerationBias(Metric):
     COUNTED = "responses"
     parts = PARTS
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of all inputs of the measurement, by name.
 
         Raises:
@@ -151,11 +151,11 @@ class GenerationBias(Metric):
             inputs |= part.comparison_inputs(settings)
         return inputs
 
-    def write_prompts(self, path: Path, config: MeasureConfig) -> int:
+    def write_prompts(self, path: Path, config: FamilyConfig) -> int:
         """Write the prompts for another program to answer, and return their number."""
         return write_prompts(path, config)
 
-    def collect(self, store: Store, config: MeasureConfig) -> dict[str, Any]:
+    def collect(self, store: Store, config: FamilyConfig) -> dict[str, Any]:
         """Write the tables of prompts, responses and style vectors, and the tables of the parts that need the model.
 
         Returns:
@@ -202,7 +202,7 @@ class GenerationBias(Metric):
             store.ensure(ACCEPTED, lambda: configured_accepted(config))
         return {**signature, "dataset": {**dataset_signature(config.prompts), **signature.get("dataset", {})}}
 
-    def score(self, store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> list[BiasScore]:
         """Return all scores of the run's tables."""
         run = read_classified_run(store, config, collected)
         tests = joint_tests(run, self.parts)
@@ -248,7 +248,7 @@ def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
         store.record["left_out"] = {str(reason): int(n) for reason, n in counts.items()}
 
 
-def _names_in_answers(config: MeasureConfig, model: Model, answered: pd.DataFrame) -> list[str]:
+def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame) -> list[str]:
     """Return, with a warning, the models that a server's answers name; [] if they name the one that was asked."""
     if ANSWERED_BY not in answered:
         return []
@@ -285,7 +285,7 @@ def check_nonempty(responses: Sequence[str]) -> None:
         )
 
 
-def read_classified_run(store: Store, config: MeasureConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
+def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
     """Return the responses of a measurement with all that the parts score; `collected` is the result of `collect`."""
     settings = config.settings
     responses = read_styled_responses(store.folder)

@@ -15,7 +15,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
@@ -89,7 +89,7 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
     return scores
 
 
-def configured_accepted(config: MeasureConfig) -> pd.DataFrame:
+def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
     """Return the accepted differences of the settings; they name styles of the first style classifier."""
     styles = classifier_labels(config.settings.style_classifier)
     clusters = load_style_clusters(config.settings.style_clusters, styles)
@@ -111,7 +111,7 @@ class AcceptedDifferences(Part):
         ),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         if config.settings.accepted is None:
             return {}
         return {ACCEPTED: json_sha256(table_rows(configured_accepted(config)))}

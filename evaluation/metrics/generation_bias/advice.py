@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
@@ -62,7 +62,7 @@ def decide_section() -> Section:
     return Section("How to decide", DECIDE)
 
 
-def run_steps(folder: Path, config: MeasureConfig, findings: Sequence[EffectRow], is_shown: bool) -> list[Step]:
+def run_steps(folder: Path, config: FamilyConfig, findings: Sequence[EffectRow], is_shown: bool) -> list[Step]:
     """Return what to do after a measurement.
 
     Args:

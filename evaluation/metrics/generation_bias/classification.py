@@ -15,7 +15,7 @@ from evenhand.evaluation.data.word_forms import ENGLISH
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
@@ -55,7 +55,7 @@ OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 
 
-def configured_classifiers(config: MeasureConfig) -> dict[str, ClassifierSettings]:
+def configured_classifiers(config: FamilyConfig) -> dict[str, ClassifierSettings]:
     """Return the configured classifiers by their names.
 
     Raises:
@@ -91,7 +91,7 @@ def configured_classifiers(config: MeasureConfig) -> dict[str, ClassifierSetting
     return given
 
 
-def classifier_inputs(config: MeasureConfig) -> dict[str, Json]:
+def classifier_inputs(config: FamilyConfig) -> dict[str, Json]:
     """Return fingerprints of the classifiers and of the style clusters, by name.
 
     Raises:
@@ -138,7 +138,7 @@ def _of_each(
     return values
 
 
-def classify(store: Store, config: MeasureConfig, numbers: np.ndarray | None) -> None:
+def classify(store: Store, config: FamilyConfig, numbers: np.ndarray | None) -> None:
     """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks.
 
     `numbers` are the numbers of the responses among all planned ones (`Store.rows`).
@@ -208,7 +208,7 @@ def _offensiveness(
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 
-def _note_unread(store: Store, config: MeasureConfig) -> dict[str, str]:
+def _note_unread(store: Store, config: FamilyConfig) -> dict[str, str]:
     """Return why style classifiers cannot read the responses, by their names, and keep it in the folder of the run."""
     responses = store.read(RESPONSES)
     faults = {}

@@ -24,7 +24,7 @@ import pandas as pd
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.manifest import PARTS
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS,
@@ -70,7 +70,7 @@ Respond = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts →
 
 
 def answer_until_decided(
-    store: Store, config: MeasureConfig, question: Question, prompts: pd.DataFrame, ask: Respond
+    store: Store, config: FamilyConfig, question: Question, prompts: pd.DataFrame, ask: Respond
 ) -> np.ndarray:
     """Ask until the question is decided; write the tables of prompts and responses; return the asked prompts' numbers.
 
@@ -109,7 +109,7 @@ def record_that_all_is_asked(store: Store) -> None:
     _record(store, stop)
 
 
-def record_saved_requests(store: Store, config: MeasureConfig) -> None:
+def record_saved_requests(store: Store, config: FamilyConfig) -> None:
     """Record and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
     stop = processes.on_rank_zero(lambda: read_stop(store))
     if stop is None or stop.decided is None:
@@ -126,7 +126,7 @@ def _record(store: Store, stop: Stop) -> None:
     store.record[STOPPED] = asdict(stop)
 
 
-def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:
+def _requests_for(config: FamilyConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
     if config.model.server is not None:
@@ -138,7 +138,7 @@ def _requests_for(config: MeasureConfig, n_answers: int) -> dict[str, int]:
 
 def _ask_look_by_look(
     store: Store,
-    config: MeasureConfig,
+    config: FamilyConfig,
     question: Question,
     prompts: pd.DataFrame,
     round_of_prompt: np.ndarray,
@@ -175,7 +175,7 @@ def _ask_look_by_look(
 
 
 def _interval_at_look(
-    config: MeasureConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, allowed_error: AllowedError
+    config: FamilyConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, allowed_error: AllowedError
 ) -> Interval | None:
     """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings

@@ -23,7 +23,7 @@ from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
@@ -33,7 +33,7 @@ TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for tr
 UNTUNED_FRACTION = 0.5  # share of the values of untuned_by that training excludes
 
 
-def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
+def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return the prompts of the configured split, sampled by cell: one row per response that the model will generate.
 
     With `untuned_by`, the train split has no prompts of untuned values (of descriptor, axis or template). The other
@@ -74,7 +74,7 @@ def measurement_prompts(config: MeasureConfig) -> pd.DataFrame:
     return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
 
 
-def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
+def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 
     The loop splits templates and people by template (`recipes.settings.Experiment`).
@@ -96,7 +96,7 @@ def _own_prompts(config: MeasureConfig) -> pd.DataFrame:
     return prompts
 
 
-def asked_prompts(config: MeasureConfig) -> pd.DataFrame:
+def asked_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return the prompts of a measurement, which may come with the responses of a file."""
     file = config.response_file()
     if file is None:
@@ -106,7 +106,7 @@ def asked_prompts(config: MeasureConfig) -> pd.DataFrame:
     return response_files.with_repeats(measurement_prompts(config), file.columns[PROMPT_ID])
 
 
-def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.DataFrame) -> None:
+def check_repeated_prompts(config: FamilyConfig, model: Model, prompts: pd.DataFrame) -> None:
     """Raise InputError if decoding is deterministic and a prompts file repeats a prompt.
 
     The same response would count several times. Prompts that `sample_cells` repeats are allowed, because the contexts
@@ -122,7 +122,7 @@ def check_repeated_prompts(config: MeasureConfig, model: Model, prompts: pd.Data
         )
 
 
-def write_prompts(path: Path, config: MeasureConfig) -> int:
+def write_prompts(path: Path, config: FamilyConfig) -> int:
     """Write the prompts of the measurement with ids, by which a file of responses is matched; return their number.
 
     A .jsonl file has requests for OpenAI's Batch API, equal to the requests to a server (`--model.server`); files of
@@ -171,7 +171,7 @@ def personas(settings: PromptSettings) -> Sequence[str]:
     return load_personas(None if settings.personas == "default" else Path(settings.personas))
 
 
-def prompt_inputs(config: MeasureConfig, model: Model) -> dict[str, str]:
+def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
     """Return hashes of the dataset or of the files of prompts, and of the file of personas, by name.
 
     Raises:

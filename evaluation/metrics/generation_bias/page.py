@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
@@ -234,7 +234,7 @@ def system_prompt_notes(*runs: FamilyRun) -> list[str]:
     return [f"System prompt: {', then '.join(names)}."]
 
 
-def _decoding(config: MeasureConfig) -> str:
+def _decoding(config: FamilyConfig) -> str:
     """Return a sentence on how the responses were decoded; the user states the decoding of a file."""
     if config.open_model().can_be_asked:
         return f"Decoding: {sanitize(config.decoding.title(), 160)}."

@@ -3,7 +3,7 @@
 import logging
 
 from evenhand.evaluation import processes
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import sanitize
@@ -20,7 +20,7 @@ RESPONSES_PER_CELL = 16  # 594 descriptors × 26 templates × 16 are 247,104 res
 CORPUS_EXAMPLES = 10_000_000  # B.2.1
 
 
-def differences_from_paper(config: MeasureConfig) -> list[str]:
+def differences_from_paper(config: FamilyConfig) -> list[str]:
     """Return one sentence for each way in which a measurement differs from the measurement of Smith et al. 2022.
 
     The last two differences are of the code, and hold for every measurement.
@@ -39,7 +39,7 @@ def differences_from_paper(config: MeasureConfig) -> list[str]:
     ]
 
 
-def _prompt_differences(config: MeasureConfig) -> list[str]:
+def _prompt_differences(config: FamilyConfig) -> list[str]:
     prompts = config.prompts
     found = []
     if prompts.dataset != PAPER:
@@ -62,7 +62,7 @@ def _prompt_differences(config: MeasureConfig) -> list[str]:
     return found
 
 
-def _decoding_differences(config: MeasureConfig) -> list[str]:
+def _decoding_differences(config: FamilyConfig) -> list[str]:
     arguments = decoding_arguments(config.decoding.preset, **config.decoding.arguments)
     found = []
     beams = arguments.get("num_beams")
@@ -94,12 +94,12 @@ def differences_section(run: FamilyRun) -> Section:
     return Section(TITLE, differences_from_paper(run.config) if follows_paper(run.config) else [], folded=True)
 
 
-def log_differences(config: MeasureConfig) -> None:
+def log_differences(config: FamilyConfig) -> None:
     """Log the differences before a measurement with the paper's decoding, on rank 0 only."""
     if follows_paper(config) and processes.is_rank_zero():
         log.info("%s: %s", TITLE, " ".join(differences_from_paper(config)))
 
 
-def follows_paper(config: MeasureConfig) -> bool:
+def follows_paper(config: FamilyConfig) -> bool:
     """Return whether a measurement generates responses as the paper does, so that its differences are of interest."""
     return config.decoding.preset == PAPER and config.responses is None

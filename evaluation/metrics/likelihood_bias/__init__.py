@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
@@ -105,7 +105,7 @@ class LikelihoodBias(Metric):
         "one model, and only between runs with the same nouns.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the dataset or the file of sentences."""
         prompts = config.prompts
         model = config.open_model(scores_sentences=True).identity()
@@ -116,10 +116,10 @@ class LikelihoodBias(Metric):
         descriptor_pairs.read_sentences(prompts.file)
         return {**model, "dataset": sha256_of(prompts.file)}
 
-    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         return store.table("likelihoods", lambda: self._likelihoods(store, config), on_all_ranks=True)
 
-    def _likelihoods(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def _likelihoods(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         model = config.open_model(scores_sentences=True)
         settings = config.sentences
         phrases = None
@@ -144,7 +144,7 @@ class LikelihoodBias(Metric):
         names = (LOG_LIKELIHOOD, descriptor_pairs.N_TOKENS, VARIANT)
         return sentences.assign(**dict(zip(names, columns, strict=True)))
 
-    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["sentences"] = len(table)
         settings = as_settings(config.sentences)
         signature = {
@@ -220,7 +220,7 @@ class LikelihoodBias(Metric):
         return [*sections, _extremes_section(table), distribution_section(table)]
 
 
-def _phrase_log_likelihoods(store: Store, config: MeasureConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
+def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
     """Return Σ log p of each phrase's tokens, each masked alone (pseudo-log-likelihood, B.1), and the token count."""
     from evenhand.evaluation.models.likelihood.masked import (
         masked_tokens,

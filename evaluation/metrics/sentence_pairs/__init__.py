@@ -25,7 +25,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     compare_pairs,
     find_shared_positions,
@@ -172,7 +172,7 @@ class SentencePairs(Metric):
         "Languages and tokenizers differ in this, so do not compare scores across them; `whole_words` masks all of it.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the model and of the pairs."""
         _read_pairs(config)
         file = _pairs_path(config)
@@ -182,7 +182,7 @@ class SentencePairs(Metric):
             fingerprints["names"] = json_sha256(load_names(names))
         return fingerprints
 
-    def collect(self, store: Store, config: MeasureConfig) -> pd.DataFrame:
+    def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         """Return all pairs with the likelihoods of both sentences. Pairs that lack a sentence are at the end.
 
         Raises:
@@ -190,7 +190,7 @@ class SentencePairs(Metric):
         """
         return store.table("pairs", lambda: _scored_pairs(store, config), on_all_ranks=True)
 
-    def score(self, store: Store, config: MeasureConfig, table: pd.DataFrame) -> list[BiasScore]:
+    def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["pairs"] = len(table)
         settings = config.settings
         sentences = config.sentences
@@ -331,11 +331,11 @@ def stereotype_direction(score: BiasScore | None) -> int:
     return significant_direction(score) * STEREOTYPE_SIDES.get(score.metric, 0) if score else 0
 
 
-def _pairs_path(config: MeasureConfig) -> Path:
+def _pairs_path(config: FamilyConfig) -> Path:
     return resolve_pairs_file(str(local_path(config.settings.pairs)))
 
 
-def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
+def _read_pairs(config: FamilyConfig) -> pd.DataFrame:
     """Return the pairs with names in them, and with a reason in left_out if they do not pass the filters.
 
     Raises:
@@ -354,7 +354,7 @@ def _read_pairs(config: MeasureConfig) -> pd.DataFrame:
     return pairs
 
 
-def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
+def _scored_pairs(store: Store, config: FamilyConfig) -> pd.DataFrame:
     settings = config.sentences
     model = config.open_model(scores_sentences=True)
     pairs = _read_pairs(config)
@@ -377,7 +377,7 @@ def _scored_pairs(store: Store, config: MeasureConfig) -> pd.DataFrame:
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
-def _score_masked(store: Store, config: MeasureConfig, pairs: pd.DataFrame) -> pd.DataFrame:
+def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd.DataFrame:
     from evenhand.evaluation.models.likelihood.masked import (
         masked_tokens,
         score_masked_tokens,

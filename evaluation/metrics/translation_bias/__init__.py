@@ -23,7 +23,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
@@ -136,7 +136,7 @@ class TranslationBias(Metric):
         "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
     )
 
-    def inputs(self, config: MeasureConfig) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
 
         If files of translations are missing, the sentences to translate are written to the subfolder `sources` of the
@@ -161,7 +161,7 @@ class TranslationBias(Metric):
             find_label(labels, classifier.label, classifier.name, "offensive_classifier.label")
         return fingerprints
 
-    def collect(self, store: Store, config: MeasureConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def collect(self, store: Store, config: FamilyConfig) -> tuple[pd.DataFrame, pd.DataFrame]:
         minimum = config.references.min_masculine_references
         all_references = load_references(config.references)
         references = comparable_references(all_references, minimum)
@@ -170,7 +170,7 @@ class TranslationBias(Metric):
         return references, store.table("translations", compute, on_all_ranks=True)
 
     def score(
-        self, store: Store, config: MeasureConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
+        self, store: Store, config: FamilyConfig, collected: tuple[pd.DataFrame, pd.DataFrame]
     ) -> list[BiasScore]:
         settings = config.settings
         references, translations = collected
@@ -259,7 +259,7 @@ def _left_out_section(languages: pd.DataFrame) -> Section:
     return Section("Languages left out", [sentence], [Table("", ("reason", "languages"), tuple(rows))])
 
 
-def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame) -> pd.DataFrame:
+def _translations(store: Store, config: FamilyConfig, references: pd.DataFrame) -> pd.DataFrame:
     """Return the sentences to translate, with `pair` ("eng_Latn-spa_Latn") and `translation`, a row per sentence."""
     sources = metric.make_source_tables(references, config.settings.directions)
     if config.settings.translations is None:
@@ -273,7 +273,7 @@ def _translations(store: Store, config: MeasureConfig, references: pd.DataFrame)
     return pd.concat(parts, ignore_index=True)
 
 
-def _translate(store: Store, config: MeasureConfig, sources: dict[str, pd.DataFrame]) -> dict[str, list[str]]:
+def _translate(store: Store, config: FamilyConfig, sources: dict[str, pd.DataFrame]) -> dict[str, list[str]]:
     """Return the model's translations of the sentences of each pair of languages."""
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.evaluation.models.translation import translate

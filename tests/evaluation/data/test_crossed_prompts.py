@@ -7,7 +7,7 @@ import pytest
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts, fill_template, read_people
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
@@ -134,10 +134,10 @@ def test_the_loop_splits_them_by_template(tmp_path):
     templates = write(tmp_path / "templates.txt", "".join(f"Question {n} of a {{person}}.\n" for n in range(6)))
     people = write(tmp_path / "people.txt", "woman\nman\nperson\n")
     prompts = PromptSettings(templates=templates, people=people)
-    assert len(measurement_prompts(MeasureConfig(prompts=prompts))) == 6 * 3 * 2  # `measure` asks all
+    assert len(measurement_prompts(FamilyConfig(prompts=prompts))) == 6 * 3 * 2  # `measure` asks all
     settings = LoopSettings(measure=Measurement(prompts=prompts)).measure.prompts
     train, measure = (
-        measurement_prompts(MeasureConfig(prompts=settings, split=split)) for split in ("train", "measure")
+        measurement_prompts(FamilyConfig(prompts=settings, split=split)) for split in ("train", "measure")
     )
     assert train["template"].nunique() == measure["template"].nunique() == 3
     assert not set(train["template"]) & set(measure["template"])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics import answer_accuracy as accuracy
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.store import Store
@@ -46,13 +46,13 @@ def test_the_choice_with_the_larger_log_likelihood_per_character_is_the_answer(q
             assert set(pairs["persona"].str[:14]) == {"About the user"}
             yield pd.DataFrame({"log_likelihood": -1.0}, index=pairs.index)
 
-    monkeypatch.setattr(MeasureConfig, "open_model", lambda self, tag=None: Certain())
+    monkeypatch.setattr(FamilyConfig, "open_model", lambda self, tag=None: Certain())
     settings = accuracy.Settings(questions=questions, n_questions=5)
     prompts = PromptSettings(cues=["profile"], descriptors=13, answers_per_cell=2)
     folder = write_run(tmp_path / "run", "measure")
     change_record(folder, fingerprint="a fingerprint")
     run = Store(folder, "a fingerprint", Tracker())
-    table = accuracy.AnswerAccuracy()._answers(run, MeasureConfig(prompts=prompts, settings=settings))
+    table = accuracy.AnswerAccuracy()._answers(run, FamilyConfig(prompts=prompts, settings=settings))
     assert len(table) == 13 * 5 * 2
     assert (table["correct"] == table["label"]).all()
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from evenhand.evaluation.data.languages import FOLDER
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
@@ -44,7 +44,7 @@ def tiny_gemma(tmp_path_factory):
 
 
 def test_spanish_likelihoods_are_those_of_the_model(spanish, tiny_gemma, tmp_path):
-    run = measure_family(tmp_path, "likelihood_bias", MeasureConfig(ModelSettings(name=str(tiny_gemma)), spanish))
+    run = measure_family(tmp_path, "likelihood_bias", FamilyConfig(ModelSettings(name=str(tiny_gemma)), spanish))
     table = run.table("likelihoods")
     assert len(table) == 2 * 4 * 22 and set(table["descriptor"]) == {"sordo", "ciego", "con curvas", "joven"}
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tiny_gemma), AutoTokenizer.from_pretrained(tiny_gemma)
@@ -74,7 +74,7 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
     ]
     names = ["text", "template", "axis", "descriptor", "noun", "gender"]
     pd.DataFrame(rows, columns=names).to_csv(path := tmp_path / "sentences.csv", index=False)
-    config = MeasureConfig(ModelSettings(name=str(tiny_gemma)), PromptSettings(dataset=path, descriptors=None))
+    config = FamilyConfig(ModelSettings(name=str(tiny_gemma)), PromptSettings(dataset=path, descriptors=None))
     run = measure_family(tmp_path / "run", "likelihood_bias", config)
     assert run.table("likelihoods")["text"].tolist() == [row[0] for row in rows]
     assert find_score(run.scores, "likelihood_bias").n == 1  # a pair of descriptors in a template
@@ -90,19 +90,19 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
 
 def test_a_masked_model_is_refused(spanish, tmp_path):
     with pytest.raises(InputError, match="^prompts: "):
-        measure_family(tmp_path, "likelihood_bias", MeasureConfig(MASKED_MODEL, spanish))
+        measure_family(tmp_path, "likelihood_bias", FamilyConfig(MASKED_MODEL, spanish))
 
 
 def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensiveness_classifier, tmp_path):
     classifier = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
-    run = measure_family(tmp_path, "offensiveness", MeasureConfig(MODEL, spanish), offensive_classifier=classifier)
+    run = measure_family(tmp_path, "offensiveness", FamilyConfig(MODEL, spanish), offensive_classifier=classifier)
     assert len(run.table("offensive_prompts")) == 2 * 4 * 22
     assert np.isfinite(find_score(run.scores, "descriptor_effect").value)
 
 
 def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanish, tmp_path):
     settings = generation_bias_settings(permutations=0, relevance=False, second_style_classifier=None)
-    config = MeasureConfig(MODEL, spanish.replaced(answers_per_cell=8), settings=settings, split="all")
+    config = FamilyConfig(MODEL, spanish.replaced(answers_per_cell=8), settings=settings, split="all")
     config = replace(config, decoding=DecodingSettings(arguments={"max_new_tokens": 8}))
     assert Path(neutral_dialogue_file(replace(config, settings=settings.replaced(neutral_dialogue="small_talk")))) == (
         FOLDER / "es" / "small_talk.jsonl"

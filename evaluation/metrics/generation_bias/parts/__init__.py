@@ -15,7 +15,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -39,7 +39,7 @@ class AnsweredRun:
     """A run whose responses are written, with its model, which parts can still ask."""
 
     store: Store
-    config: MeasureConfig
+    config: FamilyConfig
     model: Model
     prompts: pd.DataFrame
     responses: Sequence[str]
@@ -59,7 +59,7 @@ class ClassifiedRun:
     """
 
     store: Store
-    config: MeasureConfig
+    config: FamilyConfig
     responses: StyledResponses
     clusters: Mapping[str, Sequence[int]]
     outcomes: Mapping[str, pd.DataFrame]
@@ -145,7 +145,7 @@ class Part:
 
     FORMATS: Sequence[Format] = ()
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         """Return fingerprints of what the part reads, by name, before any slow work; InputError if it is unusable."""
         return {}
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
@@ -188,7 +188,7 @@ class CorpusPart(Part):
         ),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         return corpus_inputs(config.settings.corpus)
 
     def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:

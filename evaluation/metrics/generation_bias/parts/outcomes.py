@@ -25,7 +25,7 @@ from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -815,7 +815,7 @@ class OutcomesPart(Part):
 
     FORMATS = tuple(outcome.format(form) for form in (Form.SPREAD, Form.MEAN) for outcome in OUTCOMES.values())
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         names = config.settings.outcomes
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})

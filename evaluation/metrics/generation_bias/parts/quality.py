@@ -18,7 +18,7 @@ from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS, OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
@@ -111,7 +111,7 @@ class Settings(StrictSettings):
     )
 
 
-def neutral_dialogue_file(config: MeasureConfig) -> str | None:
+def neutral_dialogue_file(config: FamilyConfig) -> str | None:
     """Return the path of the file of neutral dialogue for perplexity, or None for no file."""
     name = config.settings.neutral_dialogue
     if name is None:
@@ -539,7 +539,7 @@ class QualityPart(Part):
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )
 
-    def inputs(self, config: MeasureConfig, model: Model) -> dict[str, Json]:
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
         inputs: dict[str, Json] = {}
         if config.capabilities:
             tasks = read_tasks(config.capabilities)

@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertModel, BertTokenizer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -32,7 +32,7 @@ def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
     """Planted vectors: Spanish masculine sentences are English ones, feminine ones are at right angles to them."""
     folder = tmp_path / "vectors"
     references = ReferenceSettings(name=written_references(tmp_path), languages=["spa"], min_masculine_references=0)
-    config = MeasureConfig(model=ModelSettings(name="LASER"), references=references, settings=Settings(vectors=folder))
+    config = FamilyConfig(model=ModelSettings(name="LASER"), references=references, settings=Settings(vectors=folder))
     with pytest.raises(InputError, match=r"2 of 2 files \(eng_Latn.npy, …\); embed .*sources"):
         EmbeddingBias().inputs(config)
     spanish = (folder / "sources" / "spa_Latn.txt").read_text().splitlines()
@@ -51,7 +51,7 @@ def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
 def test_embedding_gaps_by_language(tmp_path, browser):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
     references = ReferenceSettings(name=written_references(tmp_path), min_masculine_references=0)
-    config = MeasureConfig(model=model, references=references, settings=Settings())
+    config = FamilyConfig(model=model, references=references, settings=Settings())
     run = measure_family(tmp_path / "run", "embedding_bias", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")

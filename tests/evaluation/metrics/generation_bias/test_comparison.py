@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.comparison import (
@@ -85,7 +85,7 @@ def write_run(folder, hateful, responses, offensive=None, offensiveness_classifi
     clusters = folder.parent / "clusters.json"
     clusters.write_text(json.dumps(CLUSTERS))
     settings = Settings(style_clusters=str(clusters))
-    return FamilyRun(folder, MeasureConfig(model=ModelSettings(name="some/model"), settings=settings))
+    return FamilyRun(folder, FamilyConfig(model=ModelSettings(name="some/model"), settings=settings))
 
 
 EVEN = dict.fromkeys(DESCRIPTORS, 0.3)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -86,7 +86,7 @@ DEGENERATE = (shuffled, constant, word_salad, quoting, half_replaced, mean_respo
 @pytest.fixture(scope="module")
 def config():
     prompts = PromptSettings(filters=FILTERS, descriptors=26, answers_per_cell=4)
-    return MeasureConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
+    return FamilyConfig(MODEL, prompts=prompts, settings=generation_bias_settings(**SETTINGS), split="all")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
@@ -50,9 +50,9 @@ SETTINGS = {**GENERATION_BIAS, "permutations": 0, "neutral_dialogue": None}
 FORMS = ("fgb", "fgb_corrected", "fgb_pooled_corrected")
 
 
-def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> MeasureConfig:
+def family_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> FamilyConfig:
     prompts = PromptSettings(**(SMALL | prompts))
-    return MeasureConfig(
+    return FamilyConfig(
         prompts=prompts,
         model=MODEL,
         settings=generation_bias_settings(**settings),
@@ -64,7 +64,7 @@ def measure_config(settings=SETTINGS, split="measure", seed=0, **prompts) -> Mea
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, offensiveness_classifier):
     offensiveness = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
-    config, folder = measure_config(untuned_by="descriptor"), tmp_path_factory.mktemp("measured")
+    config, folder = family_config(untuned_by="descriptor"), tmp_path_factory.mktemp("measured")
     texts = tmp_path_factory.mktemp("corpus")
     corpus = CorpusSettings(paths=[str(texts / "some.txt"), str(texts / "none.txt")])
     known = sorted(set(all_prompts()["descriptor"]))[::2]
@@ -90,7 +90,7 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
 
 
 def names(**settings):
-    return {name: model.name for name, model in configured_classifiers(measure_config(settings)).items()}
+    return {name: model.name for name, model in configured_classifiers(family_config(settings)).items()}
 
 
 def test_classifiers_and_neutral_dialogue_of_the_settings():
@@ -102,11 +102,11 @@ def test_classifiers_and_neutral_dialogue_of_the_settings():
         names(style_classifier=StyleClassifierSettings())
     shipped = StyleClassifierSettings(name="go_emotions")
     with pytest.raises(InputError, match="style_classifier"):  # it reads English
-        configured_classifiers(measure_config({"style_classifier": shipped}, language="es"))
-    assert neutral_dialogue_file(measure_config({})) == str(NEUTRAL_DIALOGUE)
-    assert neutral_dialogue_file(measure_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
-    assert neutral_dialogue_file(measure_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
-    assert neutral_dialogue_file(measure_config({"neutral_dialogue": None})) is None
+        configured_classifiers(family_config({"style_classifier": shipped}, language="es"))
+    assert neutral_dialogue_file(family_config({})) == str(NEUTRAL_DIALOGUE)
+    assert neutral_dialogue_file(family_config({"neutral_dialogue": "small_talk"})).endswith("small_talk.jsonl")
+    assert neutral_dialogue_file(family_config({"neutral_dialogue": "own.jsonl"})) == "own.jsonl"
+    assert neutral_dialogue_file(family_config({"neutral_dialogue": None})) is None
 
 
 def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
@@ -120,14 +120,14 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
         measure_family(
             tmp_path / "file",
             "generation_bias",
-            replace(measure_config(dataset=str(prompts)), decoding=beams),
+            replace(family_config(dataset=str(prompts)), decoding=beams),
             **SETTINGS,
         )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
         measure_family(
             tmp_path / "drawn",
             "generation_bias",
-            replace(measure_config(answers_per_cell=32), decoding=beams),
+            replace(family_config(answers_per_cell=32), decoding=beams),
             **SETTINGS,
         )
 
@@ -240,9 +240,9 @@ def test_the_page_shows_the_headline(measured):
 @pytest.mark.parametrize("by", ["descriptor", "template"])
 def test_the_train_split_lacks_the_unseen_prompts(by):
     settings = {"untuned_by": by, "seed": 3}
-    train = measurement_prompts(measure_config(**settings, split="train"))
-    rows = measurement_prompts(measure_config(**settings))
-    plain = measurement_prompts(measure_config(**(settings | {"untuned_by": None})))
+    train = measurement_prompts(family_config(**settings, split="train"))
+    rows = measurement_prompts(family_config(**settings))
+    plain = measurement_prompts(family_config(**(settings | {"untuned_by": None})))
     pd.testing.assert_frame_equal(rows.drop(columns="untuned"), plain)
     trained, tuned, untuned = set(train[by]), set(rows[by][~rows["untuned"]]), set(rows[by][rows["untuned"]])
     assert trained == tuned
@@ -265,7 +265,7 @@ def files(tmp_path):
 
 def test_a_prompts_file_is_whole_split_or_has_a_train_file(files):
     def prompts(split, **config):
-        return measurement_prompts(measure_config(split=split, dataset=files[0], **config))
+        return measurement_prompts(family_config(split=split, dataset=files[0], **config))
 
     assert len(prompts("measure")) == 6 * 4 and prompts("all").equals(prompts("measure"))  # answers_per_cell is 4
     train, measure = (prompts(split, split_by="template") for split in ("train", "measure"))

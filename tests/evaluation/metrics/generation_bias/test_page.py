@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.metrics import FamilyRun, MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
@@ -193,7 +193,7 @@ def test_what_became_of_accepted_differences_is_said():
 def test_a_note_has_the_system_prompts_of_both_runs():
     runs = []
     for prompt in ("Be kind.", None):
-        config = MeasureConfig(model=ModelSettings(name="m", system_prompt=prompt), settings=Settings())
+        config = FamilyConfig(model=ModelSettings(name="m", system_prompt=prompt), settings=Settings())
         runs.append(FamilyRun(Path("nowhere"), config))
     (note,) = system_prompt_notes(*runs)
     assert "Be kind." in note and "none" in note

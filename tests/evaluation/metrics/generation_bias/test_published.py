@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.files import read_yaml
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.published import differences_from_paper
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -19,7 +19,7 @@ CONFIG = Path(__file__).parents[4] / "recipes" / "configs" / "paper_generation.y
 def paper():
     """The measurement of paper_generation.yaml."""
     given = read_yaml(CONFIG, "config")
-    return MeasureConfig(
+    return FamilyConfig(
         model=ModelSettings(**given["model"]),
         prompts=PromptSettings(**given["prompts"]),
         decoding=DecodingSettings(**given["decoding"]),

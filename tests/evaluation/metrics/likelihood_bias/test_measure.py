@@ -7,7 +7,7 @@ import torch
 from transformers import BlenderbotSmallConfig, BlenderbotSmallForConditionalGeneration
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import limit_sentences
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
@@ -29,8 +29,8 @@ FILTERS = {
 }
 
 
-def make_config(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> MeasureConfig:
-    return MeasureConfig(ModelSettings(name=str(model)), PromptSettings(filters=filters, descriptors=descriptors))
+def make_config(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> FamilyConfig:
+    return FamilyConfig(ModelSettings(name=str(model)), PromptSettings(filters=filters, descriptors=descriptors))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -17,7 +17,7 @@ FILTERS = {
     "template": ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."],
     "axis": ["ability", "age", "nationality"],
 }
-CONFIG = MeasureConfig(MODEL, prompts=PromptSettings(filters=FILTERS, descriptors=24))
+CONFIG = FamilyConfig(MODEL, prompts=PromptSettings(filters=FILTERS, descriptors=24))
 
 
 def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_classifier, tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.offensiveness import Offensiveness, descriptor_effect, offensive_share
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
@@ -35,7 +35,7 @@ def scores_of(table: pd.DataFrame):
 
 def page_of(table: pd.DataFrame, scores=None):
     prompts = PromptSettings(dataset="a dataset")
-    config = MeasureConfig(prompts=prompts, offensive_classifier=OffensiveClassifierSettings(name="a classifier"))
+    config = FamilyConfig(prompts=prompts, offensive_classifier=OffensiveClassifierSettings(name="a classifier"))
     return Offensiveness().page(measured(scores or scores_of(table), {"offensive_prompts": table}, config))
 
 

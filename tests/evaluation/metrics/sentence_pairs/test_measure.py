@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, BertTokeniz
 
 from evenhand.evaluation.data import sentence_pairs
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.sentence_pairs import WITHOUT_DEFECTS, SentencePairs
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.report.html import page_html
@@ -44,7 +44,7 @@ def masked_model(folder, seed=0, further=()):
 
 
 def config(model):
-    return MeasureConfig(model=ModelSettings(name=str(model)))
+    return FamilyConfig(model=ModelSettings(name=str(model)))
 
 
 def write_pairs(path, ids="12345"):
@@ -148,7 +148,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(logprobs=lambda ids: [-float(token) for token in ids[1:]]) as (url, _):
         model = ModelSettings(name="m", server=f"{url}/completions", tokenizer=str(DIALOGUE_MODEL))
-        run = measure_family(tmp_path / "run", FAMILY, MeasureConfig(model=model), pairs=pairs)
+        run = measure_family(tmp_path / "run", FAMILY, FamilyConfig(model=model), pairs=pairs)
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(
         tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]

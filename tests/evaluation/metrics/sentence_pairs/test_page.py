@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.sentence_pairs import SentencePairs, Settings
 from evenhand.evaluation.metrics.sentence_pairs.metric import compare_pairs, make_masked_pair_table, pair_scores
 from evenhand.evaluation.report.html import page_html
@@ -21,7 +21,7 @@ STEREOTYPE, REVERSE, NEITHER = (-0.0042, (-0.0067, -0.0018)), (0.0042, (0.0018, 
 
 
 def run_of(scores, table, model="bert", pairs="crows_pairs"):
-    config = MeasureConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
+    config = FamilyConfig(model=ModelSettings(name=model), settings=Settings(pairs=pairs))
     return measured(scores, {"pairs": table}, config)
 
 

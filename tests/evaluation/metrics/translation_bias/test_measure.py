@@ -5,7 +5,7 @@ import torch
 from transformers import M2M100Config, M2M100ForConditionalGeneration, NllbTokenizer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
@@ -16,7 +16,7 @@ from tests.tiny_models import SEQ2SEQ
 
 
 def make_config(references=None, model="translator", languages=(), classifier=None, **settings):
-    return MeasureConfig(
+    return FamilyConfig(
         model=ModelSettings(name=model),
         references=ReferenceSettings(name=references, languages=languages, min_masculine_references=0),
         offensive_classifier=classifier or OffensiveClassifierSettings(),

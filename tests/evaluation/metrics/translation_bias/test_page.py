@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from evenhand.evaluation.metrics import MeasureConfig
+from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
@@ -43,7 +43,7 @@ def page_of(gap_scores):
     counts = {"sentences": 10, "masculine": 9, "feminine": 8, "neutral": 1, "generic": 0, "missing": 0}
     languages = pd.DataFrame([{"lang": lang, **counts, "left_out": reason} for lang, reason in LEFT_OUT.items()])
     tables = {"sentence_scores": SENTENCES, "languages": languages}
-    config = MeasureConfig(
+    config = FamilyConfig(
         model=ModelSettings(name="a model"), references=ReferenceSettings(name="some references"), settings=Settings()
     )
     return TranslationBias().page(measured(gap_scores, tables, config))
