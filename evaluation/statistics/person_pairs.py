@@ -141,22 +141,26 @@ def _grid(cells: Cells) -> _Grid | None:
 
 
 def _half_distances(grid: _Grid, w: np.ndarray) -> np.ndarray:
-    """Return θ_de of each pair of people, (D, D); NaN where two people have fewer than two common templates."""
-    n_people, n_templates = grid.present.shape
-    result = np.full((n_people, n_people), np.nan)
+    """Return θ_de of each pair of people, (D, D); NaN where two people have fewer than two common templates.
+
+    With δ_t the difference of the two people's means on template t, and the sums over their k common templates,
+    θ_de = ½ (‖Σ δ_t‖² − Σ ‖δ_t‖²) / (k (k − 1)).
+    """
+    present = grid.present
+    n_people, n_templates = present.shape
+    mean = np.zeros((n_templates, n_people, len(w)))  # 0 where a person lacks a template
+    mean[grid.template, grid.person] = grid.mean
+    own_squares = (mean**2 @ w).T  # (D, T)
+    products = sum((of_template * w) @ of_template.T for of_template in mean)
+    squares = own_squares @ present.T + present @ own_squares.T - 2 * products
+    k = grid.common
+    n_products = np.where(grid.is_compared, k * (k - 1), np.nan)
+    result = np.empty((n_people, n_people))
     for person in range(n_people):
-        cells = np.flatnonzero(grid.person == person)
-        mean_on_template = np.zeros((n_templates, len(w)))
-        mean_on_template[grid.template[cells]] = grid.mean[cells]
-        others = np.flatnonzero(grid.present[person, grid.template] > 0)  # cells on this person's templates
-        difference = mean_on_template[grid.template[others]] - grid.mean[others]  # δ_t of this person and each other
-        sums = sum_by(grid.person[others], difference, n_people)
-        squares = sum_by(grid.person[others], (difference**2) @ w, n_people)
-        k = grid.common[person]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            half_distance = 0.5 * ((sums**2) @ w - squares) / (k * (k - 1))
-        result[person] = np.where(grid.is_compared[person], half_distance, np.nan)
-    return result
+        sum_of_person = present @ mean[:, person]  # over the templates of each other person, (D, c)
+        sum_of_others = np.tensordot(present[person], mean, axes=1)  # over the templates of this person, (D, c)
+        result[person] = (sum_of_person - sum_of_others) ** 2 @ w
+    return 0.5 * (result - squares) / n_products
 
 
 def _fitted_people(grid: _Grid) -> np.ndarray:
