@@ -42,6 +42,7 @@ STRATA_DRAWS = 199
 STRATUM_STARTS = (2, 4)  # smallest numbers of prompts of the second and the third stratum
 ROUNDING = 1e-5  # relative difference below which two statistics in float32 are equal
 TINY = 1e-12
+COLUMNS = 16  # that are summed at once, which copies them as float64
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,12 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
     for number, family in enumerate(families):
         values = family.all_values
         has_value = np.asarray(np.isfinite(values).all(axis=1))
-        filled = np.where(has_value[:, None], values, 0.0)
         columns.append(np.full(values.shape[1], number))
         counts.append(np.bincount(cell, has_value, minlength=k))
-        sums.append(sum_by(cell, filled, k))
-        squares.append(sum_by(cell, filled**2, k))
+        for start in range(0, values.shape[1], COLUMNS):
+            filled = np.where(has_value[:, None], values[:, start : start + COLUMNS], 0.0)
+            sums.append(sum_by(cell, filled, k))
+            squares.append(sum_by(cell, filled**2, k))
     family_of_column = np.concatenate(columns)
     count = np.stack(counts, axis=1)[is_compared]
     n = count[:, family_of_column]
