@@ -16,6 +16,7 @@ from evenhand.evaluation.settings import AUTO, Dtype, identity_of
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import (
     FAMILIES,
+    FAMILY,
     MODEL_IN_PATH,
     LoopSettings,
     Measurement,
@@ -97,6 +98,8 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         fault = f"measured its model with the method {measured.method}, which the loop would not tune"
     elif measured.split != "measure":
         fault = f"measured the split {measured.split!r}; the loop needs --split measure"
+    elif measured.metrics[0] != FAMILY:
+        fault = f"has the metrics {', '.join(measured.metrics)}; the loop reduces {FAMILY}, which must be the first"
     if fault:
         raise InputError("base_run", f"{settings.base_run} {fault}. Give the model in place of the run.")
     shared = {name: getattr(measured, name) for name in Measurement.model_fields}

@@ -233,3 +233,11 @@ def test_a_loop_measures_as_the_run_did(runs, flags):
 def test_a_loop_needs_a_measurement_of_a_model(runs, tmp_path):
     with pytest.raises(InputError, match="^base_run: "):
         with_folder(LoopSettings(base_run=tmp_path))
+
+
+def test_a_loop_needs_a_run_of_generation_bias(tmp_path):
+    run = str(tmp_path / "run")
+    flags = ["--prompts.descriptors", "20", "--report_to", "none"]
+    assert main(["measure", "--config", "testbed_likelihoods", *flags, "--output_dir", run]) == 0
+    with pytest.raises(InputError, match=r"^base_run: .*likelihood_bias"):
+        with_folder(parse(["loop", run]))
