@@ -157,8 +157,9 @@ def measure_responses(
             checked_settings = checked(MeasureSettings, values, "measure_responses")
             measure(checked_settings, show=False)
         except InputError as error:
-            field = "frame" if error.field == "responses" else error.field
-            raise InputError(field, error.problem.replace(str(file), "the frame")) from None
+            is_about_frame = error.field in ("responses", str(file), f"responses: {file}")
+            problem = error.problem.removeprefix(f"{file}: ").replace(str(file), "the frame")
+            raise InputError("frame" if is_about_frame else error.field, problem) from None
         return _read_result(checked_settings)
 
 

@@ -228,3 +228,11 @@ def test_bad_input_is_an_error_with_field_value_and_fix():
         evenhand.generation_bias(STYLED, {"X": [2]})
     with pytest.raises(evenhand.InputError, match="^after: .*template"):
         evenhand.compare_generation_bias(STYLED, OTHER, {})
+
+
+def test_an_error_about_the_frame_does_not_name_a_file_that_nobody_gave():
+    frame = pd.DataFrame({"text": ["a", "b"], "descriptor": ["x", "y"], "response": ["c", "d"]})
+    for wrong in (frame.iloc[:0], frame.drop(columns="descriptor"), frame.assign(response=3)):
+        with pytest.raises(InputError, match="^frame: ") as error:
+            evenhand.measure_responses(wrong)
+        assert "parquet" not in str(error.value)
