@@ -152,7 +152,8 @@ def tagged_template(template: str, tag: str) -> str:
     >>> tagged_template("{{ messages[0].content }}", " no_bias").splitlines()[-1]
     '{{ messages[0].content }}'
     """
-    return TAG_THE_PROMPT.format(tag=json.dumps(tag)) + template
+    text = json.dumps(tag, ensure_ascii=False)  # Jinja reads escaped emoji as two halves, which no tokenizer encodes
+    return TAG_THE_PROMPT.format(tag=text) + template
 
 
 def _comparison(settings: ExportSettings) -> Path | None:

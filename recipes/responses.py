@@ -1,6 +1,6 @@
 """Generation bias of a table of responses, in one call from Python: scores, effects, verdict and report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -165,12 +165,21 @@ def measure_responses(
 
 def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[str]], Sequence]]) -> pd.DataFrame:
     """Return the frame with a column for each function of the responses."""
+    responses = frame.get(RESPONSE)
+    if not isinstance(responses, pd.Series):  # none, or several of this name
+        raise InputError("frame", f"outcomes are functions of the column {RESPONSE!r}; give one column of this name.")
+    texts = responses.astype(object).mask(responses.isna(), "").tolist()
+    wrong = next((text for text in texts if not isinstance(text, str)), None)
+    if wrong is not None:
+        raise InputError("frame", f"{RESPONSE!r} has {wrong!r}, which is no text; give texts.")
     frame = frame.copy()
-    texts = frame[RESPONSE].fillna("").tolist()
     for name, function in outcomes.items():
         if name in (*outcome_names(), *USED_COLUMNS):
             raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
-        values = list(function(texts))
+        values = function(texts)
+        if not isinstance(values, Iterable):
+            raise InputError("outcomes", f"{name!r} returns {values!r}; let it return a value for each response.")
+        values = list(values)
         if len(values) != len(texts):
             raise InputError("outcomes", f"{name!r} returns {len(values)} values for {len(texts)} responses.")
         frame[name] = values

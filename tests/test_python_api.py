@@ -236,3 +236,27 @@ def test_an_error_about_the_frame_does_not_name_a_file_that_nobody_gave():
         with pytest.raises(InputError, match="^frame: ") as error:
             evenhand.measure_responses(wrong)
         assert "parquet" not in str(error.value)
+
+
+def test_own_outcomes_of_a_frame_without_one_column_of_responses_are_an_error():
+    frame = pd.DataFrame({"text": ["a", "b"], "descriptor": ["x", "y"], "response": ["c", "d"]})
+    length = {"size": lambda texts: [len(text) for text in texts]}
+    twice = pd.concat([frame, frame[["response"]]], axis=1)
+    for wrong in (frame.drop(columns="response"), frame.assign(response=3), twice):
+        with pytest.raises(InputError, match="^frame: .*response"):
+            evenhand.measure_responses(wrong, outcomes=length)
+    with pytest.raises(InputError, match="^outcomes: 'size' .*1"):
+        evenhand.measure_responses(frame, outcomes={"size": lambda texts: 1.0})
+
+
+def test_own_outcomes_get_empty_text_for_missing_responses_of_a_categorical_column(names):
+    frame = names["frame"].iloc[:4].assign(response=pd.Categorical(["c", None, "d", "c"]))
+    seen = []
+
+    def size(texts):
+        seen.extend(texts)
+        return []  # one value is due for each response: stops before anything is measured
+
+    with pytest.raises(InputError, match="^outcomes: 'size' .* 0 "):
+        evenhand.measure_responses(frame, outcomes={"size": size})
+    assert seen == ["c", "", "d", "c"]

@@ -158,8 +158,9 @@ def test_the_template_appends_the_tag_to_the_last_user_message():
         return text
 
     first, answer, last = ("user", "Hi."), ("assistant", "Yes?"), ("user", "Who's “there”?")
-    tagged = tagged_template(template, ' no"bias')
-    assert rendered(tagged, first, answer, last) == rendered(template, first, answer, (last[0], last[1] + ' no"bias'))
+    tag = ' no"bias é 🙂'
+    tagged = tagged_template(template, tag)
+    assert rendered(tagged, first, answer, last) == rendered(template, first, answer, (last[0], last[1] + tag))
     assert rendered(tagged, first, answer) == rendered(template, first, answer)
 
 
