@@ -1,13 +1,14 @@
 """Families of metrics, each a class in a module of this package; a family's name is the name of its module."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
@@ -332,6 +333,17 @@ class Metric(ABC):
 def names() -> list[str]:
     """Return the names of the families."""
     return module_names(__name__)
+
+
+def check_scored_alike(before: Signature, after: Signature, names: Iterable[str]) -> None:
+    """Raise InputError if the signatures of two compared runs differ in one of the named entries."""
+    for name in names:
+        if before.get(name) != after.get(name):
+            raise InputError(
+                "after",
+                f"its {name} is {after.get(name)!r}, but the {name} of before is {before.get(name)!r}; measure both "
+                "with the same.",
+            )
 
 
 def load_metric(name: str) -> type[Metric]:

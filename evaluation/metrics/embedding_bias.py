@@ -229,17 +229,23 @@ def vector_files(folder: Path, texts: Mapping[str, Sequence[str]]) -> dict[Path,
     """Return the embeddings, (n, h), of the n texts of each language, by the path of their file.
 
     Raises:
-        InputError: a file is missing, is not of NumPy, or has another shape.
+        InputError: a file is missing, is not of NumPy, or has another shape or type; or the files have different h.
     """
     vectors = {}
     for lang, path in results_of_sources("vectors", folder.expanduser(), texts, ".npy", "embed").items():
         try:
             found = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise InputError("vectors", f"{path} cannot be read ({error}); write it with numpy.save.") from None
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
+            kind = found.dtype if isinstance(found, np.ndarray) else "several arrays"
+            raise InputError("vectors", f"{path} has {kind}; write one array of real numbers with numpy.save.")
         if found.ndim != 2 or len(found) != len(texts[lang]):
             raise InputError("vectors", f"{path} has the shape {found.shape}; write ({len(texts[lang])}, h).")
         vectors[path] = found
+    widths = {array.shape[1] for array in vectors.values()}
+    if len(widths) > 1:
+        raise InputError("vectors", f"the files in {folder} have {sorted(widths)} columns; embed all with one encoder.")
     return vectors
 
 

@@ -14,7 +14,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
@@ -168,13 +168,8 @@ class LikelihoodBias(Metric):
             InputError: the runs have different sentences, or were scored differently.
         """
         signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
-        for name in ("dataset", VARIANT, "context", "end_of_sequence"):
-            old = signatures["before"].get(name)
-            new = signatures["after"].get(name)
-            if old != new:
-                raise InputError(
-                    "after", f"its {name} is {new!r}, but the {name} of before is {old!r}; measure both with the same."
-                )
+        scored_by = ("dataset", VARIANT, "context", "end_of_sequence")
+        check_scored_alike(signatures["before"], signatures["after"], scored_by)
         return likelihood_bias_change(before.table("likelihoods"), after.table("likelihoods"), signatures)
 
     def verdict(self, run: FamilyRun) -> str:

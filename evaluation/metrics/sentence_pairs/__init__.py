@@ -25,7 +25,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     compare_pairs,
     find_shared_positions,
@@ -224,7 +224,8 @@ class SentencePairs(Metric):
         If some pairs have known defects in either run, the changes over all pairs are also given without these pairs.
 
         Raises:
-            InputError: the runs have no pair in common, or one model is masked and the other is not.
+            InputError: the runs have no pair in common, one model is masked and the other is not, or the sentences were
+                scored differently.
         """
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
         old = before.table("pairs")
@@ -236,6 +237,8 @@ class SentencePairs(Metric):
             )
         seed = before.config.seed
         scores = compare_pairs(old, new, signature=signature, seed=seed)
+        scored_by = (VARIANT,) if is_masked(old) else ("context", "end_of_sequence")
+        check_scored_alike(signature["before"], signature["after"], scored_by)
         defective = {*old[PAIR_ID][_has_defect(old)], *new[PAIR_ID][_has_defect(new)]}
         old = old[~old[PAIR_ID].isin(defective)]
         new = new[~new[PAIR_ID].isin(defective)]

@@ -46,6 +46,15 @@ def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
     np.save(folder / "spa_Latn.npy", np.ones((3, 2)))
     with pytest.raises(InputError, match=r"^vectors: .*spa_Latn.npy .*\(3, 2\).*\(4, h\)"):
         EmbeddingBias().inputs(config)
+    for wrong in (np.ones((4, 3)), np.full((4, 2), "x"), np.ones((4, 2), complex)):
+        np.save(folder / "spa_Latn.npy", wrong)
+        with pytest.raises(InputError, match="^vectors: "):
+            EmbeddingBias().inputs(config)
+    np.savez(tmp_path / "two.npz", np.ones((4, 2)))
+    for content in (b"", (tmp_path / "two.npz").read_bytes()):
+        (folder / "spa_Latn.npy").write_bytes(content)
+        with pytest.raises(InputError, match="^vectors: "):
+            EmbeddingBias().inputs(config)
 
 
 def test_embedding_gaps_by_language(tmp_path, browser):

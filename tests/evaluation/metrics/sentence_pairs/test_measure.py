@@ -179,6 +179,21 @@ def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_pa
     assert texts(page.sections[0].tables[0])["S_JSD, thousandths"][2] == f"{1000 * (new - old):+.2f}".replace("-", "−")
 
 
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        (DIALOGUE_MODEL, {"sentences": SentenceSettings(context="I hate")}),
+        (DIALOGUE_MODEL, {"sentences": SentenceSettings(end_of_sequence=True)}),
+        (MASKED_MODEL.name, {"whole_words": True}),
+    ],
+)
+def test_runs_that_were_scored_in_different_ways_are_not_compared(pairs, tmp_path, model, settings):
+    first = measure_family(tmp_path / "first", FAMILY, config(model), pairs=pairs)
+    second = measure_family(tmp_path / "second", FAMILY, config(model), pairs=pairs, **settings)
+    with pytest.raises(InputError, match="^after: "):
+        compare_family(tmp_path / "compare", FAMILY, first, second)
+
+
 def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, monkeypatch):
     """Of four pairs, one is on the list; its row is the score of a file without it."""
     more, less, _ = ROWS[0]
