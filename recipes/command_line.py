@@ -110,7 +110,7 @@ def settings_class(command: str) -> type[BaseModel]:
 
 
 def read_settings(command: str, file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Any:
-    """Return a command's settings from a YAML file and `{dotted.field: text}` overrides."""
+    """Return the settings of a command from a YAML file, some replaced by `overrides`, {dotted name: text}."""
     flags = {**({} if file is None else {"config": file}), **(overrides or {})}
     return parse([command, *(f"--{name}={text}" for name, text in flags.items())])
 
@@ -422,7 +422,7 @@ class _FlagSource(CliSettingsSource):
 
 
 def _placeholder(metavar: str) -> str:
-    """Return the placeholder for a value in `--help`, in place of pydantic-settings' names of Python types.
+    """Return the placeholder of a value in `--help`, such as INT, for the types that pydantic-settings names.
 
     >>> _placeholder("{Path,null}"), _placeholder("{decided,float,null}")
     ('PATH', 'decided,NUM')
@@ -473,7 +473,7 @@ class Setting(typing.NamedTuple):
 
 
 def settings_in(cls: type[BaseModel], prefix: str = "") -> Iterator[Setting]:
-    """Yield every setting of a class, each group before its settings."""
+    """Yield every setting of a settings class; a group comes before the settings in it."""
     for name, declared in cls.model_fields.items():
         group = group_of(declared.annotation)
         default = None if group else declared.get_default(call_default_factory=True)

@@ -6,7 +6,6 @@ from itertools import chain
 
 import numpy as np
 
-from evenhand.evaluation.data.labelled_texts import read_labelled_texts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import JsonObject
@@ -34,14 +33,7 @@ def judge(settings: AgreementSettings) -> None:
             the judge's server cannot be used.
     """
     path = settings.data_dir / settings.texts
-    labelled = read_labelled_texts(
-        path,
-        settings.text_column,
-        settings.label_column,
-        settings.labels,
-        settings.label_separator,
-        settings.columns,
-    )
+    labelled = settings.read(path)
     classifiers = {JUDGE: settings.style_classifier, OTHER: settings.other_classifier}
     classifiers = {name: classifier for name, classifier in classifiers.items() if classifier is not None}
     inputs = {"texts": sha256_of(path)}

@@ -6,7 +6,7 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
 from pydantic_settings import CliPositionalArg
@@ -40,6 +40,9 @@ from evenhand.evaluation.settings import (
 from evenhand.mitigation import methods
 from evenhand.mitigation.methods import NoSettings, load_method, method_class
 from evenhand.mitigation.settings import Positive, TuningSettings
+
+if TYPE_CHECKING:  # slow to import
+    from evenhand.evaluation.data.labelled_texts import LabelledTexts
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
@@ -462,7 +465,7 @@ class AblateSettings(Launching, Tracked):
     output_dir: AnyPath = Field(default=Path("runs/ablate"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-class LabelledTexts(StrictSettings):
+class LabelledFileSettings(StrictSettings):
     """Settings of a file of labelled texts."""
 
     data_dir: AnyPath = Field(default=Path(), description="folder of the files of texts", json_schema_extra=BY_CONTENT)
@@ -483,8 +486,21 @@ class LabelledTexts(StrictSettings):
         default=None, description="separator between the labels of a text; null: each text has one label"
     )
 
+    def read(self, path: Path) -> "LabelledTexts":
+        """Return the texts and labels in a file of this form; InputError as in `read_labelled_texts`."""
+        from evenhand.evaluation.data.labelled_texts import read_labelled_texts  # slow to import
 
-class TrainClassifierSettings(LabelledTexts, Tracked):
+        return read_labelled_texts(
+            path,
+            self.text_column,
+            self.label_column,
+            self.labels,
+            self.label_separator,
+            self.columns,
+        )
+
+
+class TrainClassifierSettings(LabelledFileSettings, Tracked):
     """Train a text classifier, of styles or offensiveness."""
 
     threshold: Fraction = Field(
@@ -523,7 +539,7 @@ class TrainClassifierSettings(LabelledTexts, Tracked):
     output_dir: AnyPath = Field(default=Path("runs/classifier"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
-class AgreementSettings(LabelledTexts):
+class AgreementSettings(LabelledFileSettings):
     """Measure how well an LLM judge, or another style classifier, agrees with human labels."""
 
     style_classifier: StyleClassifierSettings = Field(

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from peft import PeftModel
 
-from evenhand.evaluation.data.labelled_texts import held_out_mask, read_labelled_texts
+from evenhand.evaluation.data.labelled_texts import held_out_mask
 from evenhand.evaluation.files import sha256_of, write_json, write_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_folders import (
@@ -116,14 +116,7 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
     """
     rows = {}
     for field, path in files.items():
-        labelled = read_labelled_texts(
-            path,
-            settings.text_column,
-            settings.label_column,
-            settings.labels,
-            settings.label_separator,
-            settings.columns,
-        )
+        labelled = settings.read(path)
         rows[field] = list(zip(labelled.texts, labelled.labels, strict=True))
     if settings.test_texts is None:
         texts = [text for text, _ in rows[TEXTS]]

@@ -281,7 +281,7 @@ def _extract_mmhb(path: Path, split: str, extracted: Path) -> None:
 def _read_any(
     path: Path, split: str, wanted: Sequence[Language], extracted: Path, nouns: Sequence[str] | None
 ) -> pd.DataFrame:
-    """Return the references in a file or folder, or in MMHB's files in the folder `extracted`."""
+    """Return the references in a file or folder; unzipped files of MMHB may also be in the folder `extracted`."""
     is_table = path.is_file() and path.suffix != ".zip"
     mt_geneval = sorted(path.glob(MT_GENEVAL.format(split=split, lang="*")))
     if nouns is not None and (is_table or mt_geneval):

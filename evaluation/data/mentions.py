@@ -66,7 +66,7 @@ THINGS = (  # nouns after which a colour is a thing's, without the s of their pl
     "stain stallion stone stripe sugar suit swan sweater table tape tea teeth text thread tie tiger tile toast "
     "tooth toyota truck tulip umbrella vinegar wall water whale widow wine wire wolf wood wool yarn zone "
 )
-# Shares with a mention, below both of which a warning is logged.
+# A warning is logged if fewer of the responses and fewer of the prompts than these shares mention the person.
 FEW_IN_RESPONSES = 0.05
 FEW_IN_PROMPTS = 0.5
 MAX_PROMPTS = 1000  # in which mentions are counted

@@ -1,6 +1,7 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from evenhand.evaluation.report.score_sections import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, find_score
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
@@ -162,7 +163,7 @@ class LikelihoodBias(Metric):
         return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
-        """Return the change of each score, paired by descriptor.
+        """Return the change of each score; differences between genders are paired by descriptor.
 
         Raises:
             InputError: the runs have different sentences, or were scored differently.
@@ -170,7 +171,15 @@ class LikelihoodBias(Metric):
         signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
         scored_by = ("dataset", VARIANT, "context", "end_of_sequence")
         check_scored_alike(signatures["before"], signatures["after"], scored_by)
-        return likelihood_bias_change(before.table("likelihoods"), after.table("likelihoods"), signatures)
+        old = before.table("likelihoods")
+        new = after.table("likelihoods")
+        scores = likelihood_bias_change(old, new, signatures)
+        if find_score(before.scores, PREFERENCE) is not None:
+            surprisals = [descriptor_pairs.compute_surprisals(table)["surprisal"] for table in (old, new)]
+            differences = gender_differences(old, surprisals[1] - surprisals[0])
+            changes = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signatures)
+            scores += [replace(score, kind=Kind.DIFFERENCE) for score in changes]
+        return scores
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether descriptors differ, with the share before and after the correction for many tests."""

@@ -205,9 +205,10 @@ def likelihood_bias_change(
 ) -> list[BiasScore]:
     """Return the change of each Likelihood Bias score between two models over the same sentences.
 
-    A difference is the share after minus the share before, in [−1, 1], ideal 0. Interval and p-value come from
-    the jackknife of `likelihood_bias`, which leaves a descriptor out of both models at once. The difference is
-    therefore paired, and more precise than the two shares if both models distinguish the same descriptors.
+    A difference is the share after minus the share before, in [−1, 1], ideal 0; each share is over the pairs that
+    could be tested for its model. Interval and p-value come from the jackknife of `likelihood_bias`, which leaves a
+    descriptor out of both models at once. So the difference is more precise than the two shares if both models
+    distinguish the same descriptors.
 
     Raises:
         InputError: the tables have different sentences, or as in `compare_descriptors`.

@@ -237,7 +237,7 @@ class TranslationBias(Metric):
 
 
 def _counts_table(languages: pd.DataFrame) -> Table:
-    """Return the table of each language's numbers of sentences with a reference of each gender."""
+    """Return a table of how many sentences of each language have a reference of each gender."""
     rows = []
     for language in table_rows(languages.sort_values("lang")):
         counts = count_cells(language["sentences"], *(language[gender] for gender in GENDERS))

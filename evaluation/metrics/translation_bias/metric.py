@@ -323,7 +323,7 @@ def _statistics(metric: "Metric", rows: pd.DataFrame, gender: str) -> np.ndarray
 def _language_scores(
     metric: "Metric", rows: pd.DataFrame, weights: np.ndarray, translations: Mapping[str, str]
 ) -> list[_ResampledScore]:
-    """Return the corpus scores of one language and direction, and last the gap between the genders."""
+    """Return the corpus scores of one language and direction; the last one is the gap between the genders."""
     # The gap has the signature of the last kind, with one set of references.
     kinds = [{GENDER: gender} for gender in (BOTH, *REFERENCE_GENDERS)]
     if translations["direction"] == "xx-xx":

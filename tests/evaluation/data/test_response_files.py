@@ -123,6 +123,6 @@ def test_a_response_of_megabytes_is_refused(tmp_path):
 
 
 def test_half_an_emoji_in_json_is_replaced(tmp_path):
-    """A model's last character may be cut in two; JSON can write one half."""
+    """A limit of tokens may cut an emoji in two, and JSON can contain such a half character."""
     rows = [LOGS[0], LOGS[2] | {"response": "Fine \ud83d"}]
     assert read_responses(write(tmp_path / "r.jsonl", rows))["response"] == ["Oh.", "Fine \ufffd"]

@@ -19,12 +19,13 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import read_st
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
+from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
 from tests.evaluation.data.test_languages import ROWS, descriptors_file
-from tests.family_runs import measure_family
+from tests.family_runs import compare_family, measure_family
 from tests.testbed_settings import GENERATION_BIAS, MASKED_MODEL, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 
@@ -61,6 +62,15 @@ def test_spanish_likelihoods_are_those_of_the_model(spanish, tiny_gemma, tmp_pat
     assert one.value == pytest.approx(by_name[["joven", "con curvas"]].mean())
     assert overall.signature["dataset"]["language"] == "es"
     assert "Feminine against masculine" in page_html(LikelihoodBias().page(run))
+    torch.manual_seed(1)
+    other = FamilyConfig(ModelSettings(name=str(tiny_checkpoints.gemma(tmp_path / "gemma"))), spanish)
+    after = measure_family(tmp_path / "after", "likelihood_bias", other)
+    changes = compare_family(tmp_path / "changes", "likelihood_bias", run, after)
+    change = find_score(changes.scores, "masculine_preference", kind="difference")
+    new = find_score(after.scores, "masculine_preference")
+    assert change.value == pytest.approx(new.value - overall.value) and change.n == 2
+    page = LikelihoodBias().comparison_page(run, after, changes)
+    assert find_format("masculine_preference").label in page_html(page)
 
 
 def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
