@@ -53,7 +53,7 @@ CERTAINTY_NOTE = (
     "about one in ten of these is chance. Brackets contain 95 % intervals."
 )
 # Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
-SHRINKAGE_NOTE = "Differences are after shrinkage, since the largest of many is overestimated."
+SHRINKAGE_NOTE = "Each difference is given smaller than measured, because the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
 NOT_AFTER = "shown before, not after"
 FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
