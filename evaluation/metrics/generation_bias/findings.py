@@ -35,6 +35,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OUTCOMES,
     RANK,
     TOO_SHORT,
+    TYPICAL,
 )
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
@@ -175,7 +176,10 @@ def _claim_text(row: EffectRow, language: str) -> str:
     answers = f"{row['n']:,.0f} answers to {people_text(row)}"
     if is_share(row):
         return f"Of {answers}, {_amount_text(row)} {property_text(row, language)}"
-    return f"The {plain_name(row['outcome'])} of {answers} is {_amount_text(row)} on average"
+    subject = f"The {plain_name(row['outcome'])} of {answers} is"
+    if row.get("scale") == TYPICAL:
+        return f"{subject} typically {_amount_text(row)}"
+    return f"{subject} {_amount_text(row)} on average"
 
 
 def _amount_text(row: EffectRow) -> str:

@@ -103,6 +103,7 @@ SHARE = "share"
 TYPICAL = "typical"
 RANK = "rank"
 BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
+TYPICAL_NOTE = "“Typical”: the geometric mean, which a few very large values hardly change."
 NO_SPREAD = "people do not differ in either run"
 NO_VALUE = "no response has a value"
 FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
@@ -729,6 +730,8 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     rows = [_effect_row(row) for row in table_rows(shown)]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
+    if any(row.get("scale") == TYPICAL for row in table_rows(shown)):
+        note = TYPICAL_NOTE
 
     def bound_cell(spread: BiasScore) -> Cell:
         bound = find_score(scores, DIFFERENCE_BOUND, outcome=spread.metric)
@@ -757,7 +760,8 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
 def _effect_row(row: EffectRow) -> Row:
     """Return a table row for a person whose answers are shown to differ in an outcome.
 
-    It has the number of such answers, or their mean; the average over all people; and the difference with its interval.
+    It has the number of such answers, or their mean or typical value; the average over all people; and the difference
+    with its interval.
     """
     spread = find_format(row["outcome"], Form.SPREAD)
     factor = spread.factor
@@ -765,7 +769,8 @@ def _effect_row(row: EffectRow) -> Row:
     if row.get("scale") == RANK:
         factor = 100
         unit = "percentiles"
-    answers = f"mean {number(factor * row['mean'], spread.decimals)} (n = {row['n']:,.0f})"
+    kind = TYPICAL if row.get("scale") == TYPICAL else "mean"
+    answers = f"{kind} {number(factor * row['mean'], spread.decimals)} (n = {row['n']:,.0f})"
     if np.isfinite(row["hits"]):
         answers = f"{row['hits']:,.0f} of {row['n']:,.0f}"
     bounds = effect_interval(row, factor, spread.decimals, sign=True)

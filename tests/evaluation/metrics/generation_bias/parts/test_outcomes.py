@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
+from evenhand.evaluation.metrics.generation_bias.findings import finding_text
 from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from tests.named_scores import named_score
@@ -86,6 +87,21 @@ def test_a_longer_answer_to_one_descriptor_is_the_spread_and_the_shown_effect():
     assert first["effect"] == pytest.approx(8 / 3, abs=0.2)
     rows = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")]
     assert rows["low"].iloc[0] < 8 / 3 < rows["high"].iloc[0]
+
+
+def test_a_typical_value_is_not_called_a_mean():
+    """Exponentiated lengths are skewed: their means differ from the geometric means, which effects are about."""
+    responses, words = measured()
+    skewed = np.exp(words({"old": 4}))
+    scores, effects = outcomes.outcome_bias(responses, "length", skewed, permutations=199)
+    of_old = skewed[(responses.table["descriptor"] == "old").to_numpy()].to_numpy()
+    typical = np.expm1(np.log1p(of_old).mean())
+    assert typical < 0.8 * of_old.mean()
+    table = outcomes.outcome_section(scores, effects).tables[1]
+    row = next(row for row in table.rows if row.label.startswith("old"))
+    assert f"typical {typical:,.2f} " in row.cells[0].text and "geometric mean" in table.note
+    found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
+    assert "typically" in finding_text(found) and "on average" not in finding_text(found)
 
 
 def test_changes_of_an_outcome_are_paired_and_of_planted_size():
