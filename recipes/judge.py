@@ -29,20 +29,27 @@ def judge(settings: AgreementSettings) -> None:
     """Judge labelled texts, and write and print the agreement with the labels: macro-F1, calibration, and α.
 
     Raises:
-        InputError: the file of texts cannot be read, or has labels that a classifier does not have; a classifier or
-            the judge's server cannot be used.
+        InputError: the file of texts cannot be read; a classifier does not have all labels of the texts, or the other
+            classifier not all of the judge; or a classifier or the judge's server cannot be used.
     """
     path = settings.data_dir / settings.texts
     labelled = settings.read(path)
     classifiers = {JUDGE: settings.style_classifier, OTHER: settings.other_classifier}
     classifiers = {name: classifier for name, classifier in classifiers.items() if classifier is not None}
     inputs = {"texts": sha256_of(path)}
+    styles = classifier_labels(settings.style_classifier)
     for name, classifier in classifiers.items():
-        styles = classifier_labels(classifier)
-        unknown = sorted(set(chain.from_iterable(labelled.labels)).difference(styles))
+        known = classifier_labels(classifier)
+        has_labels = f"{classifier.name} has the labels: {', '.join(known)}"
+        unknown = sorted(set(chain.from_iterable(labelled.labels)).difference(known))
         if unknown:
-            known = f"{classifier.name} has the labels: {', '.join(styles)}"
-            raise InputError("labels", f"the texts have {unknown[0]!r}, and {known}.")
+            raise InputError("labels", f"the texts have {unknown[0]!r}, and {has_labels}.")
+        missing = sorted(set(styles).difference(known))
+        if missing:
+            raise InputError(
+                "other_classifier",
+                f"{missing[0]!r} is a label of {settings.style_classifier.name}, and {has_labels}; give one with all.",
+            )
         inputs[name] = classifier_revision(classifier)
     with stage("judge", settings, inputs) as store:
         if store is None:
@@ -50,7 +57,6 @@ def judge(settings: AgreementSettings) -> None:
         drawn = np.sort(np.random.default_rng(settings.seed).permutation(len(labelled.texts))[: settings.limit])
         texts = [labelled.texts[row] for row in drawn]
         labels = [labelled.labels[row] for row in drawn]
-        styles = classifier_labels(settings.style_classifier)
         truth = np.array([[name in names for name in styles] for names in labels])
         vectors = {}
         for name, classifier in classifiers.items():
@@ -74,7 +80,8 @@ def _scores(
 ) -> list[BiasScore]:
     """Return the agreement of each classifier's most probable label with people and with the other classifier.
 
-    Texts to which a classifier gives no style are left out of all its scores.
+    Texts to which a classifier gives no style are left out of all its scores, and texts with several labels of the
+    agreement with people.
 
     Args:
         vectors: style vectors (n, S) of the judge and of the other classifier, by name; NaN without a style.
@@ -100,10 +107,9 @@ def _scores(
         labels = np.stack([top[name][single], truth[single].argmax(axis=1)])
         with_people = label_agreement(labels, seed, {"with": "people"}, signature)
         found = [f1[0], hits, calibration_error(p, true, seed, signature), with_people, *f1[1:]]
-        n_left_out = len(used) - int(used.sum())
-        scores += [replace(score, group={**group, **score.group}, n_left_out=n_left_out) for score in found]
+        scores += [replace(score, group={**group, **score.group}) for score in found]
     if OTHER in vectors:
         both = has_style[JUDGE] & has_style[OTHER]
         group = {"by": JUDGE, "with": OTHER}
         scores.append(label_agreement(np.stack([top[JUDGE][both], top[OTHER][both]]), seed, group, signature))
-    return scores
+    return [replace(score, n_left_out=len(truth) - score.n) for score in scores]

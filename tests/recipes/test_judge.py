@@ -64,6 +64,9 @@ def test_a_judge_is_compared_with_people(files, capsys):
     # Four texts with one label, 8 values of which 5 are kind: α = 1 − (8 − 1) · 2 / (2 · 5 · 3) = 8 / 15.
     assert find_score(scores, "krippendorff_alpha", **by_judge, **{"with": "people"}).value == pytest.approx(8 / 15)
     assert find_score(scores, "krippendorff_alpha", **by_judge, **{"with": "other classifier"}).value == 1
+    # One of the five texts has two labels.
+    agreement = find_score(scores, "krippendorff_alpha", **by_judge, **{"with": "people"})
+    assert (agreement.n, agreement.n_left_out) == (4, 1) and scores[0].n_left_out == 0
     signature = scores[0].signature["judge"]
     assert signature["name"] == "some-judge" and signature["judge"]["server"] == url
     assert "macro_f1 judge: 0.679" in capsys.readouterr().out
@@ -71,6 +74,25 @@ def test_a_judge_is_compared_with_people(files, capsys):
     assert table["p_kind"].round(4).tolist() == [0.75, 0.75, 0.25, 0.25, 0.75]
     values["labels"] = {"k": "kind", "c": "rude"}
     with pytest.raises(InputError, match="^labels: .*'rude'.*some-judge.*: kind"):
+        judge(checked(COMMANDS["judge"], values, "test"))
+
+
+def test_the_other_classifier_must_have_all_labels_of_the_judge(files):
+    url = "http://127.0.0.1:9/v1"  # nothing is asked before the settings are checked
+    (files / "wide.yaml").write_text("labels: [kind, curt, calm]\n", encoding="utf-8")
+    wide = settings_of(files, url)
+    wide["judge"] = {**wide["judge"], "name": str(files / "wide.yaml")}
+    values = {
+        "texts": str(files / "texts.tsv"),
+        "text_column": "text",
+        "label_column": "label",
+        "labels": {"k": "kind", "c": "curt"},
+        "label_separator": ",",
+        "style_classifier": wide,
+        "other_classifier": settings_of(files, url),
+        "output_dir": str(files / "run"),
+    }
+    with pytest.raises(InputError, match="^other_classifier: .*'calm'.*kind, curt"):
         judge(checked(COMMANDS["judge"], values, "test"))
 
 
