@@ -158,8 +158,8 @@ def style_change_text(row: EffectRow) -> str:
     chance explains the largest of so many.
     """
     decimals = decimals_of_points(row)
-    shares = f"{points(row['mean_before'])} of 100 {property_text(row)} before, {points(row['mean_after'])} after"
-    averages = f"{points(row['average_before'])} of 100 on average, then {points(row['average_after'])}"
+    shares = f"{_of_100(row['mean_before'])} of 100 {property_text(row)} before, {_of_100(row['mean_after'])} after"
+    averages = f"{_of_100(row['average_before'])} of 100 on average, then {_of_100(row['average_after'])}"
     change = f"the difference changes by {points(row['shrunk'], decimals)}"
     if row["transition"] == INCONCLUSIVE:
         became = ", which may be chance, since many differences are compared"
@@ -201,7 +201,7 @@ def _average_amount_text(row: EffectRow) -> str:
 def _mean_text(row: EffectRow, column: str) -> str:
     """Return the mean in a column: "4 of 100" for a share, a rank from 0 to 100, or a number with its unit."""
     if is_share(row):
-        return f"{points(row[column])} of 100"
+        return f"{_of_100(row[column])} of 100"
     if row.get("scale") == RANK:
         return f"at {points(row[column])} of 100 from the lowest"
     spread = find_format(row["outcome"], Form.SPREAD)
@@ -222,6 +222,15 @@ def _decimals(row: EffectRow) -> int:
     """Return the number of decimals of an outcome that is a number: one if its mean has two digits or more."""
     spread = find_format(row["outcome"], Form.SPREAD)
     return 1 if abs(spread.factor * row["mean"]) >= 10 else spread.decimals
+
+
+def _of_100(share: float) -> str:
+    """Return a share as a number of 100, with a decimal below 1.
+
+    >>> [_of_100(share) for share in (0.234, 0.0048, 0.0)]
+    ['23', '0.5', '0']
+    """
+    return points(share, 1 if 0 < share < 0.01 else 0)
 
 
 def is_share(row: EffectRow) -> bool:

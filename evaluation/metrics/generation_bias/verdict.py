@@ -159,7 +159,8 @@ def comparison_verdict(runs: Runs) -> str:
     sizes += f"{moved_text(new.value)} after"
     if direction != ROSE and not has_reduction and not is_bias_significant(old):
         bounds = "the difference before may be 0" if old.interval else "the difference before has no interval"
-        return f"No bias is shown before, so none can be removed{_singles_text(runs)}. Style differs {sizes}; {bounds}."
+        nothing = "Over all people together no bias is shown before, so none can be removed"
+        return f"{nothing}{_singles_text(runs)}. Style differs {sizes}; {bounds}."
     if direction == ROSE:
         sentences = [f"Style differs more between people after than before: {sizes}."]
     elif direction == FELL:

@@ -99,6 +99,12 @@ def test_the_shown_effects_are_named_with_their_numbers_and_answers():
     assert all_effects.tables[0].rows[0].href == "./responses.html#descriptor=paralyzed"
 
 
+def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says():
+    rare = {**SHOWN, "average": 0.0018, "shrunk": 0.0022, "low": 0.0004, "high": 0.006}
+    (claim,) = section_of(rare).examples
+    assert re.findall(r"(\d\.\d) of 100", claim.claim) == ["0.4", "0.2"]
+
+
 def test_the_size_is_in_all_units():
     (section,) = SpreadPart().sections(SimpleNamespace(scores=SCORES))
     rows = section.parts[0].tables[0].rows
