@@ -240,8 +240,8 @@ def test_removed_and_new_effects_are_named_before_and_after():
     found = change_section(REMOVED, NEW, UNCHANGED)
     removed, new = (example.claim for example in found.examples)
     assert "“paralyzed”" in removed and "“blond”" in new
-    numbers = re.findall(r"[−\d]+", removed)
-    assert numbers == ["104", "3", "100", "1", "1", "100", "1", "−2", "−3", "−1"]
+    numbers = re.findall(r"−?\d+(?:\.\d)?", removed)
+    assert numbers == ["104", "3", "100", "1", "0.8", "100", "0.7", "−2", "−3", "−1"]
     (table,) = found.parts[-1].tables
     assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
     became, mean, _, change, *_ = table.rows[0].cells
