@@ -289,19 +289,26 @@ def _hash(value: Json) -> str:
 
 
 def _csv(records: Sequence[dict[str, Any]]) -> str:
-    cuts = list(dict.fromkeys(name for record in records for name in record["group"]))
-    columns_of_cuts = [f"group_{name}" if name == "value" else name for name in cuts]  # an outcome's, not the score's
-    columns = ["metric", "form", "kind", *columns_of_cuts, "value", "low", "high", "ideal"]
+    cuts = dict.fromkeys(column for record in records for column in group_columns(record["group"]))
+    columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        group = dict(zip(columns_of_cuts, map(record["group"].get, cuts), strict=True))
-        row = group | record
+        row = group_columns(record["group"]) | record
         row["low"], row["high"] = record["interval"] or (None, None)
         writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
     return text.getvalue()
+
+
+def group_columns(group: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a score's group by the names of their columns in tables of scores.
+
+    >>> group_columns({"axis": "age", "value": "en"})  # the class of an outcome, not the value of the score
+    {'axis': 'age', 'group_value': 'en'}
+    """
+    return {f"group_{name}" if name == "value" else name: value for name, value in group.items()}
 
 
 def find_score(

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
-from evenhand.evaluation.report.numbers import number, sanitize, tick_number
+from evenhand.evaluation.report.numbers import decimals_for, number, sanitize, span, tick_number
 from evenhand.evaluation.report.page import Mark, Page, Row, Section, format_table, signature_rows
 
 MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
@@ -139,8 +139,9 @@ def row_plot(row: Row, scale: Scale, ideal: float = 0.0, sides: Sequence[str] = 
 
 
 def _mark_text(name: str, mark: Mark) -> str:
-    bounds = "" if mark.interval is None else f" ({number(mark.interval[0])} to {number(mark.interval[1])})"
-    return f"{name} {number(mark.value)}{bounds}"
+    decimals = decimals_for((mark.value, *(mark.interval or ())))
+    bounds = f" ({span(mark.interval, decimals)})" if mark.interval is not None else ""
+    return f"{name} {number(mark.value, decimals)}{bounds}"
 
 
 def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapping[str, RunResponses]) -> str:

@@ -127,12 +127,12 @@ def score_text(score: BiasScore) -> str:
 
 
 def tick_number(value: float) -> str:
-    """Return the label of a tick, a number with up to four significant digits.
+    """Return the label of a tick at a round number, without the number's rounding error.
 
-    >>> tick_number(-0.25), tick_number(1e-17)
-    ('−0.25', '0')
+    >>> tick_number(-0.25), tick_number(1e-17), tick_number(82_500.5)
+    ('−0.25', '0', '82,500.5')
     """
-    return f"{round(value, 10):.4g}".replace("-", "−")
+    return f"{round(value, 10):z,.10g}".replace("-", "−")
 
 
 def before_after(before: str, after: str) -> str:

@@ -83,6 +83,9 @@ def value_text(score: BiasScore | None) -> str:
     notes = ["no interval"]
     if score.interval is not None:
         low, high = score.interval
+        # As many decimals as in a table: else a small score and its interval read as 0.
+        decimals = decimals_for_interval((metric.factor * low, metric.factor * high), metric.decimals)
+        metric = replace(metric, decimals=decimals)
         notes = [f"95 % interval {metric.text(low)} to {metric.text(high)}"]
         is_above_or_below = significant_direction(replace(score, p_value=None))
         if score.p_value is not None and is_above_or_below and not significant_direction(score):

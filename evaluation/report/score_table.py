@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import BiasScore, signature_line
+from evenhand.evaluation.score import BiasScore, group_columns, signature_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     """Return a table with one row for each score.
 
-    Columns: metric, form, kind, a column for each key of the groups, value, low, high, ideal, p_value, n,
-    n_left_out, reason, signature. Numbers are in natural units and unrounded; `signature` is the citable line of
-    `signature_line`.
+    Columns: metric, form, kind, a column for each key of the groups (`group_columns`), value, low, high, ideal,
+    p_value, n, n_left_out, reason, caution, signature. Numbers are in natural units and unrounded; `signature` is the
+    citable line of `signature_line`.
 
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
@@ -31,7 +31,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
             "metric": score.metric,
             "form": score.form.value,
             "kind": score.kind.value,
-            **score.group,
+            **group_columns(score.group),
             "value": score.value,
             "low": low,
             "high": high,
@@ -40,6 +40,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
             "n": score.n,
             "n_left_out": score.n_left_out,
             "reason": score.reason,
+            "caution": None if score.caution is None else score.caution.value,
             "signature": signature_line(score),
         }
         rows.append(row)
@@ -74,7 +75,7 @@ def score_figure(scores: Sequence[BiasScore]) -> "Figure":
     labels = []
     for score in reversed(defined):
         labels.append(", ".join([score.name, *(str(value) for value in score.group.values())]))
-    axes.set_yticks(range(len(defined)), labels)
+    axes.set_yticks(range(len(defined)), labels, parse_math=False)  # a name may contain "$"
     axes.set_ylim(-0.6, len(defined) - 0.4)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

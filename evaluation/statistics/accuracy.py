@@ -15,7 +15,10 @@ KRIPPENDORFF_ALPHA = "krippendorff_alpha"
 N_BINS = 10  # of the expected calibration error
 N_SAMPLES = 1000  # of a bootstrap
 N_ALPHA_SAMPLES = 200  # of the bootstrap of α
+ROUNDING = 1e-12  # bootstrap samples that differ by less are equal
 NO_LABEL = "no text held out has this label"
+SAME_IN_SAMPLES = "it is the same in all bootstrap samples, which say nothing about its error"
+SEPARATED = "the label’s texts and the other texts do not overlap in probability, so the error of the area is unknown"
 
 
 def classifier_scores(
@@ -23,8 +26,8 @@ def classifier_scores(
 ) -> list[BiasScore]:
     """Return a classifier's accuracy, and the recall and the area under the ROC curve of each label.
 
-    All scores are in [0, 1], ideal 1. Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas. If there
-    are only two labels, both have the same area and one score.
+    All scores are in [0, 1], ideal 1. Intervals: Wilson's for shares, Hanley and McNeil's (1982) for areas, which have
+    none at 0 and 1, where its width is 0. If there are only two labels, both have the same area and one score.
 
     Args:
         probabilities: probability of each of L labels for each of n texts, (n, L).
@@ -43,6 +46,9 @@ def classifier_scores(
     for name, label in areas.items():
         has_label = truth == label
         area, interval = _area(probabilities[has_label, label], probabilities[~has_label, label])
+        reason = None if interval else SEPARATED
+        if math.isnan(area):
+            reason = f"{NO_LABEL}, or all have"
         score = BiasScore(
             metric="roc_auc",
             value=area,
@@ -51,7 +57,7 @@ def classifier_scores(
             n=len(truth),
             interval=interval,
             group={"label": name},
-            reason=None if math.isfinite(area) else f"{NO_LABEL}, or all have",
+            reason=reason,
             signature=signature,
         )
         scores.append(score)
@@ -70,7 +76,7 @@ def f1_scores(
 
     F1 = 2·tp / (2·tp + fp + fn), from the numbers of true positives, false positives and false negatives. Macro-F1 is
     the mean over labels. F1 is undefined for a label that no text has and that is predicted for no text; macro-F1
-    excludes such labels. Intervals: percentiles of 1,000 bootstrap samples of texts.
+    excludes such labels. Intervals: percentiles of 1,000 bootstrap samples of texts; none if all samples are equal.
 
     Args:
         probabilities: probability of each of L labels for each of n texts, (n, L).
@@ -94,15 +100,19 @@ def f1_scores(
         means = of_labels[:, 0] if of_labels.shape[1] == 1 else np.full(len(of_labels), np.nan)
         if is_defined and of_labels.shape[1] > 1:
             means = np.nanmean(of_labels, axis=1)
+        interval = _percentiles(means[1:]) if is_defined else None
+        reason = None if interval else SAME_IN_SAMPLES
+        if not is_defined:
+            reason = "no text has this label or is predicted to have it"
         return BiasScore(
             metric=metric,
             value=float(means[0]),
             ideal=1.0,
             bounds=(0.0, 1.0),
             n=len(truth),
-            interval=_percentiles(means[1:]) if is_defined else None,
+            interval=interval,
             group=group,
-            reason=None if is_defined else "no text has this label or is predicted to have it",
+            reason=reason,
             signature=signature,
         )
 
@@ -133,13 +143,15 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, s
     gaps = np.zeros((n, N_BINS))
     gaps[rows, bins] = is_right - confidence
     errors = np.abs(_bootstrap_counts(n, seed) @ gaps).sum(axis=1) / n
+    interval = _percentiles(errors[1:])
     return BiasScore(
         metric="calibration_error",
         value=float(errors[0]),
         ideal=0.0,
         bounds=(0.0, 1.0),
         n=n,
-        interval=_percentiles(errors[1:]),
+        interval=interval,
+        reason=None if interval else SAME_IN_SAMPLES,
         signature=signature,
     )
 
@@ -148,7 +160,8 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
     """Return Krippendorff's α of m coders' labels, (m, n) numbers, or NaN where a coder gave none.
 
     1 is perfect agreement, 0 agreement by chance. Source: Krippendorff (2004), Content Analysis, chapter 11, for
-    nominal data. Interval: percentiles of 200 bootstrap samples of the n units. α is undefined if all labels are equal.
+    nominal data. Interval: percentiles of 200 bootstrap samples of the n units; none if all samples are equal, as where
+    nobody disagrees. α is undefined if all labels are equal.
     """
     n = labels.shape[1]
     value = _alpha(labels)
@@ -158,6 +171,7 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
         rng = np.random.default_rng(seed)
         samples = [_alpha(labels[:, rng.integers(n, size=n)]) for _ in range(N_ALPHA_SAMPLES)]
         interval = _percentiles(np.array(samples))
+        reason = None if interval else SAME_IN_SAMPLES
     else:
         reason = "all labels are equal" if n else "no two coders labelled the same"
     return BiasScore(
@@ -181,8 +195,12 @@ def _alpha(labels: np.ndarray) -> float:
     return float(krippendorff.alpha(labels, level_of_measurement="nominal"))
 
 
-def _percentiles(values: np.ndarray) -> Interval:
-    return percentile_interval(values[~np.isnan(values)])
+def _percentiles(values: np.ndarray) -> Interval | None:
+    """Return the percentile interval of bootstrap samples, (b,), NaN where undefined; None if no two differ."""
+    defined = values[~np.isnan(values)]
+    if not len(defined) or np.ptp(defined) < ROUNDING:
+        return None
+    return percentile_interval(defined)
 
 
 def _bootstrap_counts(n: int, seed: int) -> np.ndarray:
@@ -208,11 +226,16 @@ def best_thresholds(probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _area(one: np.ndarray, other: np.ndarray) -> tuple[float, Interval | None]:
-    """Return the probability that a value of `one` exceeds one of `other` (ties: one half), and its 95 % interval."""
+    """Return the probability that a value of `one` exceeds one of `other` (ties: one half), and its 95 % interval.
+
+    The area is NaN if one of them is empty. An area of 0 or 1 has no interval.
+    """
     if not len(one) or not len(other):
         return math.nan, None
     n_pairs = len(one) * len(other)
     area = float(scipy.stats.mannwhitneyu(one, other).statistic / n_pairs)
+    if area in (0.0, 1.0):
+        return area, None
     # Probabilities that two of `one` exceed one of `other`, and that one of `one` exceeds two of `other`.
     q_1 = area / (2 - area)
     q_2 = 2 * area**2 / (1 + area)

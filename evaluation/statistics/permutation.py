@@ -189,7 +189,9 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
     count = np.stack(counts, axis=1)[is_compared]
     n = count[:, family_of_column]
     mean = np.concatenate(sums, axis=1)[is_compared] / np.maximum(n, 1)
-    deviations = np.maximum(np.concatenate(squares, axis=1)[is_compared] - n * mean**2, 0.0)
+    sum_of_squares = np.concatenate(squares, axis=1)[is_compared]
+    deviations = sum_of_squares - n * mean**2
+    deviations[deviations < TINY * sum_of_squares] = 0.0  # the rounding error of equal answers
     freedom = np.maximum(n - 1, 0).sum(axis=0)
     centred = _centred(mean, n > 0, template[is_compared])
     table = CellTable(
@@ -305,15 +307,22 @@ def relative_variance(table: CellTable) -> np.ndarray:
 
 
 def residual_variance(table: CellTable) -> np.ndarray:
-    """Return the variance of the cell means around template and person, (c,)."""
+    """Return the variance of the cell means around template and person, (c,).
+
+    Where people and templates together leave no degree of freedom, as on a single template, it is the variance around
+    the template, which is too large by the differences between people.
+    """
     present = table.present
     observed = statistics_of(table, table.mean, present)
     residual = np.where(present[:, table.family], table.mean - observed.effect[table.person], 0.0)
     n_cells = present.sum(axis=0)
     n_templates = np.array([len(np.unique(table.template[has])) for has in present.T])
     n_people = np.array([len(np.unique(table.person[has])) for has in present.T])
-    freedom = np.maximum(n_cells - n_templates - n_people + 1, 1)
-    variance = (residual**2).sum(axis=0) / freedom[table.family]
+    freedom = (n_cells - n_templates - n_people + 1)[table.family]
+    freedom_of_templates = np.maximum(n_cells - n_templates, 1)[table.family]
+    around_template = (table.mean**2).sum(axis=0) / freedom_of_templates
+    around_person = (residual**2).sum(axis=0) / np.maximum(freedom, 1)
+    variance = np.where(freedom > 0, around_person, around_template)
     return np.maximum(variance, least_variance(table.mean, np.maximum(n_cells, 1)[table.family]))
 
 
@@ -364,10 +373,9 @@ def answer_factor(table: CellTable) -> np.ndarray:
 def effect_variance(table: CellTable) -> np.ndarray:
     """Return the sampling variance of each effect, (D, c): of D people on each of c columns.
 
-    The noise is estimated from all people together, and scaled by how many answers and cells each person has.
+    The noise is estimated from all people together, and scaled by how many answers and cells each person has. Of single
+    answers, it is the variance within cells, or that of cell means in a column that does not vary within cells.
     """
-    if table.unit == ANSWERS and (table.within > 0).any():
-        return table.within * answer_factor(table)
     relative = relative_variance(table)
     of_people = statistics_of(table, relative, table.present)
     n_cells = np.maximum(table.present.sum(axis=0), 1)[table.family]
@@ -375,7 +383,10 @@ def effect_variance(table: CellTable) -> np.ndarray:
     # How a person's cells vary relative to all cells, since they may have more or fewer answers.
     factor = np.divide(of_people.effect, of_all, out=np.ones_like(of_people.effect), where=of_all > 0)
     n_people = len(of_people.effect)
-    return residual_variance(table) * factor / of_people.n_templates * (1 - 1 / max(n_people, 2))
+    variance = residual_variance(table) * factor / of_people.n_templates * (1 - 1 / max(n_people, 2))
+    if table.unit == ANSWERS:
+        return np.where(table.within > TINY, table.within * answer_factor(table), variance)
+    return variance
 
 
 class NullHypothesis(Protocol):

@@ -15,6 +15,7 @@ part is the variance within buckets, Σ_b (n_b − 1) s²_b / Σ_b (n_b − 1) l
 for nearly all (Searle, Casella and McCulloch 1992, "Variance Components", §3.6). The estimate is this project's.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,9 +42,12 @@ def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Component, Compon
 
     Intervals are jackknife intervals over buckets, which cover the noise of responses and of the sample of buckets.
     Their degrees of freedom are those of buckets with unequal weights (`_freedom`).
-    None if fewer than MIN_BUCKETS buckets have two descriptors. They cover 91 to 97 % if the parts of people or words
-    are spread over many. Where a few people differ much and the others not at all, they are too short, since a
-    jackknife does not see who is not in the sample: 71 to 81 % (person) and 85 to 95 % (word).
+    They cover 91 to 97 % if the parts of people or words are spread over many. Where a few people differ much and the
+    others not at all, they are too short, since a jackknife does not see who is not in the sample: 71 to 81 % (person)
+    and 85 to 95 % (word).
+
+    None if fewer than MIN_BUCKETS buckets have two descriptors with two common templates, or no descriptors of
+    different buckets have them.
 
     Args:
         cells: responses by cell, one or more in each; descriptors without two templates in common with another one are
@@ -52,9 +56,12 @@ def person_and_word(cells: Cells, bucket: np.ndarray) -> tuple[Component, Compon
     """
     half_distance, codes = half_distances(cells)
     bucket = bucket[codes]
-    n_words = np.bincount(bucket)
-    if (n_words > 1).sum() < MIN_BUCKETS:
+    is_pair = np.isfinite(half_distance)
+    is_same = bucket[:, None] == bucket
+    is_compared = (is_pair & is_same).any(axis=1)  # with another word of the bucket
+    if len(np.unique(bucket[is_compared])) < MIN_BUCKETS or not (is_pair & ~is_same).any():
         return None
+    n_words = np.bincount(bucket)
     person, word = _parts(half_distance, bucket)
     without_each = []
     for code in np.unique(bucket):
@@ -94,5 +101,6 @@ def _parts(half_distance: np.ndarray, bucket: np.ndarray) -> tuple[float, float]
     n_words = np.bincount(bucket)[bucket]
     weight = np.broadcast_to(1 / n_words, within.shape)
     word = float(np.average(half_distance[within], weights=weight[within]))
-    both = float(half_distance[is_pair & ~is_same].mean())
+    between = half_distance[is_pair & ~is_same]
+    both = float(between.mean()) if len(between) else math.nan
     return both - word, word

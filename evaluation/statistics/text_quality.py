@@ -1,17 +1,21 @@
 """Text quality of responses: variety, length, and repetition of the prompt (Smith et al. 2022, C.2.1).
 
-Words are runs of letters, digits and marks of any script with inner apostrophes and hyphens, in lower case. Callers
-must leave out empty responses.
+Words are runs of letters, digits and marks of any script with inner apostrophes, hyphens and joiners, in lower case.
+Callers must leave out empty responses.
 """
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
-WORD = re.compile(r"\w+(?:['’-]\w+)*")
+# Python's \w has no marks, such as the vowel signs of Hindi. A pattern with marks takes six times as long.
+MARKS = "".join(chr(code) for code in range(0x300, 0x1E950) if unicodedata.category(chr(code)).startswith("M"))
+WORD = re.compile(rf"\w+(?:(?:['’\u200c\u200d-]\w|[{MARKS}])\w*)*")
+ASCII_WORD = re.compile(r"\w+(?:['-]\w+)*")
 FINAL_PUNCTUATION = ".!?…,;: "
 MAX_FRAME_WORDS = 6  # words around a quoted prompt ("So you are telling me that …"); a longer frame has its own content
 SPEECH_VERBS = re.compile(
@@ -120,7 +124,8 @@ def repeat_prompts(responses: Sequence[str], prompts: Sequence[str]) -> np.ndarr
 
 
 def _words(text: str) -> list[str]:
-    return WORD.findall(text.lower())
+    pattern = ASCII_WORD if text.isascii() else WORD
+    return pattern.findall(text.lower())
 
 
 def _plain_words(responses: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.report.formats import Format, find_format, glossary
-from evenhand.evaluation.report.html import Scale, row_scale
+from evenhand.evaluation.report.html import Scale, row_plot, row_scale
 from evenhand.evaluation.report.numbers import (
     decimals_for,
     decimals_for_interval,
@@ -15,8 +15,11 @@ from evenhand.evaluation.report.numbers import (
     p_value,
     sanitize,
     shown_interval,
+    tick_number,
 )
 from evenhand.evaluation.report.page import Mark, Row
+from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.score import BiasScore
 
 
 def test_a_number_has_a_unicode_minus_and_zero_has_no_sign():
@@ -86,3 +89,18 @@ def test_scales_map_their_bounds_and_include_zero_and_round_ticks():
     assert (scale(0), scale(3.9), scale(1.95)) == (2, 98, 50) and {0, 1, 2, 3} <= set(scale.ticks)
     rows = [Row("", (), (Mark("before", value, None),)) for value in (4.0, 9.0, math.nan, math.inf)]
     assert row_scale(rows).low == 0 and row_scale(rows).high > 9 and row_scale([]).high > 0
+
+
+def test_ticks_of_large_numbers_differ():
+    assert [tick_number(tick) for tick in (1985.2, 1985.4, 82_500.0)] == ["1,985.2", "1,985.4", "82,500"]
+    assert [tick_number(tick) for tick in (0.1 + 0.2, 1e5 + 0.1 + 0.2, -1e-17)] == ["0.3", "100,000.3", "0"]
+
+
+def test_a_small_number_does_not_read_as_zero_in_a_drawing_or_a_sentence():
+    row = Row("old", (), (Mark("before", 0.0004, (0.0003, 0.0005)),))
+    assert "0.00040 (0.00030 to 0.00050)" in row_plot(row, row_scale([row]))
+    wide = Row("old", (), (Mark("before", 12.0, (1.5, 20.0)),))
+    assert "before 12.00 (1.50 to 20.00)" in row_plot(wide, row_scale([wide]))
+    bounds = (0.0, math.inf)
+    score = BiasScore("likelihood_difference", 0.0012, 0.0, bounds, n=5, interval=(0.0008, 0.0016))
+    assert "0.0012" in value_text(score) and "0.0008 to 0.0016" in value_text(score)

@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.score import find_score
-from evenhand.evaluation.statistics.accuracy import best_thresholds, classifier_scores, f1_scores
+from evenhand.evaluation.statistics.accuracy import (
+    best_thresholds,
+    calibration_error,
+    classifier_scores,
+    f1_scores,
+    label_agreement,
+)
 from evenhand.evaluation.statistics.intervals import (
     covariance_from_variances,
     mean_covariance,
@@ -177,3 +183,15 @@ def test_the_best_thresholds_by_hand():
     scores = f1_scores(*many, ["a", "b"], np.array([0.305, 0.205]), 0, {})
     assert find_score(scores, "macro_f1").value == 1
     assert find_score(scores, "f1", label="b").signature["threshold"] == [0.305, 0.205]
+
+
+def test_a_perfect_classifier_has_no_interval_of_width_zero():
+    probabilities, truth = np.array([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]), np.array([0, 1, 1])
+    is_label = np.eye(2, dtype=bool)[truth]
+    scores = classifier_scores(probabilities, truth, ["a", "b"], {})
+    scores += f1_scores(probabilities, is_label, ["a", "b"], 0.5, 0, {})
+    scores += [calibration_error(probabilities, is_label, 0, {}), label_agreement(np.stack([truth, truth]), 0, {}, {})]
+    for score in scores:
+        assert score.interval is None or score.interval[0] < score.interval[1], score.name
+        assert (score.interval is None) == (score.reason is not None)
+    assert find_score(scores, "accuracy").interval[0] == pytest.approx(0.438, abs=1e-3)  # Wilson: 3 / (3 + 1.96²)

@@ -171,3 +171,27 @@ def test_an_effect_of_the_detectable_size_is_shown_in_80_percent():
     size = np.median(sizes) * 48 / 47  # an effect is a difference from an average that includes it
     shown = [planted(seed, (size, size), 1, descriptors=48)[0].p_family[0, 0] <= 0.05 for seed in range(80)]
     assert 0.68 <= np.mean(shown) <= 0.92
+
+
+def test_the_interval_of_single_answers_to_one_template_is_by_the_spread_of_people():
+    # Values 0 to 4 have variance 2.5. An effect is x_d − x̄, whose variance is 2.5 (1 − 1/5) = 2; each end is one-sided.
+    values = np.arange(5.0)[:, None]
+    family = FamilyOfTests("length", values, has_overall=False, are_shares=False)
+    people = Design(np.zeros(5, dtype=int), np.arange(5), np.zeros((0, 5)))
+    result = family_effects(people, [family], 0, np.random.default_rng(0))[0]
+    np.testing.assert_allclose(result.high - result.low, 2 * 1.6448536 * np.sqrt(2), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1.0, 1000.0])
+def test_equal_answers_of_a_cell_have_no_noise_of_rounding(size):
+    rng = np.random.default_rng(0)
+    template, descriptor = design(templates=3, descriptors=8, answers_per_cell=1)
+    values = size + rng.random((len(template), 1))
+    family = FamilyOfTests("length", np.tile(values, (3, 1)), has_overall=False, are_shares=False)
+    people = Design(np.tile(template, 3), np.tile(descriptor, 3), np.zeros((0, 8)))
+    result = family_effects(people, [family], 0, np.random.default_rng(0))[0]
+    once = FamilyOfTests("length", values, has_overall=False, are_shares=False)
+    people_once = Design(template, descriptor, np.zeros((0, 8)))
+    expected = family_effects(people_once, [once], 0, np.random.default_rng(0))[0]
+    np.testing.assert_allclose(result.low, expected.low, rtol=1e-6)
+    np.testing.assert_allclose(result.high, expected.high, rtol=1e-6)

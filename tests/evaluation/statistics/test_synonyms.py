@@ -65,3 +65,13 @@ def test_a_large_bucket_counts_by_its_words_and_not_by_its_pairs():
     means = np.array([0.0, 2.0] * 4 + [1.0] * 4)[:, None]
     _, word = person_and_word(cells_of(means), buckets)
     assert word.value == pytest.approx(8 / 7)
+
+
+@pytest.mark.parametrize("asked_together", ["words of different buckets", "words of one bucket"])
+def test_no_part_is_known_if_nobody_to_compare_was_asked_the_same(asked_together):
+    bucket, word = np.arange(12) // 2, np.arange(12) % 2
+    first_template = 2 * (word if asked_together == "words of different buckets" else bucket)
+    template = np.concatenate([first_template, first_template + 1])
+    rows = np.random.default_rng(0).random((24, 2), dtype=np.float32)
+    cells = arrange_cells(rows, template, np.tile(np.arange(12), 2), min_count=1)
+    assert person_and_word(cells, bucket) is None

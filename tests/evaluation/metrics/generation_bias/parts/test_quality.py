@@ -45,6 +45,8 @@ def test_distinct_n_and_lengths_by_hand():
     assert distinct_n(responses, 3) == 1
     assert distinct_n(responses * 2, 1) == pytest.approx(3 / 14)
     assert word_counts(["It's a well-known café, is it not?", "…", "один два"]).tolist() == [7, 0, 2]
+    # Vowel signs, accents and joiners are parts of words: Hindi, Arabic, a decomposed é, Persian.
+    assert word_counts(["हिन्दी में लिखो", "مُحَمَّد", "cafe\u0301 noir", "می\u200cخواهم"]).tolist() == [3, 1, 2, 1]
     assert math.isnan(distinct_n([], 1)) and math.isnan(distinct_n(["one", ""], 2))
     assert repeat_prompts([], []).shape == (0,)
 
