@@ -229,7 +229,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
     lines = [rows for _, rows in settings.groupby(others, dropna=False, sort=False) if len(rows) > 1]
     if name in (METHOD, DECODING, SEED) or not lines:
         return None
-    values = [*pd.concat(lines)[name].drop_duplicates().sort_values()]  # NaN is the last
+    values = sorted(pd.concat(lines)[name].drop_duplicates(), key=_place_in_order)
     figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
     for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
         axes.set(title=title, xlabel=name)
@@ -246,6 +246,18 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
                 for row in table_rows(rows.dropna(subset=[outcome])):
                     axes.annotate(str(row["number"]), (row["x"], row[outcome]), (5, 1), textcoords="offset points")
     return figure
+
+
+def _place_in_order(value: object) -> tuple[bool, bool, float, str]:
+    """Return the key by which values on an axis are sorted: numbers by size, then other texts, and last null.
+
+    Beside null, a table has numbers as texts (`sweep.points.point_fields`).
+    """
+    text = swept_value_text(value)
+    try:
+        return text == "null", False, float(str(value)), ""
+    except ValueError:
+        return text == "null", True, 0.0, text
 
 
 @styled

@@ -72,6 +72,13 @@ def test_outcomes_by_value_join_the_settings_that_differ_in_this_value_only():
     assert value_chart(settings[:2], swept, "label.quantile") is None  # one value
 
 
+def test_numbers_beside_null_are_in_their_order():
+    values = ["1000", "null", "200", "1e-05"]  # as in a table of points
+    settings = settings_of(*(point("a") | {"max_rows": value} for value in values), swept=("method", "max_rows"))
+    axes = value_chart(settings, ("method", "max_rows"), "max_rows").axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1e-05", "200", "1000", "null"]
+
+
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(page(request.getfixturevalue(kind))))
