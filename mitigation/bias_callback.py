@@ -237,6 +237,7 @@ class BiasCallback(MeasureCallback):
     ) -> None:
         """Measure the model at step 0, or read the style vectors of step 0 if training resumes."""
         path = Path(str(args.output_dir), BASELINE)
+        self.before = None  # of an earlier training with this callback
         if state.global_step and path.exists():
             self.before = self._styled(np.load(path))
         elif state.global_step:
@@ -295,7 +296,7 @@ class BiasCallback(MeasureCallback):
             relevance = likelihood_scores(prompts, likelihoods, {})[0]
             if math.isfinite(relevance.value):
                 values |= _with_interval("bias/relevance", relevance)
-        if self.before is None and trainer.state.global_step == 0:
+        if trainer.state.global_step == 0:
             self.before = styled
             with atomic_write(Path(str(trainer.args.output_dir), BASELINE)) as path, path.open("wb") as file:
                 np.save(file, styled.vectors)

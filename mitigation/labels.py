@@ -17,6 +17,7 @@ LABELS = "labels"  # the table of labelled responses in a run of `label`
 BIAS = "bias"
 NO_BIAS = "no_bias"
 ALPHAS = (0, 1, 2)
+ROUNDING = 1e-12  # a shorter bias direction is rounding: the descriptor's mean style is the mean of all
 
 
 def cell_means(vectors: np.ndarray, template: np.ndarray, descriptor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +48,9 @@ def bias_values(
     """Return the bias value b = (p − m̄)·(m_d − m̄) / ‖m_d − m̄‖^α of each response, (n,) (C.1).
 
     p is the response's style vector, m_d the mean style of its descriptor d (`descriptor_means`), m̄ the mean of all
-    m_d. b is positive if the style of a response is characteristic of its descriptor, and near 0 for descriptors
-    without bias. Units: probability² for α = 0, probability for α = 1, none for α = 2 (0 at m̄ and 1 at m_d).
+    m_d. b is positive if the style of a response is characteristic of its descriptor, near 0 for descriptors without
+    bias, and 0 if m_d = m̄, since there is no direction. Units: probability² for α = 0, probability for α = 1, none for
+    α = 2 (0 at m̄ and 1 at m_d).
 
     Args:
         vectors: style vectors, (n, S).
@@ -75,8 +77,16 @@ def bias_values(
 
 
 def scaled_projection(vectors: np.ndarray, m_bar: np.ndarray, direction: np.ndarray, alpha: int) -> np.ndarray:
-    """Return (p − m̄)·direction / ‖direction‖^α for each row p of `vectors`: (n, S), (S,), (n, S) → (n,)."""
-    return ((vectors - m_bar) * direction).sum(axis=1) / np.linalg.norm(direction, axis=1) ** alpha
+    """Return (p − m̄)·direction / ‖direction‖^α for each row p of `vectors`: (n, S), (S,), (n, S) → (n,).
+
+    Without a direction, (p − m̄)·0 is 0 for each α.
+    """
+    length = np.linalg.norm(direction, axis=1)
+    has_no_direction = length < ROUNDING
+    projection = ((vectors - m_bar) * direction).sum(axis=1)
+    projection[has_no_direction] *= 0.0  # NaN stays NaN
+    length[has_no_direction] = 1.0
+    return projection / length**alpha
 
 
 @dataclass(frozen=True)
@@ -110,8 +120,8 @@ def label_responses(
         and the threshold.
 
     Raises:
-        InputError: the table lacks a column; the numbers of rows differ; a vector is not finite; alpha is none of 0, 1,
-            2; all or none of the responses are above the threshold.
+        InputError: the table lacks a column or has no row; the numbers of rows differ; a vector is not finite; alpha is
+            none of 0, 1, 2; all or none of the responses are above the threshold.
 
     In the example, three of four responses to descriptor a have the first style, and no response to descriptor b. The
     mean style is m̄ = (⅜, ⅝) and the bias direction of a is (⅜, −⅜). The bias value of a response to a is therefore
@@ -128,17 +138,15 @@ def label_responses(
     if not len(prompts) == len(responses) == len(vectors):
         counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
         raise InputError("responses", f"{counts}; give one of each for each prompt, in order.")
+    if not len(prompts):
+        raise InputError("responses", "there are none with a style vector, so none can be labelled; measure again.")
     if not np.isfinite(vectors).all():
         raise InputError("vectors", "some are not finite, as for empty responses; leave out these rows.")
     b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha)
     threshold = float(np.quantile(b, quantile)) if beta is None else beta
     share = float((b > threshold).mean())
     if share in (0.0, 1.0):
-        raise InputError(
-            "beta",
-            f"{threshold} labels {share:.0%} of the responses {BIAS!r}; "
-            f"give a number between {b.min():.3g} and {b.max():.3g}, or a quantile.",
-        )
+        raise _without_both_labels(b, threshold, beta, quantile)
     labelled = prompts.loc[:, [PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
     labelled[RESPONSE] = list(responses)
     labelled[BIAS_VALUE] = b
@@ -146,6 +154,25 @@ def label_responses(
     if beta is not None:
         quantile = 1 - share
     return labelled, Threshold(alpha=alpha, beta=threshold, quantile=quantile, share_labelled_bias=share)
+
+
+def _without_both_labels(b: np.ndarray, threshold: float, beta: float | None, quantile: float) -> InputError:
+    """Return the error that all bias values, (n,), or none are above the threshold, which is β or the quantile."""
+    field = "quantile" if beta is None else "beta"
+    if np.ptp(b) < ROUNDING:
+        return InputError(
+            field,
+            f"no threshold separates the responses, since all {len(b):,} bias values are {b[0]:.3g}; label responses "
+            "to more descriptors, or responses that vary.",
+        )
+    share = (b > threshold).mean()
+    given = f"{quantile:g}, which is {threshold:.3g}," if beta is None else f"{beta}"
+    fix = "give a lower quantile, or beta," if beta is None else "give a quantile, or beta,"
+    return InputError(
+        field,
+        f"{given} labels {share:.0%} of the responses {BIAS!r}; {fix} a number between {b.min():.3g} and "
+        f"{b.max():.3g}.",
+    )
 
 
 def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFrame:
@@ -172,9 +199,11 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> np.n
     A response whose style vector, (S,), is NaN has the value NaN.
     """
     usable = np.asarray(np.isfinite(vectors).all(axis=1))
+    b = np.full(len(prompts), np.nan)
+    if not usable.any():
+        return b
     template = to_codes(prompts[TEMPLATE][usable])
     descriptor = to_codes(prompts[DESCRIPTOR][usable])
-    b = np.full(len(prompts), np.nan)
     b[usable] = bias_values(vectors[usable], template, descriptor, cross_fitted=True)
     return b
 

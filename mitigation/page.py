@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+import pandas as pd
 
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FINISHED, read_run, run_state
@@ -13,7 +13,7 @@ from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.score import PROMPT_ID, BiasScore
+from evenhand.evaluation.score import PERSONA, TEXT, BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
 
@@ -104,11 +104,12 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     if labels is None or not (labels / f"{LABELS}.parquet").exists():
         return []
-    measured_ids = read_table(measured / "prompts.parquet")[PROMPT_ID].to_numpy(dtype=str)
-    tuned_ids = read_table(labels / f"{LABELS}.parquet")[PROMPT_ID].to_numpy(dtype=str)
-    n = int(np.isin(measured_ids, tuned_ids).sum())
+    # Ids may be a user's, who numbers the prompts of each file from 1.
+    measured_prompts = pd.MultiIndex.from_frame(read_table(measured / "prompts.parquet", [PERSONA, TEXT]))
+    tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [PERSONA, TEXT]))
+    n = int(measured_prompts.isin(tuned_prompts).sum())
     warning = (
-        f"{n:,} of the {len(measured_ids):,} measured prompts were training prompts of the model. Scores on them show "
-        "how well the model fits its training data, not how it responds to other prompts. Measure on the other split."
+        f"{n:,} of the {len(measured_prompts):,} measured prompts were training prompts of the model. Scores on them "
+        "show how well the model fits its training data, not how it responds to other prompts. Measure on the other split."
     )
     return [warning] if n else []

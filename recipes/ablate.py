@@ -79,9 +79,11 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
                 "sweep", f"{grid} has no `method` or no value; give a method, and a value to each setting."
             )
         for point in grid_points(grid):
-            point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
+            loop = point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = str(point[METHOD])
             used = {name: value for name, value in point.items() if is_used(name, method)}
+            if loop.label.beta is not None:
+                used.pop(QUANTILE, None)
             if used not in distinct:
                 distinct.append(used)
     return distinct
@@ -93,8 +95,10 @@ def is_used(setting: str, method: str) -> bool:
     if group in method_names():
         return group in method.split(JOIN)
     trained = load_method(method).training_part
-    if setting == STRENGTH:
+    if group == "tune" or setting in (STRENGTH, "train_answers_per_cell"):
         return trained is not None
+    if setting == "measure_without_tag":
+        return trained is not None and trained.control_tag != ""
     if setting in (ALPHA, BETA, QUANTILE):
         return trained is not None and trained.reads_labels
     return True

@@ -17,6 +17,7 @@ from transformers import GenerationConfig
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -35,6 +36,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
+from evenhand.mitigation.methods import JOIN, load_method
 from evenhand.recipes.finished_runs import check_trust, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
@@ -79,8 +81,12 @@ intervals.
 {scores}
 
 {costs}
-
+{further_methods}
 Compare these scores only with scores of the same signature: `{signature}`
+"""
+FURTHER_METHODS = """
+**The scores after tuning are of this model used with {methods}**, which is no part of the model: without it, the model
+may be more biased.
 """
 NOT_COMPARED = """
 ## Before and after
@@ -110,7 +116,8 @@ def export(settings: ExportSettings) -> None:
             results = NOT_COMPARED
             check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
-                strength = read_measurement(Path(compared["after"]), "comparison")[0].model.adapter_strength
+                after, _ = read_measurement(Path(compared["after"]), "comparison")
+                strength = after.model.adapter_strength
                 measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
                     further["adapter strength"] = strength
@@ -118,6 +125,7 @@ def export(settings: ExportSettings) -> None:
                     read_scores(Path(compared["before"]) / SCORES),
                     read_scores(Path(compared["after"]) / SCORES),
                     read_scores(comparison / SCORES),
+                    method=after.method or "",
                 )
             _check_merge(settings, measured.model)
             with atomic_write_folder(store.folder / MODEL) as folder:
@@ -222,8 +230,17 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     return tuned, name
 
 
-def comparison_section(before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore]) -> str:
-    """Return the card's section on scores before and after tuning, the removed share of bias, and the costs."""
+def comparison_section(
+    before: list[BiasScore], after: list[BiasScore], changes: list[BiasScore], *, method: str = ""
+) -> str:
+    """Return the card's section on scores before and after tuning, the removed share of bias, and the costs.
+
+    `method` is the method with which the tuned model was measured; what it does beside tuning is not exported. Runs
+    without generation bias say nothing of the remaining bias.
+    """
+    headline = find_headline(after)
+    if headline is None:
+        return NOT_COMPARED
     row = change_columns(before, after, changes)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}
@@ -243,8 +260,16 @@ def comparison_section(before: list[BiasScore], after: list[BiasScore], changes:
     return RESULTS.format(
         scores=table(scores, ["", "before", "after"]),
         costs=table(costs, ["after tuning", "change [95 % interval]"]),
-        signature=signature_line(find_score(after, "fgb", Form.POOLED_CORRECTED)),
+        signature=signature_line(headline),
+        further_methods=_further_methods(method),
     )
+
+
+def _further_methods(method: str) -> str:
+    """Return the warning that scores are of a model used with methods that train nothing; "" without such methods."""
+    parts = method.split(JOIN) if method else []
+    further = [part for part in parts if load_method(part).training_part is None]
+    return FURTHER_METHODS.format(methods=" and ".join(f"`{part}`" for part in further)) if further else ""
 
 
 def _text(metric: Format, value: float, interval: tuple[float, float] | None) -> str:

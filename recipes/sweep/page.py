@@ -47,8 +47,12 @@ from evenhand.recipes.sweep.summary import (
 from evenhand.recipes.sweep.thresholds import THRESHOLD_NOTE, threshold_charts, threshold_table
 
 NO_BIAS = (
-    "No reduction is defined, because the base model shows no bias: the 95 % interval of its pooled FGB* includes 0. "
+    "No reduction is defined, because the base model shows no bias: no 95 % interval of its pooled FGB* is above 0. "
     "Measure the base model with more responses or more descriptors."
+)
+UNBOUNDED = (
+    "No reduction is defined: the base model shows bias, but so close to 0 that a share of it has no bounds. Measure "
+    "the base model with more responses or more descriptors."
 )
 ONE_POINT = "Brackets are 95 % intervals. A dash means not measured or not applicable."
 INTERVALS = (
@@ -134,7 +138,7 @@ def page(sweep: Sweep) -> Page:
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
         headline_caption=f"{caption}; decoding: {decodings}",
-        verdict=_verdict(rows, best),
+        verdict=_verdict(rows, best, shows_bias=bool((sweep.points["base_low"] > 0).any())),
         steps=steps,
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
@@ -158,11 +162,14 @@ def page(sweep: Sweep) -> Page:
     )
 
 
-def _verdict(rows: Sequence[SettingRow], best: SettingRow) -> str:
-    """Return what a few settings remove and cost, or of more settings, what the best one does."""
+def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) -> str:
+    """Return what a few settings remove and cost, or of more settings, what the best one does.
+
+    `shows_bias` is whether an interval of the base model's pooled FGB* is above 0.
+    """
     removing = [row for row in rows if math.isfinite(row["reduction"])]
     if not removing:
-        return NO_BIAS
+        return UNBOUNDED if shows_bias else NO_BIAS
     named = removing if len(removing) <= MAX_NAMED else [best]
     sentences = []
     for row in named:
@@ -229,7 +236,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
     lines = [rows for _, rows in settings.groupby(others, dropna=False, sort=False) if len(rows) > 1]
     if name in (METHOD, DECODING, SEED) or not lines:
         return None
-    values = [*pd.concat(lines)[name].drop_duplicates().sort_values()]  # NaN is the last
+    values = sorted(pd.concat(lines)[name].drop_duplicates(), key=_place_in_order)
     figure, panels = new_chart(f"Outcomes by {name.rsplit('.', 1)[-1]}", WIDE, 300, ncols=len(BY_VALUE))
     for axes, (outcome, title) in zip(panels, BY_VALUE.items(), strict=True):
         axes.set(title=title, xlabel=name)
@@ -246,6 +253,18 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
                 for row in table_rows(rows.dropna(subset=[outcome])):
                     axes.annotate(str(row["number"]), (row["x"], row[outcome]), (5, 1), textcoords="offset points")
     return figure
+
+
+def _place_in_order(value: object) -> tuple[bool, bool, float, str]:
+    """Return the key by which values on an axis are sorted: numbers by size, then other texts, and last null.
+
+    Beside null, a table has numbers as texts (`sweep.points.point_fields`).
+    """
+    text = swept_value_text(value)
+    try:
+        return text == "null", False, float(str(value)), ""
+    except ValueError:
+        return text == "null", True, 0.0, text
 
 
 @styled

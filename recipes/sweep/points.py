@@ -19,6 +19,7 @@ from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
@@ -111,8 +112,10 @@ def point_results(point: Point) -> dict[str, Any]:
     row = change_columns(before, after, changes)
     row |= bias_columns(before, after)
     if point.after_without_tag is not None:
-        without_tag = read_scores(point.after_without_tag.output_dir / SCORES)
-        row["ratio_without_tag"] = headline_of(without_tag).value / headline_of(before).value
+        without_tag = headline_of(read_scores(point.after_without_tag.output_dir / SCORES))
+        base = headline_of(before)
+        # Without a shown bias there is nothing to divide by, as for a reduction.
+        row["ratio_without_tag"] = without_tag.value / base.value if is_bias_significant(base) else math.nan
     row["minutes"] = 0.0
     if point.tune is not None:
         manifest = json.loads((point.tune.output_dir / MANIFEST).read_text(encoding="utf-8"))

@@ -125,6 +125,17 @@ def test_an_even_training_is_as_without_the_callback(tmp_path, caplog):
     assert not any("bias/relevance" in logs for _, logs in measured.tracker.logged)
 
 
+def test_a_second_training_is_compared_with_its_own_step_0(tmp_path):
+    callback = bias_callback_of(relevance=False)
+    for name in ("first", "second"):
+        trainer = trainer_of(tmp_path / name, UNEVEN, max_steps=10)
+        callback.attach(trainer)
+        trainer.train()
+        at_0, at_10 = (logs for _, logs in trainer.tracker.logged if "bias/fgb_pooled_corrected" in logs)
+        assert "bias/rise" not in at_0 and "bias/rise" in at_10
+        assert (tmp_path / name / bias_callback.BASELINE).exists()  # for a resumed training
+
+
 def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     first = trainer_of(tmp_path, UNEVEN, max_steps=10, save_strategy="steps", save_steps=10)
     bias_callback_of().attach(first)

@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.labelled_responses import exchange_responses
-from evenhand.mitigation.labels import bias_values, label_responses
+from evenhand.mitigation.labels import bias_values, cross_fitted_bias_values, label_responses
 
 # Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster z.
 VECTORS = np.array(
@@ -50,6 +50,36 @@ def test_labels_follow_the_threshold():
 def test_a_threshold_that_labels_all_or_none_is_refused(beta, share):
     with pytest.raises(InputError, match=f"^beta: {beta} .*{share}"):
         labelled(beta=beta)
+
+
+def test_bias_values_that_no_threshold_separates_are_refused_with_what_helps():
+    apart = np.eye(3, dtype=np.float32)[np.repeat([0, 1], 4)]  # all bias values are 1/2
+    for given, field in (({}, "quantile"), ({"beta": 0.5}, "beta")):
+        with pytest.raises(InputError, match=r"all 8 bias values are 0\.5; ") as refused:
+            label_responses(PROMPTS, RESPONSES, apart, **given)
+        assert refused.value.field == field
+    # Three of eight responses have the largest value, so the 0.9 quantile is this value.
+    tied = np.eye(3)[[0, 0, 0, 1, 1, 1, 1, 1]]
+    with pytest.raises(InputError, match="a lower quantile") as refused:
+        label_responses(PROMPTS, RESPONSES, tied, quantile=0.9)
+    assert refused.value.field == "quantile"
+    with pytest.raises(InputError, match="none"):
+        label_responses(PROMPTS[:0], [], VECTORS[:0])
+
+
+@pytest.mark.parametrize("alpha", [0, 1, 2])
+def test_a_descriptor_with_the_mean_style_of_all_has_bias_value_0(alpha):
+    # a has style x, b has style y, and c each in half of its responses, which is the mean of all.
+    vectors = np.eye(3)[[0, 0, 0, 1, 1, 1, 0, 1, 0, 1]]
+    table = PROMPTS.iloc[[0] * 10].assign(prompt_id=list("0123456789"), descriptor=list("aaabbbcccc"))
+    labels, _ = label_responses(table, ["hm"] * 10, vectors, alpha=alpha, beta=0.1)
+    assert labels["bias_value"].tolist() == pytest.approx([0.5 / 0.5 ** (alpha / 2)] * 6 + [0.0] * 4)
+    assert labels["label"].tolist() == ["bias"] * 6 + ["no_bias"] * 4
+
+
+def test_without_any_style_vector_bias_values_are_undefined():
+    prompts = PROMPTS.assign(axis="age")
+    assert np.isnan(cross_fitted_bias_values(prompts, np.full((8, 3), np.nan))).all()
 
 
 def test_a_response_is_exchanged_for_one_to_the_same_template_and_another_descriptor():

@@ -165,6 +165,30 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
     ]
 
 
+def test_settings_of_tuning_are_used_by_methods_that_train_alone():
+    grid = {"method": ["exchange", "prompt"], "tune.training.learning_rate": [1e-3, 4e-3]}
+    assert distinct_points(settings(sweep=[grid])) == [
+        {"method": "exchange", "tune.training.learning_rate": 1e-3},
+        {"method": "exchange", "tune.training.learning_rate": 4e-3},
+        {"method": "prompt"},
+    ]
+    for name, values, trained in (
+        ("train_answers_per_cell", [2, 4], "exchange"),
+        ("measure_without_tag", [False, True], "control_tags"),
+    ):
+        points = distinct_points(settings(sweep=[{"method": [trained, "nearest_style"], name: values}]))
+        assert points == [*({"method": trained, name: value} for value in values), {"method": "nearest_style"}]
+
+
+def test_a_quantile_beside_a_beta_is_not_used():
+    grid = {"method": "rejection", "label.beta": [None, 0.01], "label.quantile": [0.7, 0.9]}
+    by_quantile = [{"method": "rejection", "label.beta": None, "label.quantile": q} for q in (0.7, 0.9)]
+    assert distinct_points(settings(sweep=[grid])) == [*by_quantile, {"method": "rejection", "label.beta": 0.01}]
+    of_all = {"label": {"beta": 0.01}}
+    grid = {"method": "rejection", "label.quantile": [0.7, 0.9]}
+    assert distinct_points(settings(sweep=[grid], loop=of_all)) == [{"method": "rejection"}]
+
+
 @pytest.mark.parametrize(
     ("point", "message"),
     [

@@ -177,3 +177,7 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     assert "| bias removed, all descriptors, % | 96.0 [93.0, 99.0] |" in text
     assert "| perplexity, % | +2.5 [+1.2, +3.8] |" in text  # 0.2 of 8; a share of the base's
     assert "distinct-2" not in text  # not measured
+    assert comparison_section(before, after, changes, method="distill") == text
+    joined = comparison_section(before, after, changes, method="distill+nearest_style")
+    assert "used with `nearest_style`**, which is no part of the model" in joined
+    assert "96.0" not in comparison_section([], [], changes)  # of another family than generation bias

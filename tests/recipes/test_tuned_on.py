@@ -19,9 +19,15 @@ def runs(tmp_path):
     (tmp_path / "tune" / "adapter").mkdir()
     (tmp_path / "tune" / "adapter" / TUNING_FILE).write_text(json.dumps({"method": "exchange"}))
     (tmp_path / "measured").mkdir()
-    pd.DataFrame({"prompt_id": ["a", "b", "c"]}).to_parquet(tmp_path / "measured" / "prompts.parquet")
-    pd.DataFrame({"prompt_id": ["c", "d"]}).to_parquet(tmp_path / "label" / "labels.parquet")
+    table("abc").to_parquet(tmp_path / "measured" / "prompts.parquet")
+    table("cd").to_parquet(tmp_path / "label" / "labels.parquet")
     return tmp_path
+
+
+def table(texts):
+    """Prompts whose ids are the numbers of their rows."""
+    ids = [str(row) for row in range(len(texts))]
+    return pd.DataFrame({"prompt_id": ids, "text": list(texts), "persona": "I like music."})
 
 
 def warned(runs: Path, **settings) -> list[str]:
@@ -33,5 +39,6 @@ def test_prompts_that_were_tuned_on_are_counted(runs):
     assert by_adapter == warned(runs, model="elsewhere", labels=runs / "label") and len(by_adapter) == 1
     assert by_adapter[0].startswith("1 of the 3 ")
     assert warned(runs, model="microsoft/DialoGPT-medium") == []
-    pd.DataFrame({"prompt_id": ["d"]}).to_parquet(runs / "label" / "labels.parquet")
-    assert warned(runs, model=str(runs / "tune" / "adapter")) == []
+    for others in (table("d"), table("abc").assign(persona="I like art.")):
+        others.to_parquet(runs / "label" / "labels.parquet")
+        assert warned(runs, model=str(runs / "tune" / "adapter")) == []

@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.evaluation.report.figures import AFTER_COLOR
 from evenhand.evaluation.report.html import page_html
-from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, cost_chart, page, value_chart
+from evenhand.recipes.sweep.page import BY_VALUE, NO_BIAS, PANELS, UNBOUNDED, cost_chart, page, value_chart
 from tests.parsed_page import ParsedPage, assert_inert
 from tests.report_pages import HOSTILE, printed, table_named, texts
 
@@ -72,6 +72,13 @@ def test_outcomes_by_value_join_the_settings_that_differ_in_this_value_only():
     assert value_chart(settings[:2], swept, "label.quantile") is None  # one value
 
 
+def test_numbers_beside_null_are_in_their_order():
+    values = ["1000", "null", "200", "1e-05"]  # as in a table of points
+    settings = settings_of(*(point("a") | {"max_rows": value} for value in values), swept=("method", "max_rows"))
+    axes = value_chart(settings, ("method", "max_rows"), "max_rows").axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["1e-05", "200", "1000", "null"]
+
+
 @pytest.mark.parametrize("kind", ["wide", "two", "hostile"])
 def test_nothing_can_run_or_be_fetched(kind, request):
     assert_inert(page_html(page(request.getfixturevalue(kind))))
@@ -113,9 +120,10 @@ def test_the_headline_names_the_largest_reduction_or_that_there_is_none():
     assert "2 of the 3 others" in report.verdict, (
         "0.95 ± 0.02 and 0.96 ± 0.02 overlap with 0.97 ± 0.02, and 0.6 does not"
     )
-    report = page(sweep_of(point(**without_reductions()), point("exchange", **without_reductions())))
-    assert report.headline_value == "–"
-    assert report.verdict == NO_BIAS
+    for base_low, verdict in ((0.001, UNBOUNDED), (-0.001, NO_BIAS), (math.nan, NO_BIAS)):
+        blank = {"base_low": base_low, **without_reductions()}
+        report = page(sweep_of(point(**blank), point("exchange", **blank)))
+        assert (report.headline_value, report.verdict) == ("–", verdict)
 
 
 def test_numbers_of_a_setting(wide):

@@ -97,6 +97,18 @@ def test_the_config_has_settings_alone_and_the_summary_results(tracked):
         assert not threshold & set(run.summary)
 
 
+@pytest.mark.parametrize(("low", "ratio"), [(0.01, 1.5), (-0.01, None)])
+def test_bias_without_the_tag_is_divided_by_a_shown_bias_alone(tmp_path, low, ratio):
+    settings = checked(AblateSettings, {"sweep": [{"method": "control_tags"}], "output_dir": str(tmp_path)}, "test")
+    (point,) = swept_points(settings, {"method": "control_tags"}, 0)
+    write_stages(point)
+    for stage, value in ((point.before, 0.04), (point.after_without_tag, 0.06)):
+        pooled = named_score("fgb_pooled_corrected", value, 0.0, (-1, 1), 9, interval=(low, 0.1))
+        write_scores(stage.output_dir / "scores.json", [pooled])
+    found = point_row(point, tmp_path)["ratio_without_tag"]
+    assert found != found if ratio is None else found == pytest.approx(ratio)
+
+
 def test_no_system_prompt_leaves_the_machine(tracked):
     _, _, folder = tracked
     for path in (folder / "wandb").rglob("*"):
