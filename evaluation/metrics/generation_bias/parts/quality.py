@@ -526,8 +526,9 @@ CHANGES = (  # of two runs, without a value of either run alone, in the order of
 EVEN_NOTE = (
     "“If people exchanged their answers”: the base model’s own responses, each given to another descriptor of the same "
     "template and noun, with its mentions rewritten; these answers are even, so compare relevance and perplexity with "
-    "them. “Different word pairs” are of adjacent words."
+    "them."
 )
+WORD_PAIRS_NOTE = "“Different word pairs” are of adjacent words."
 
 
 class QualityPart(Part):
@@ -633,11 +634,14 @@ def _kept_table(changes: Sequence[BiasScore]) -> Table:
     for metric in CHANGES:
         for group in ({}, relevance.EVEN):
             found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
+    notes = [WORD_PAIRS_NOTE]
+    if any(score is not None and score.group and not math.isnan(score.value) for score in found):
+        notes.insert(0, EVEN_NOTE)
     return scores_table(
         "Changes of all responses",
         found,
         "measure",
         label=lambda score: format_of(score).title + (", if people exchanged their answers" if score.group else ""),
         counted="texts",
-        note=EVEN_NOTE,
+        note=" ".join(notes),
     )
