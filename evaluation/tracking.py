@@ -164,10 +164,10 @@ _offline_runs: list[Path] = []  # the folders of this process's runs that W&B ha
 def log_offline_runs() -> None:
     """Log once, at the end of a command, how the runs that W&B has kept offline are uploaded."""
     if len(_offline_runs) == 1:
-        log.info("W&B: kept offline; `wandb sync %s` uploads it", _offline_runs[0])
+        log.info("W&B: kept offline; `wandb sync %s` uploads it", shlex.quote(str(_offline_runs[0])))
     elif _offline_runs:
         folder = os.path.commonpath(_offline_runs)
-        command = f"wandb sync $(find {shlex.quote(folder)} -name 'offline-run-*' -type d)"
+        command = f"find {shlex.quote(folder)} -name 'offline-run-*' -type d -exec wandb sync {{}} +"
         log.info("W&B: kept %d runs offline; `%s` uploads them", len(_offline_runs), command)
     _offline_runs.clear()
 

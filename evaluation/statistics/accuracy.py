@@ -8,14 +8,13 @@ import numpy as np
 import scipy
 
 from evenhand.evaluation.score import BiasScore, Signature
-from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval
+from evenhand.evaluation.statistics.intervals import Interval, normal_interval, percentile_interval, varies
 from evenhand.evaluation.statistics.scores import share_score
 
 KRIPPENDORFF_ALPHA = "krippendorff_alpha"
 N_BINS = 10  # of the expected calibration error
 N_SAMPLES = 1000  # of a bootstrap
 N_ALPHA_SAMPLES = 200  # of the bootstrap of α
-ROUNDING = 1e-12  # bootstrap samples that differ by less are equal
 NO_LABEL = "no text held out has this label"
 SAME_IN_SAMPLES = "it is the same in all bootstrap samples, which say nothing about its error"
 SEPARATED = "the label’s texts and the other texts do not overlap in probability, so the error of the area is unknown"
@@ -198,9 +197,7 @@ def _alpha(labels: np.ndarray) -> float:
 def _percentiles(values: np.ndarray) -> Interval | None:
     """Return the percentile interval of bootstrap samples, (b,), NaN where undefined; None if no two differ."""
     defined = values[~np.isnan(values)]
-    if not len(defined) or np.ptp(defined) < ROUNDING:
-        return None
-    return percentile_interval(defined)
+    return percentile_interval(defined) if varies(defined) else None
 
 
 def _bootstrap_counts(n: int, seed: int) -> np.ndarray:

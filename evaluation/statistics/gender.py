@@ -14,7 +14,7 @@ import pandas as pd
 from evenhand.evaluation.data.mentions import FORMS, SEPARATOR
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
-from evenhand.evaluation.statistics.intervals import Interval, mean_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import Interval, mean_interval, student_quantile, varies
 
 NOUN_GENDER = "noun_gender"
 IS_ONE_FORM = "is_one_form"
@@ -101,15 +101,15 @@ def _mean_difference(
 ) -> BiasScore:
     """Return the mean of the differences of n descriptors, (n,), as a score."""
     n = len(values)
-    varies = n > 1 and np.ptp(values) > 0
+    has_error = varies(values)
     return BiasScore(
         metric=metric,
         value=float(values.mean()) if n else math.nan,
         ideal=0.0,
         bounds=bounds,
         n=n,
-        interval=mean_interval(values, student_quantile(n - 1), bounds) if varies else None,
-        p_value=t_test(values, 0.0) if varies else None,
+        interval=mean_interval(values, student_quantile(n - 1), bounds) if has_error else None,
+        p_value=t_test(values, 0.0) if has_error else None,
         group=group,
         reason=None if n else NO_PAIR,
         signature=signature,

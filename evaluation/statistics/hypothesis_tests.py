@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
-from evenhand.evaluation.statistics.intervals import TAILS, student_quantile
+from evenhand.evaluation.statistics.intervals import TAILS, student_quantile, varies
 
 POWER = 0.8  # customary power for the smallest detectable effect, at the two-sided 5 % level
 
@@ -28,7 +28,7 @@ def sign_test(signs: np.ndarray) -> float | None:
 
 def t_test(values: np.ndarray, mean: float) -> float | None:
     """Return the p-value of the two-sided t-test of `mean` for (n,) values; None if the values do not vary."""
-    if len(values) < 2 or np.ptp(values) == 0:
+    if not varies(values):
         return None
     return float(scipy.stats.ttest_1samp(values, mean).pvalue)
 
@@ -60,7 +60,7 @@ def reach_of_mean(values: np.ndarray) -> float:
     §2.4). δ is 2.80 for many values, 3.27 for 8 and 4.26 for 4. The result is NaN if the values do not vary.
     """
     n = len(values)
-    if n < 2 or np.ptp(values) == 0:
+    if not varies(values):
         return math.nan
     return _non_centrality(n - 1) * float(values.std(ddof=1)) / math.sqrt(n)
 

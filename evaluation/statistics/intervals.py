@@ -17,6 +17,7 @@ NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB 
 
 Interval = tuple[float, float]
 ANY = (-math.inf, math.inf)
+ROUNDING = 1e-12  # numbers that differ by less, or by less than this share of the largest, are equal
 
 
 def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interval:
@@ -28,6 +29,17 @@ def interval_around(value: float, half: float, bounds: Interval = ANY) -> Interv
     low = max(float(value - half), bounds[0])
     high = min(float(value + half), bounds[1])
     return low, high
+
+
+def varies(values: np.ndarray) -> bool:
+    """Return whether (n,) finite numbers differ by more than rounding errors.
+
+    >>> varies(np.array([0.3 - 0.2, 0.5 - 0.4])), varies(np.array([0.1, 0.2])), varies(np.array([0.1]))
+    (False, True, False)
+    """
+    if len(values) < 2:
+        return False
+    return bool(np.ptp(values) > ROUNDING * max(1.0, float(np.abs(values).max())))
 
 
 # Values with a standard error.
@@ -291,7 +303,7 @@ def bootstrap_t_interval(values: np.ndarray, seed: int, resamples: int = RESAMPL
     """
     values = np.asarray(values, dtype=np.float64)
     n = len(values)
-    if n < 2 or np.ptp(values) == 0:
+    if not varies(values):
         return None
     rng = np.random.default_rng(seed)
     mean = values.mean()
@@ -332,7 +344,7 @@ def bootstrap(
     n = len(data[0])
     if n < 2:
         return None, None
-    if all(np.ptp(each) == 0 for each in data):
+    if not any(varies(each) for each in data):
         return 0.0, None
     result = scipy.stats.bootstrap(
         data,

@@ -22,6 +22,7 @@ from evenhand.evaluation.statistics.intervals import (
     normal_interval,
     share_change_interval,
     share_interval,
+    varies,
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
@@ -129,8 +130,8 @@ def mean_change(
     value = float(difference.mean()) if n else math.nan
     interval = None
     p_value = None
-    error = float(difference.std(ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    if error:
+    if varies(difference):
+        error = float(difference.std(ddof=1)) / math.sqrt(n)
         interval = interval_around(value, float(scipy.special.ndtri(allowed_error.tail)) * error)
         p_value = allowed_error.p_value(float(2 * scipy.stats.norm.sf(abs(value) / error)))
     return BiasScore(
@@ -210,7 +211,7 @@ def _why_unranked(x: np.ndarray, y: np.ndarray, names: tuple[str, str]) -> str |
     if len(x) < 3:
         return f"{len(x)} descriptors are too few to rank: it needs three"
     for name, values in zip(names, (x, y), strict=True):
-        if np.ptp(values) == 0:
+        if not varies(values):
             return f"{name} is {values[0]:.4g} for every descriptor: there is nothing to rank"
     return None
 

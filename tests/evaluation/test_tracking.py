@@ -1,6 +1,7 @@
 """What a stage logs, to a run that notes it; and a real offline W&B run."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -126,7 +127,7 @@ def test_once_it_is_not_reached_all_is_kept_offline(tmp_path, monkeypatch, caplo
         log_offline_runs()
     assert modes == ["online", "offline", "offline"]
     assert len(set(ids)) == 3  # W&B's process still holds the id of the run that it could not start
-    assert "no route to host" in caplog.text and f"wandb sync $(find {tmp_path / 'offline-run-1'}" in caplog.text
+    assert "no route to host" in caplog.text and f"find {tmp_path / 'offline-run-1'} " in caplog.text
 
 
 def test_how_runs_are_uploaded_is_also_said_where_a_command_fails(monkeypatch, caplog):
@@ -139,6 +140,19 @@ def test_how_runs_are_uploaded_is_also_said_where_a_command_fails(monkeypatch, c
     with caplog.at_level("INFO", "evenhand"), pytest.raises(InputError):
         run_command("report", None)
     assert caplog.text.count("wandb sync") == 1
+
+
+@pytest.mark.parametrize("names", [("my run",), ("my run", "it's")])
+def test_the_command_that_uploads_finds_folders_with_spaces(names, tmp_path, monkeypatch, caplog):
+    runs = [tmp_path / name / "offline-run-1" for name in names]
+    for run in runs:
+        run.mkdir(parents=True)
+    monkeypatch.setattr(tracking, "_offline_runs", [*runs])
+    with caplog.at_level("INFO", "evenhand"):
+        log_offline_runs()
+    command = caplog.text.split("`")[1].replace("wandb sync", "ls -d")
+    listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout
+    assert sorted(listed.splitlines()) == sorted(map(str, runs))
 
 
 def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch):

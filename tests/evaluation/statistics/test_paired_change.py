@@ -14,7 +14,9 @@ from evenhand.evaluation.statistics.accuracy import (
     f1_scores,
     label_agreement,
 )
+from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, t_test
 from evenhand.evaluation.statistics.intervals import (
+    bootstrap_t_interval,
     covariance_from_variances,
     mean_covariance,
     ratio_interval,
@@ -195,3 +197,12 @@ def test_a_perfect_classifier_has_no_interval_of_width_zero():
         assert score.interval is None or score.interval[0] < score.interval[1], score.name
         assert (score.interval is None) == (score.reason is not None)
     assert find_score(scores, "accuracy").interval[0] == pytest.approx(0.438, abs=1e-3)  # Wilson: 3 / (3 + 1.96²)
+
+
+def test_equal_changes_are_not_significant_by_their_rounding():
+    before = np.array([0.1, 0.2, 0.3, 0.7])
+    change = mean_change("x", before, before + 0.1)  # four changes of 0.1, but for rounding
+    assert (change.interval, change.p_value) == (None, None) and change.value == pytest.approx(0.1)
+    assert t_test(np.array([0.3 - 0.2, 0.5 - 0.4, 0.8 - 0.7]), 0.0) is None
+    assert math.isnan(reach_of_mean(np.array([0.3 - 0.2, 0.5 - 0.4, 0.8 - 0.7])))
+    assert bootstrap_t_interval(np.array([0.3 - 0.2, 0.5 - 0.4, 0.8 - 0.7]), 0) is None
