@@ -82,6 +82,7 @@ class Store:
         seconds: duration of each step, for the record.
         record: the entries that the stage adds to the record of the run, run.json.
         failures: what could not be computed for a reason that may pass, by name; the same command then tries again.
+        family_of_table: the family that has written or found each table in this process, by the name of the table.
     """
 
     folder: Path
@@ -92,6 +93,7 @@ class Store:
     seconds: dict[str, float] = field(default_factory=dict)
     record: dict[str, Json] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    family_of_table: dict[str, str] = field(default_factory=dict)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -107,7 +109,10 @@ class Store:
         Raises:
             InputError: the file was not written by a run, so that it is not overwritten.
         """
-        return processes.on_rank_zero(lambda: self._has(self.folder / f"{name}.parquet"))
+        is_there = processes.on_rank_zero(lambda: self._has(self.folder / f"{name}.parquet"))
+        if is_there:
+            self.family_of_table[name] = self.family
+        return is_there
 
     def _has(self, path: Path) -> bool:
         if not path.exists():
@@ -128,6 +133,7 @@ class Store:
     def write(self, name: str, rows: pd.DataFrame) -> None:
         """Write the table `name`.parquet on rank 0 while the other ranks wait."""
         path = self.folder / f"{name}.parquet"
+        self.family_of_table[name] = self.family
         processes.on_rank_zero(lambda: write_table(path, rows, self.fingerprint))
 
     def keep_facts(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -149,9 +155,13 @@ class Store:
         return None
 
     def discard_results(self, *, but_rows: Collection[str]) -> None:
-        """Delete all tables and facts of the run, and all saved batches of the family except those named."""
+        """Delete the tables and facts of the run, and all saved batches of the family except those named.
+
+        Tables that other families have written or found stay: their reports read them at the end of the run.
+        """
         for path in result_files(self.folder).values():
-            path.unlink()
+            if self.family_of_table.get(path.stem, self.family) == self.family:
+                path.unlink()
         folder = self.folder / PARTS / self.family
         if not folder.exists():
             return

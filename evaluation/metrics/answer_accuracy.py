@@ -44,6 +44,7 @@ from evenhand.evaluation.tables import table_rows
 ACCURACY = "answer_accuracy"
 EFFECT = "answer_accuracy_effect"
 CORRECT = "correct"
+EFFECTS = "answer_accuracy_effects"  # the table; `effects` is generation bias's, which the same run may have
 CHOICES = ("sol1", "sol2")  # columns, as in PIQA
 PERMUTATIONS = 999  # of the test of whether answers depend on the descriptor
 POINTS = {"unit": "answers of 100", "factor": 100, "decimals": 1}
@@ -116,7 +117,7 @@ class AnswerAccuracy(Metric):
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
-        "effects.parquet has all.",
+        f"{EFFECTS}.parquet has all.",
     )
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -170,7 +171,7 @@ class AnswerAccuracy(Metric):
             "packages": package_versions(),
         }
         scores, effects = accuracy_scores(table, PERMUTATIONS, config.seed, signature)
-        store.write("effects", effects)
+        store.write(EFFECTS, effects)
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:

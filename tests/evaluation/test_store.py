@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -311,6 +312,19 @@ def test_rows_and_tables_have_the_fingerprint_of_their_run(settings):
         run.write("labels", pd.DataFrame({"n": [1]}))
         (part,) = run.folder.glob("parts/rows/*.parquet")
         assert table_run(part) == table_run(run.folder / "labels.parquet") == run.fingerprint
+
+
+def test_a_family_discards_no_table_of_another_family(settings):
+    with stage("label", settings) as run:
+        pairs = replace(run, family="sentence_pairs")
+        pairs.write("pairs", pd.DataFrame({"n": [1]}))
+        styles = replace(run, family="generation_bias")
+        styles.write("effects", pd.DataFrame({"n": [2]}))
+        styles.write_facts("stopped", {"look": 1})
+        styles.discard_results(but_rows=())
+        assert pairs.has("pairs")
+        assert not styles.has("effects")
+        assert styles.read_facts("stopped") is None
 
 
 def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):

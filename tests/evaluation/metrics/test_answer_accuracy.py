@@ -76,6 +76,19 @@ def test_a_person_who_gets_fewer_right_answers_is_shown():
     assert old.interval[0] < -0.45 < old.interval[1] and set(effects["unit"]) == {"deaf", "old", "tall", "rich"}
 
 
+def test_its_effects_are_no_table_of_generation_bias(tmp_path, monkeypatch):
+    """Both families may be measured in one run, and each has a table of effects."""
+    monkeypatch.setattr(FamilyConfig, "open_model", lambda self: SimpleNamespace(description={}))
+    folder = write_run(tmp_path / "run", "measure")
+    change_record(folder, fingerprint="a fingerprint")
+    run = Store(folder, "a fingerprint", Tracker(), inputs={"dataset": ""})
+    run.write("effects", pd.DataFrame({"style": ["joy"]}))
+    columns = {"template": [0, 0, 1, 1], "descriptor": ["a", "b"] * 2, "axis": "", "correct": [1.0, 0.0, 1.0, 1.0]}
+    accuracy.AnswerAccuracy().score(run, FamilyConfig(settings=accuracy.Settings()), pd.DataFrame(columns))
+    assert run.read("effects")["style"].tolist() == ["joy"]
+    assert set(run.read(accuracy.EFFECTS)["unit"]) == {"a", "b"}
+
+
 def answered(*rows):
     """A run whose answers are (prompt_id, label of the question, whether the answer was correct)."""
     table = pd.DataFrame(rows, columns=["prompt_id", "label", "correct"]).assign(goal="g", sol1="a", sol2="b")
