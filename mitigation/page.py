@@ -110,6 +110,7 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
     n = int(measured_prompts.isin(tuned_prompts).sum())
     warning = (
         f"{n:,} of the {len(measured_prompts):,} measured prompts were training prompts of the model. Scores on them "
-        "show how well the model fits its training data, not how it responds to other prompts. Measure on the other split."
+        "show how well the model fits its training data, not how it responds to other prompts. Measure on the other "
+        "split."
     )
     return [warning] if n else []
