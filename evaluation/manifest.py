@@ -49,7 +49,8 @@ class RunRecord(TypedDict):
         inputs: fingerprints, by name, of the files and models that the stage reads.
         files: the SHA-256 of each result file, by its relative path.
         versions: the size and the time of change of each result file.
-        started: when the stage began, as a text in UTC.
+        started: when the stage began, as a text in UTC; of a resumed run, when it was resumed.
+        seconds_before: how long a resumed run had worked before.
         processes: the number of processes of the run.
         packages: the version of each package that may affect the numbers.
         commit: the git commit of the code, or None.
@@ -66,6 +67,7 @@ class RunRecord(TypedDict):
     files: dict[str, str]
     versions: dict[str, list[int]]
     started: NotRequired[str]
+    seconds_before: NotRequired[float]
     processes: NotRequired[int]
     packages: NotRequired[dict[str, str]]
     commit: NotRequired[str | None]
@@ -76,7 +78,7 @@ class FinishedRecord(RunRecord):
     """The content of the run.json of a finished run.
 
     Attributes:
-        seconds: the duration of each step; "total" is the whole.
+        seconds: the duration of each step, since a resumed run was resumed; "total" is the whole, also before.
     """
 
     seconds: dict[str, float]

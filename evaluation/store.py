@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,7 @@ from evenhand.evaluation.manifest import (
     PAGES,
     PARTS,
     RUNNING,
+    FinishedRecord,
     RunRecord,
     commit,
     damaged_files,
@@ -302,7 +303,8 @@ def stage(
 
             def finish() -> None:
                 finished: dict[str, object] = {**record, "state": FINISHED}
-                finished["seconds"] = {**store.seconds, "total": round(time.monotonic() - start, 2)}
+                total = record.get("seconds_before", 0.0) + time.monotonic() - start
+                finished["seconds"] = {**store.seconds, "total": round(total, 2)}
                 finished.update(recorded_results(folder))
                 finished.update(store.record)
                 if store.failures:
@@ -355,6 +357,8 @@ def _finished_or_begun(
         log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(outdated))
     elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         log.info("%s: going on in %s", record["command"], folder)
+    if earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
+        record["seconds_before"] = round(_seconds_worked(folder, earlier), 2)
     remove_temporary_files(folder)
     for name in outdated:
         (folder / name).unlink(missing_ok=True)
@@ -392,6 +396,22 @@ def _state_and_outdated_files(
     if earlier.get("failures"):
         return RUNNING, damaged
     return FINISHED, damaged
+
+
+def _seconds_worked(folder: Path, earlier: RunRecord) -> float:
+    """Return how long a run has worked: until it was finished or, if it was killed, until it last wrote a file."""
+    if earlier["state"] == FINISHED:
+        return cast(FinishedRecord, earlier)["seconds"]["total"]
+    before = earlier.get("seconds_before", 0.0)
+    if "started" not in earlier:
+        return before
+    started = datetime.fromisoformat(earlier["started"]).timestamp()
+    last = started
+    for path in folder.rglob("*"):
+        name, *_ = path.relative_to(folder).parts
+        if path.is_file() and name not in (LOCK, MANIFEST, *TRACKERS):
+            last = max(last, path.stat().st_mtime)
+    return before + last - started
 
 
 def check_no_files(folder: Path, but_folders: bool = False) -> None:

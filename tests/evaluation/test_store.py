@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -62,6 +63,21 @@ def test_a_finished_stage_is_not_repeated(settings):
     with pytest.raises(InputError, match="`label`.*`measure`"):
         read_run(settings.output_dir, "measure", "responses")
     assert (settings.output_dir / "run.json").read_bytes() == before
+
+
+def test_the_total_time_of_a_resumed_run_has_the_time_before(settings):
+    folder = settings.output_dir
+    for _ in range(2):  # a run that is killed twice, each time a minute after it began
+        with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+            table = run.folder / "parts" / "table.parquet"
+            table.parent.mkdir(exist_ok=True)
+            table.write_bytes(b"")
+            started = datetime.fromisoformat(json.loads((folder / "run.json").read_text())["started"]).timestamp()
+            os.utime(table, (started + 60, started + 60))
+            os.utime(folder / "run.json", (started + 900, started + 900))  # is written when nothing is done yet
+            raise KeyboardInterrupt
+    assert run_once(settings)
+    assert 120 <= json.loads((folder / "run.json").read_text())["seconds"]["total"] < 900
 
 
 def test_other_settings_or_inputs_raise_and_change_nothing(settings):
