@@ -83,3 +83,10 @@ def test_four_times_the_responses_detect_about_a_quarter_of_the_spread():
     ratio = found[1] / found[0]
     assert ratio == pytest.approx(0.25, rel=0.03)
     assert rescale(*after, new, old) == pytest.approx(before)
+
+
+def test_a_detectable_spread_is_positive_where_hardly_any_noise_is_known():
+    # A skewness of slope / √noise = 5 and more: in χ² distributions it is √8 at most.
+    for noise in (1e-2, 1e-6, 1e-13):
+        estimate = Estimate(0.0, noise, noise=noise, slope=5 * noise**0.25, freedom=4.0)
+        assert math.sqrt(noise) < smallest_detectable_spread(estimate) < 100 * noise**0.25
