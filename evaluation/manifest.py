@@ -261,7 +261,7 @@ def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[st
     """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
 
     def to_relative(name: str, value: str) -> str:
-        is_path = name in IN_RUNS and (value.startswith(".") or _is_in_run(Path(value)))
+        is_path = name in IN_RUNS and value != "" and (value.startswith(".") or _is_in_run(Path(value)))
         if name not in RUN_FOLDERS and not is_path:
             return value
         path = os.path.relpath(Path(value).resolve(), folder)
@@ -271,7 +271,8 @@ def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[st
 
 
 def _is_in_run(path: Path) -> bool:
-    return any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
+    """Return whether something is at a path in a run's folder; a name such as `gpt2` alone is no path."""
+    return path.exists() and any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
 
 
 def with_resolved_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:

@@ -44,6 +44,7 @@ FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, which transformers calls
 AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
+SURROGATE = re.compile(r"[\ud800-\udfff]")  # Python's text for a byte of an argument that is not UTF-8
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 ReportTo = Literal["wandb", "none"]
@@ -625,6 +626,8 @@ def _unusable(name: str, value: object) -> Iterator[str]:
     """Yield a fault for each text that no file name can have, and for each integer that no library can read."""
     if isinstance(value, str) and "\0" in value:
         yield f"{name}: {format_value(value)} has a null character; leave it out."
+    elif isinstance(value, str) and SURROGATE.search(value):
+        yield f"{name}: {format_value(value)} is not UTF-8, in which runs record their settings; give another."
     elif isinstance(value, int) and abs(value) >= 2**63:
         yield f"{name}: the integer has {len(format(abs(value), 'x'))} hexadecimal digits; give a smaller one."
     for key, item in _items(value):

@@ -7,7 +7,7 @@ from peft import get_peft_model
 from transformers import PreTrainedConfig
 
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.models.checkpoints import load_config, resolve_device
+from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, load_config, resolve_device
 from evenhand.evaluation.models.loading import model_kind, text_generation_class
 from evenhand.evaluation.models.revisions import (
     adapter_base,
@@ -17,7 +17,7 @@ from evenhand.evaluation.models.revisions import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
-from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config, trainer_config
+from evenhand.mitigation.trainer_configs import lora_config, trainer_config
 from evenhand.mitigation.trainers import TRAINERS
 
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet

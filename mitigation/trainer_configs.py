@@ -5,9 +5,7 @@ The settings `training.trainer` and `training.peft` contain further fields of th
 
 import math
 import re
-import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -30,14 +28,6 @@ LOGS_PER_EVALUATION = 5
 TOWER = re.compile(
     r"vision|visual|image|audio|speech|acoustic|video|multi_?modal|mm_projector|connector|aligner|embed_(?:vision|audio)"
 )
-
-
-@contextmanager
-def ignore_renamed_checkpointing() -> Iterator[None]:
-    """Ignore, inside the block, the warnings of transformers that `gradient_checkpointing` will have another name."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
-        yield
 
 
 def steps_per_epoch(settings: TuningSettings, n_train: int) -> int:

@@ -35,7 +35,7 @@ from transformers.trainer_pt_utils import safe_globals
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
-from evenhand.evaluation.models.checkpoints import is_quantized
+from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
@@ -55,12 +55,7 @@ from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.page import Curve
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainer_configs import (
-    ignore_renamed_checkpointing,
-    lora_config,
-    steps_per_epoch,
-    trainer_config,
-)
+from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
 from evenhand.mitigation.trainers import SFT, TRAINERS
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 

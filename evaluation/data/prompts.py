@@ -246,7 +246,8 @@ def require_columns(columns: Collection[object], wanted: Iterable[str], purpose:
     missing = [repr(name) for name in dict.fromkeys(wanted) if name not in columns]
     if missing:
         subject = f"column {missing[0]} is" if len(missing) == 1 else f"columns {', '.join(missing)} are"
-        raise InputError(purpose, f"{subject} missing; the columns are {', '.join(map(str, columns))}.")
+        listed = ", ".join(map(str, columns)) or "none"
+        raise InputError(purpose, f"{subject} missing; the columns are: {listed}.")
 
 
 def check_row_count(rows: int, setting: str) -> None:

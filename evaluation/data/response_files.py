@@ -137,6 +137,8 @@ def read_responses(
     if not path.exists():
         raise InputError("responses", f"{path} does not exist.")
     columns = _read_columns(path, descriptor_column, named or {})
+    if not columns:
+        raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
     if PROMPT_ID in columns and not has_ids and has_own_prompts(columns, descriptor_column):
         del columns[PROMPT_ID]
     if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors

@@ -35,6 +35,7 @@ BYTE_ORDER_MARKS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }
+MAX_NULL_SHARE = 0.25  # of the bytes of a text in UTF-8, in which a null character may be a part of an answer
 WESTERN = "cp1252"  # Windows and Excel in Western Europe and America
 OTHER_ENCODINGS = (
     "cp1250",
@@ -120,13 +121,16 @@ def _encoding_of(content: bytes) -> str:
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding
-    if b"\x00" in content[:1000]:  # every second byte of mostly ASCII text in UTF-16
-        return "utf-16-be" if content.startswith(b"\x00") else "utf-16-le"
+    head = content[:1000]
+    n_null = head.count(b"\x00")  # every second byte of mostly ASCII text in UTF-16, which is also valid UTF-8
     try:
         content.decode("utf-8")
-        return "utf-8"
+        if n_null <= MAX_NULL_SHARE * len(head):
+            return "utf-8"
     except UnicodeDecodeError as error:
         wrong = error.start
+    if n_null:
+        return "utf-16-be" if content.startswith(b"\x00") else "utf-16-le"
     with suppress(UnicodeDecodeError):
         if not NOT_WESTERN.search(content.decode(WESTERN)):
             return WESTERN

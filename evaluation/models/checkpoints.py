@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,7 +119,8 @@ def load_network(
         log.info("the adapter was trained with %d tokens: %s has as many now", size, base.name)
         weights.resize_token_embeddings(size, mean_resizing=False)
     try:
-        adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
+        with ignore_renamed_checkpointing():
+            adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         check_adapter_fits(folder, adapted)
         # Merging an adapter into quantized weights would round most of it away.
         weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
@@ -145,6 +147,14 @@ def adapter_vocabulary(folder: Path) -> int | None:
     if len(sizes) > 1:
         raise InputError("model", f"the adapter {folder} has embeddings of {sorted(sizes)} tokens; save it again.")
     return sizes.pop() if sizes else None
+
+
+@contextmanager
+def ignore_renamed_checkpointing() -> Iterator[None]:
+    """Ignore, inside the block, the warnings of transformers that `gradient_checkpointing` will have another name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*gradient_checkpointing.*", FutureWarning)
+        yield
 
 
 def check_adapter_fits(folder: Path, adapted: PeftModel) -> None:

@@ -11,7 +11,12 @@ from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.models.checkpoints import check_adapter_fits, load_tokenizer, load_weights
+from evenhand.evaluation.models.checkpoints import (
+    check_adapter_fits,
+    ignore_renamed_checkpointing,
+    load_tokenizer,
+    load_weights,
+)
 from evenhand.evaluation.models.classifier_folders import FIELD, find_encoder, read_description
 from evenhand.evaluation.settings import CheckpointSettings
 
@@ -62,7 +67,8 @@ def load_adapted_classifier(
     )
     classifier = MeanPoolingClassifier(encoder, n_labels=len(description.labels))
     try:
-        adapted = PeftModel.from_pretrained(classifier, str(folder), use_safetensors=True)
+        with ignore_renamed_checkpointing():
+            adapted = PeftModel.from_pretrained(classifier, str(folder), use_safetensors=True)
         check_adapter_fits(folder, adapted)
     except Exception as error:  # damaged files lead to errors of all kinds
         raise InputError(FIELD, f"the adapter in {folder} is damaged ({first_line(error)}).") from None

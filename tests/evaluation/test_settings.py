@@ -34,6 +34,7 @@ def test_the_default_filter_applies_unless_it_is_named(filters, expected):
         ({"seed": 10**400}, "seed: the integer has 333 hexadecimal digits"),  # 400 / log10(16) = 332.2
         ({"prompts": {"filters": {"axis": ["age\0"]}}}, "prompts.filters.axis.0: .* has a null character"),
         ({"model": "a\0b"}, "model: .* has a null character"),
+        ({"output_dir": "runs/\udcff"}, "output_dir: .* is not UTF-8"),  # the byte 255 of a command line
     ],
 )
 def test_values_that_would_be_misread_are_refused(values, fault):

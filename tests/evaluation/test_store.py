@@ -212,6 +212,16 @@ def test_a_file_that_begins_with_dots_is_found_from_another_folder(tmp_path, mon
     assert Path(read["references"]["name"]) == Path("given/r.csv") and read["model"] == given["model"]
 
 
+def test_names_of_models_are_no_paths_where_the_working_directory_is_a_run(settings, monkeypatch):
+    run_once(settings)
+    (settings.output_dir / "adapter").mkdir()
+    monkeypatch.chdir(settings.output_dir)
+    names = {"model": {"name": "gpt2"}, "style_classifier": {"name": "go_emotions"}, "offensive": {"name": ""}}
+    assert with_relative_paths(names, settings.output_dir.parent / "other") == names
+    in_run = with_relative_paths({"model": {"name": "adapter"}}, settings.output_dir.parent / "other")
+    assert in_run == {"model": {"name": "../label/adapter"}}
+
+
 def test_paths_of_other_runs_are_relative_and_valid_after_a_move(tmp_path, monkeypatch):
     run_once(LabelSettings(output_dir=tmp_path / "first" / "tune", report_to="none"))
     (tmp_path / "first" / "tune" / "adapter").mkdir()

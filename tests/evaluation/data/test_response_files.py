@@ -122,6 +122,13 @@ def test_a_response_of_megabytes_is_refused(tmp_path):
         read_responses(write(tmp_path / "r.jsonl", [LOGS[0], LOGS[2] | {"response": "x" * 1_000_001}]))
 
 
+@pytest.mark.parametrize(("name", "text"), [("a.csv", ""), ("a.csv", "\ufeff"), ("a.jsonl", "\n"), ("a.json", "[]")])
+def test_a_file_without_content_is_called_empty(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"^responses: \S+ is empty"):
+        read_responses(tmp_path / name)
+
+
 def test_half_an_emoji_in_json_is_replaced(tmp_path):
     """A limit of tokens may cut an emoji in two, and JSON can contain such a half character."""
     rows = [LOGS[0], LOGS[2] | {"response": "Fine \ud83d"}]

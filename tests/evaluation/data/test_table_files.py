@@ -53,6 +53,11 @@ def test_a_delimited_file(tmp_path, name):
     assert set(columns) == {*COLUMNS, "template", "axis", "reasoned"}
 
 
+def test_a_null_character_in_utf_8_is_a_part_of_its_cell(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text,n\na\0é,1\n".encode())
+    assert read_columns(tmp_path / "a.csv", "a table") == {"text": ["a\0é"], "n": ["1"]}
+
+
 def test_fields_that_are_not_quoted(tmp_path):
     (tmp_path / "a.csv").write_text("text;n\nHi, you;1\nYes, I, do;2\n")
     assert read_columns(tmp_path / "a.csv", "a table") == {"text": ["Hi, you", "Yes, I, do"], "n": ["1", "2"]}

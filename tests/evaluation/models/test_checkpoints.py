@@ -70,6 +70,11 @@ def test_an_adapter_is_loaded_onto_another_base(folder, adapter):
     assert model_revision(name, base=str(folder)) != model_revision(name, base=str(other))
 
 
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_an_adapter_is_loaded_without_warnings_of_libraries(folder, adapter):
+    load(str(adapter), base=str(folder))
+
+
 def test_the_strength_multiplies_the_change_of_the_weights(folder, adapter, tmp_path):
     def weights(strength):
         return load(adapter, base=str(folder), adapter_strength=strength).model.layers[0].self_attn.q_proj.weight
