@@ -16,7 +16,13 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    ClassifiedRun,
+    ComparedSide,
+    Comparison,
+    JointTests,
+    Part,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
 from evenhand.evaluation.models.base import Model
@@ -145,6 +151,21 @@ class AcceptedDifferences(Part):
             seed=before.config.seed,
         )
         return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        run = side.run
+        if not run.has(ACCEPTED):
+            return []
+        responses = read_styled_responses(run.folder, with_accepted=True, only=run.only)
+        table = effects(
+            responses,
+            comparison.clusters,
+            groups=responses.groups(),
+            permutations=comparison.allowed_error.draws(run.config.settings.permutations),
+            seed=run.config.seed,
+            allowed_error=comparison.allowed_error,
+        )
+        return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL, side.signature)
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         accepted = {}

@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
+    ComparedSide,
     Comparison,
     JointTests,
     Part,
@@ -527,15 +528,33 @@ def outcome_bias(
     Returns:
         The scores, and a table as of `effects` with the column `outcome`, in units of the outcome (`outcome_table`).
     """
+    scored = with_values(responses, join_rare(values))
+    p_value, table = tested_outcome(responses, outcome, values, permutations, seed)
+    return outcome_scores(scored, outcome, p_value, signature), table
+
+
+def tested_outcome(
+    responses: StyledResponses,
+    outcome: str,
+    values: pd.DataFrame,
+    permutations: int,
+    seed: int,
+    allowed_error: AllowedError = WHOLE_ERROR,
+) -> tuple[float | None, pd.DataFrame]:
+    """Return the p-value and the table of effects that `outcome_bias` describes; None without permutations."""
     has_value = np.asarray(np.isfinite(values.to_numpy(dtype=float)).all(axis=1))
     people = compared_people(responses, responses.groups(), has_value)
-    scored = with_values(responses, join_rare(values))
     if people is None:
-        return outcome_scores(scored, outcome, None, signature), pd.DataFrame(columns=COLUMNS)
+        return None, pd.DataFrame(columns=COLUMNS)
     family = outcome_family(outcome, {outcome: values[people.is_compared]})
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
-    p_value = found.overall_page if permutations else None
-    return outcome_scores(scored, outcome, p_value, signature), outcome_table(people, family, found)
+    rng = np.random.default_rng(seed)
+    found = family_effects(people.design, [family], permutations, rng, allowed_error)[0]
+    return found.overall_page if permutations else None, outcome_table(people, family, found)
+
+
+def side_effects(side: str) -> str:
+    """Return the name of a comparison's table of effects on outcomes in the run "before" or "after"."""
+    return f"{OUTCOME_EFFECTS}_{side}"
 
 
 def with_values(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
@@ -886,6 +905,23 @@ class OutcomesPart(Part):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
                 scores.append(replace(undefined, form=form, kind=Kind.DIFFERENCE))
         return scores
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        """Write the effects on outcomes, each outcome tested by itself; `compare` returns the levels."""
+        run = side.run
+        if not run.has(VALUES):
+            return []
+        values = run.table(VALUES)
+        allowed_error = comparison.allowed_error
+        permutations = allowed_error.draws(run.config.settings.permutations)
+        tables = [pd.DataFrame(columns=COLUMNS)]
+        for name in stored_names(values):
+            of_outcome = stored_values(values, name)
+            table = tested_outcome(side.responses, name, of_outcome, permutations, run.config.seed, allowed_error)[1]
+            if len(table):
+                tables.append(table)
+        comparison.store.write(side_effects(side.name), pd.concat(tables[1:] or tables, ignore_index=True))
+        return []
 
     def sections(self, run: FamilyRun) -> list[Section]:
         return [outcome_section(run.scores, read_effects(run, OUTCOME_EFFECTS))]
