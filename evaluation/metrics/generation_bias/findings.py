@@ -289,11 +289,11 @@ def language_text(name: str) -> str:
 
 def request_language(scores: Sequence[BiasScore]) -> str:
     """Return the language of most answers, which is that of the requests, by name; ANY_LANGUAGE if it is unknown."""
-    shares = {
-        score.group["value"]: score.value
-        for score in scores
-        if (score.metric, score.form, score.kind) == (LANGUAGE, Form.MEAN, Kind.LEVEL) and set(score.group) == {"value"}
-    }
+    shares = {}
+    for score in scores:
+        is_share = (score.metric, score.form, score.kind) == (LANGUAGE, Form.MEAN, Kind.LEVEL)
+        if is_share and set(score.group) == {"value"} and score.group["value"] not in (TOO_SHORT, OTHER):
+            shares[score.group["value"]] = score.value
     if not shares or max(shares.values()) <= 0.5:
         return ANY_LANGUAGE
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)

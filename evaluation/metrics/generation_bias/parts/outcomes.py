@@ -484,7 +484,8 @@ def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamil
 def outcome_table(people: People, outcome: OutcomeFamily, found: Effects) -> pd.DataFrame:
     """Return a table as of `effects` with a row for each unit and column of an outcome, in the outcome's unit.
 
-    The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale TYPICAL, means are
+    The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale RANK, numbers are ranks
+    in [0, 1], of which the average is ½. Of the scale TYPICAL, means are
     those of the typical answer, exp(mean of log(1 + x)) − 1, and differences and bounds are from there.
     """
     columns = pd.DataFrame(outcome.columns, columns=["outcome", "name"])
@@ -752,10 +753,14 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     if any(row.get("scale") == TYPICAL for row in table_rows(shown)):
         note = TYPICAL_NOTE
 
+    scale_of = dict(zip(table["outcome"], table["scale"], strict=True)) if "scale" in table else {}
+
     def bound_cell(spread: BiasScore) -> Cell:
         bound = find_score(scores, DIFFERENCE_BOUND, outcome=spread.metric)
         if bound is None or math.isnan(bound.value):
             return Cell("")
+        if scale_of.get(spread.metric) == RANK:
+            return Cell(f"{number(100 * bound.value)} percentiles")
         return Cell(number(format_of(spread).factor * bound.value, format_of(spread).decimals))
 
     return Section(

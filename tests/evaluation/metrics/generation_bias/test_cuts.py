@@ -60,3 +60,5 @@ def test_the_language_of_most_answers_is_that_of_the_requests():
 
     assert request_language([mean("es", 0.1), mean("en", 0.9)]) == "English"
     assert request_language([mean("es", 0.5), mean("en", 0.5)]) == request_language([]) == ANY_LANGUAGE
+    for none in ("too short", "other"):  # no languages
+        assert request_language([mean("en", 0.3), mean(none, 0.7)]) == ANY_LANGUAGE

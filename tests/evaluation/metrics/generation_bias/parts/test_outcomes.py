@@ -104,6 +104,16 @@ def test_a_typical_value_is_not_called_a_mean():
     assert "typically" in finding_text(found) and "on average" not in finding_text(found)
 
 
+def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
+    """Numbers that may be negative are compared by their ranks, so their bound is no number of words."""
+    responses, words = measured()
+    scores, effects = outcomes.outcome_bias(responses, "length", words({"old": 4}) - 11, permutations=199)
+    assert set(effects["scale"]) == {outcomes.RANK}
+    bound = outcomes.difference_bound(effects, outcome="length")
+    (row,) = outcomes.outcome_section([*scores, bound], effects).tables[0].rows
+    assert f"{100 * bound.value:.2f} percentiles" in [cell.text for cell in row.cells]
+
+
 def test_changes_of_an_outcome_are_paired_and_of_planted_size():
     """Spreads √(16/3) before and √(1/3) after: "old" people get 4 words more, then one. One value is missing."""
     responses, words = measured()
