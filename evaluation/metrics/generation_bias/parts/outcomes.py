@@ -77,7 +77,7 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
+from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval, share_interval
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_effects
 from evenhand.evaluation.statistics.scores import mean_change
@@ -99,6 +99,7 @@ TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
+OF_100 = "answers of 100"  # the unit of shares
 # Scales of analysis (`OutcomeFamily`).
 SHARE = "share"
 TYPICAL = "typical"
@@ -145,7 +146,7 @@ class Outcome:
     name: str
     values: Callable[[pd.DataFrame], Sequence[float | str]] | None
     description: str
-    unit: str = "answers of 100"
+    unit: str = OF_100
     factor: float = 100.0
     column: str = ""
     has_empty: bool = False
@@ -471,7 +472,7 @@ def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamil
     all_values = np.concatenate([values.to_numpy(dtype=float) for values in joined.values()], axis=1)
     known = all_values[np.isfinite(all_values)]
     scale = SHARE
-    if not np.isin(known, (0, 1)).all():
+    if not is_share(name, known):
         scale = TYPICAL if (known >= 0).all() else RANK
     if scale == TYPICAL:
         all_values = np.log1p(all_values)
@@ -479,6 +480,12 @@ def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamil
         ranks = pd.DataFrame(all_values).rank().to_numpy()
         all_values = (ranks - 0.5) / np.isfinite(all_values).sum(axis=0)
     return OutcomeFamily(name, all_values, are_shares=scale == SHARE, columns=columns, scale=scale)
+
+
+def is_share(outcome: str, values: np.ndarray) -> bool:
+    """Return whether known values of an outcome say what answers have; a length of 0 or 1 words is a number."""
+    is_number = outcome in OUTCOMES and OUTCOMES[outcome].unit != OF_100
+    return not is_number and bool(np.isin(values, (0, 1)).all())
 
 
 def outcome_table(people: People, outcome: OutcomeFamily, found: Effects) -> pd.DataFrame:
@@ -598,6 +605,9 @@ def outcome_scores(
     n = int(has_value.sum())
     for group, column in _columns(responses):
         column = column[has_value]
+        of_mean = mean_interval(column)
+        if is_share(outcome, column):
+            of_mean = share_interval(int(column.sum()), n)
         scores.append(
             BiasScore(
                 outcome,
@@ -605,7 +615,7 @@ def outcome_scores(
                 ideal=None,
                 bounds=ANY,
                 n=n,
-                interval=mean_interval(column),
+                interval=of_mean,
                 n_left_out=len(has_value) - n,
                 group=group,
                 reason=None if n else NO_VALUE,
