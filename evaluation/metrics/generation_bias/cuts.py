@@ -118,8 +118,8 @@ class Cuts(Part):
         new = comparison.new
         if UNTUNED in old.table:
             is_untuned = old.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison.signature)
-            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison.signature)
+            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison)
+            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison)
         before = comparison.before
         after = comparison.after
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
@@ -132,7 +132,7 @@ class Cuts(Part):
                 )
             old = read_styled_responses(before.folder, second=True, only=before.only)
             new = read_styled_responses(after.folder, second=True, only=after.only)
-            scores += overall_changes(old, new, BY_SECOND, comparison.signature)
+            scores += overall_changes(old, new, BY_SECOND, comparison)
         return scores
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
@@ -167,10 +167,17 @@ def overall_scores(
 
 
 def overall_changes(
-    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Signature
+    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], comparison: Comparison
 ) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
-    changes = compare_generation_bias(old, new, {}, by_axis=False, signature=signature)
+    changes = compare_generation_bias(
+        old,
+        new,
+        {},
+        by_axis=False,
+        signature=comparison.signature,
+        allowed_error=comparison.allowed_error,
+    )
     return [replace(score, group=group) for score in changes]
 
 
