@@ -612,7 +612,8 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
 
     if not len(effects):
         return []
-    listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
+    is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == CLUSTER)
+    listed = effects[~is_again]  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
     note = TABLE_NOTE
     if n_more > 0:
