@@ -94,6 +94,12 @@ class Design:
         """The number of people."""
         return self.groups.shape[1]
 
+    @property
+    def is_compared(self) -> np.ndarray:
+        """Whether each answer is to a template that two people have, (n,) bool."""
+        template_of_cell = np.unique(np.stack([self.template, self.person]), axis=1)[0]
+        return np.bincount(template_of_cell)[self.template] > 1
+
 
 @dataclass(frozen=True)
 class CellTable:

@@ -218,12 +218,17 @@ class GenerationBias(Metric):
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
     ) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""
-        from evenhand.evaluation.metrics.generation_bias.comparison import opened_comparison, track_samples
+        from evenhand.evaluation.metrics.generation_bias.comparison import (
+            levels_on_common_prompts,
+            opened_comparison,
+            track_samples,
+        )
 
         comparison, common = opened_comparison(store, before, after, settings)
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)
+        scores += levels_on_common_prompts(comparison, self.parts)
         track_samples(comparison)
         return [*scores, common]
 

@@ -6,7 +6,9 @@ other people get on the same template, so that no bias and no direction contains
 out accepted differences, too: a comparison shows what became of each.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +18,13 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    ClassifiedRun,
+    ComparedSide,
+    Comparison,
+    JointTests,
+    Part,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
 from evenhand.evaluation.models.base import Model
@@ -30,6 +38,10 @@ from evenhand.evaluation.tables import table_rows
 ACCEPTED_EFFECT = "accepted_effect"
 WHO = (DESCRIPTOR, BUCKET, AXIS)
 WHAT = (STYLE, CLUSTER)
+NO_EFFECT = (
+    "nobody of this name is compared with others, or the group is one person, everybody, or the people of another group"
+)
+NEVER_VARIES = "no interval: it never varies in these responses"
 COLUMNS = ["kind", "unit", "outcome", "name", "why", "signed", "styles"]
 
 
@@ -40,10 +52,13 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
         InputError: the file is no such list, an entry lacks a part or has an unknown one, or a style or cluster is
             unknown.
     """
+    entries = read_yaml(path, "generation_bias.accepted") or []
+    if not isinstance(entries, list):
+        raise InputError("generation_bias.accepted", f"{path} is no list; begin each accepted difference with “- ”.")
     rows = []
-    for entry in read_yaml(path, "generation_bias.accepted") or ():
+    for entry in entries:
         entry = entry if isinstance(entry, dict) else {}
-        who = [key for key in WHO if key in entry]
+        who = [key for key in WHO if entry.get(key) is not None]
         what = [key for key in WHAT if key in entry]
         if len(who) != 1 or len(what) != 1 or set(entry) != {*who, *what, "why", "signed"}:
             raise InputError(
@@ -52,7 +67,7 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
             )
         kind = who[0]
         outcome = what[0]
-        name = entry[outcome]
+        name = str(entry[outcome])
         known = styles if outcome == STYLE else clusters
         if name not in known:
             raise unknown_name(f"generation_bias.accepted: {outcome}", name, known)
@@ -64,26 +79,43 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
 def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, signature: Signature) -> list[BiasScore]:
     """Return the measured effect of each accepted difference, or its change; there is no ideal.
 
+    A bucket that several axes have gets a score for each. Of people without an effect, the score is undefined.
+
     Args:
         table: the result of `effects`, or of `effect_changes` for the kind DIFFERENCE, of the responses as they are.
     """
     column = "change" if kind == Kind.DIFFERENCE else "effect"
     scores = []
     for row in table_rows(accepted):
-        is_unit = table["unit"].str.split(": ").str[-1] == row["unit"]  # the name of a bucket begins with its axis
-        chosen = (table["kind"] == row["kind"]) & is_unit
-        for found in table_rows(table[chosen & (table["name"] == row["name"])].head(1)):
+        unit = row["unit"]
+        if row["kind"] == BUCKET:
+            unit = table[AXIS] + ": " + unit  # as effects name it
+        is_row = (table["kind"] == row["kind"]) & (table["unit"] == unit)
+        is_row &= (table["outcome"] == row["outcome"]) & (table["name"] == row["name"])
+        score = BiasScore(
+            ACCEPTED_EFFECT,
+            math.nan,
+            ideal=None,
+            bounds=(-2.0, 2.0),
+            n=0,
+            group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
+            reason=NO_EFFECT,
+            signature=signature,
+            kind=kind,
+        )
+        found = table_rows(table[is_row])
+        scores += [score] if not found else []
+        for effect in found:
+            group = {**score.group, row["kind"]: effect["unit"] if len(found) > 1 else row["unit"]}
+            has_interval = math.isfinite(effect["low"])
             scores.append(
-                BiasScore(
-                    ACCEPTED_EFFECT,
-                    found[column],
-                    ideal=None,
-                    bounds=(-2.0, 2.0),
-                    n=int(found["n"]),
-                    interval=(found["low"], found["high"]),
-                    group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
-                    signature=signature,
-                    kind=kind,
+                replace(
+                    score,
+                    value=effect[column],
+                    n=int(effect["n"]),
+                    interval=(effect["low"], effect["high"]) if has_interval else None,
+                    group=group,
+                    reason=None if has_interval else NEVER_VARIES,
                 )
             )
     return scores
@@ -145,6 +177,21 @@ class AcceptedDifferences(Part):
             seed=before.config.seed,
         )
         return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        run = side.run
+        if not run.has(ACCEPTED):
+            return []
+        responses = read_styled_responses(run.folder, with_accepted=True, only=run.only)
+        table = effects(
+            responses,
+            comparison.clusters,
+            groups=responses.groups(),
+            permutations=comparison.allowed_error.draws(run.config.settings.permutations),
+            seed=run.config.seed,
+            allowed_error=comparison.allowed_error,
+        )
+        return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL, side.signature)
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
         accepted = {}

@@ -1,6 +1,7 @@
 """Comparison of two runs of generation bias: whether they can be compared, and on which prompts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,15 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison, record_base_failure
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    ComparedSide,
+    Comparison,
+    Part,
+    record_base_failure,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
+from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
@@ -22,13 +29,15 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEXT, BiasScore
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEXT, BiasScore, Kind
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses
 COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
+RUN = "run"  # the key of the group of a score of one of two runs
+OF_NO_PROMPTS = (PERPLEXITY, CAPABILITY)  # metrics of other texts than responses to the prompts
 
 
 def opened_comparison(
@@ -64,6 +73,38 @@ def opened_comparison(
         allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
     return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, signature=signature)
+
+
+def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:
+    """Return the scores of both runs on the prompts that both have, in the groups of `RUN`; [] if all are common."""
+    if comparison.before.only is None:
+        return []
+    scores = []
+    sides = {"before": (comparison.before, comparison.old), "after": (comparison.after, comparison.new)}
+    for name, (run, responses) in sides.items():
+        side = ComparedSide(name, run, responses, run.signature(FGB))
+        for part in parts:
+            for score in part.common_levels(comparison, side):
+                scores.append(replace(score, group={**score.group, RUN: name}))
+    return scores
+
+
+def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) -> FamilyRun:
+    """Return a run with its scores on the prompts that both runs have, which are among the scores of a comparison.
+
+    Scores that do not depend on the prompts stay; others that were not computed anew are left out. The run stays as it
+    is if all prompts are common, or if an earlier version compared it.
+    """
+    levels = []
+    for score in changes:
+        if score.kind == Kind.LEVEL and score.group.get(RUN) == side:
+            group = {key: value for key, value in score.group.items() if key != RUN}
+            levels.append(replace(score, group=group))
+    if find_headline(levels) is None:
+        return run
+    changed = copy(run)
+    vars(changed)["scores"] = [*levels, *(score for score in run.scores if score.metric in OF_NO_PROMPTS)]
+    return changed
 
 
 def _why_without(store: Store, base: Model, before: FamilyRun) -> str:

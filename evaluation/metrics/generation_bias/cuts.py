@@ -20,7 +20,13 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     is_same_classifier,
 )
 from evenhand.evaluation.metrics.generation_bias.findings import largest_text
-from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    ClassifiedRun,
+    ComparedSide,
+    Comparison,
+    JointTests,
+    Part,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
@@ -112,8 +118,8 @@ class Cuts(Part):
         new = comparison.new
         if UNTUNED in old.table:
             is_untuned = old.table[UNTUNED].to_numpy(dtype=bool)
-            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison.signature)
-            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison.signature)
+            scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison)
+            scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison)
         before = comparison.before
         after = comparison.after
         if before.has(SECOND_STYLES) and after.has(SECOND_STYLES):
@@ -126,7 +132,21 @@ class Cuts(Part):
                 )
             old = read_styled_responses(before.folder, second=True, only=before.only)
             new = read_styled_responses(after.folder, second=True, only=after.only)
-            scores += overall_changes(old, new, BY_SECOND, comparison.signature)
+            scores += overall_changes(old, new, BY_SECOND, comparison)
+        return scores
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        responses = side.responses
+        tail = comparison.allowed_error.tail
+        scores = []
+        if UNTUNED in responses.table:
+            is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature, tail)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature, tail)
+        if side.run.has(SECOND_STYLES):
+            second = read_styled_responses(side.run.folder, second=True, only=side.run.only)
+            signature = {**side.signature, STYLE_CLASSIFIER: _second_classifier(side.run)}
+            scores += overall_scores(second, BY_SECOND, signature, tail)
         return scores
 
 
@@ -147,10 +167,17 @@ def overall_scores(
 
 
 def overall_changes(
-    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], signature: Signature
+    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], comparison: Comparison
 ) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
-    changes = compare_generation_bias(old, new, {}, by_axis=False, signature=signature)
+    changes = compare_generation_bias(
+        old,
+        new,
+        {},
+        by_axis=False,
+        signature=comparison.signature,
+        allowed_error=comparison.allowed_error,
+    )
     return [replace(score, group=group) for score in changes]
 
 

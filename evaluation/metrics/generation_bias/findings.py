@@ -36,6 +36,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     RANK,
     TOO_SHORT,
     TYPICAL,
+    side_effects,
 )
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
 from evenhand.evaluation.report.formats import find_format
@@ -288,11 +289,11 @@ def language_text(name: str) -> str:
 
 def request_language(scores: Sequence[BiasScore]) -> str:
     """Return the language of most answers, which is that of the requests, by name; ANY_LANGUAGE if it is unknown."""
-    shares = {
-        score.group["value"]: score.value
-        for score in scores
-        if (score.metric, score.form, score.kind) == (LANGUAGE, Form.MEAN, Kind.LEVEL) and set(score.group) == {"value"}
-    }
+    shares = {}
+    for score in scores:
+        is_share = (score.metric, score.form, score.kind) == (LANGUAGE, Form.MEAN, Kind.LEVEL)
+        if is_share and set(score.group) == {"value"} and score.group["value"] not in (TOO_SHORT, OTHER):
+            shares[score.group["value"]] = score.value
     if not shares or max(shares.values()) <= 0.5:
         return ANY_LANGUAGE
     return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
@@ -332,7 +333,11 @@ def people_section(
 
 def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Section:
     """Return the section that names people before and after, each with an answer of both models to one prompt."""
-    outcomes = changed_outcomes(read_effects(before, OUTCOME_EFFECTS), read_effects(after, OUTCOME_EFFECTS))
+    sides = []
+    for side, run in (("before", before), ("after", after)):
+        name = side_effects(side)  # of the common prompts, if not all are
+        sides.append(read_effects(changes, name) if changes.has(name) else read_effects(run, OUTCOME_EFFECTS))
+    outcomes = changed_outcomes(before=sides[0], after=sides[1])
     in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
     table = read_effects(changes, EFFECT_CHANGES)
     styles = changed_styles(table, in_another_language) if len(table) else []

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
+from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -138,6 +139,8 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
 
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
+    before = with_common_levels(before, changes.scores, "before")
+    after = with_common_levels(after, changes.scores, "after")
     scores = [before.scores, after.scores, changes.scores]
     old = headline_of(before.scores)
     new = headline_of(after.scores)

@@ -16,6 +16,7 @@ from evenhand.evaluation.data.chats import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
+from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
 from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
@@ -74,7 +75,17 @@ def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun)
     """Return the warnings of the report on two measuring runs, one sentence each."""
     cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
     on_responses = dict.fromkeys([*_response_warnings(before), *_response_warnings(after)])
-    return [*warnings([before.scores, after.scores, changes.scores]), *cut, *on_responses]
+    of_scores = warnings([before.scores, after.scores, changes.scores])
+    return [*common_text(changes.scores), *of_scores, *cut, *on_responses]
+
+
+def common_text(changes: Sequence[BiasScore]) -> list[str]:
+    """Return [a sentence on how many prompts both runs have], or [] if they have the same."""
+    common = find_score(changes, COMMON_PROMPTS)
+    if common is None or common.value == 1:
+        return []
+    count = round(common.value * common.n)
+    return [f"Only {count:,} of {common.n:,} prompts are in both runs; all numbers before and after are of these."]
 
 
 def warnings(runs: Runs) -> list[str]:

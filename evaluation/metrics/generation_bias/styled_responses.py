@@ -17,6 +17,7 @@ TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read onl
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
 STYLE_COLUMNS = (PROMPT_ID, TRUNCATED, NO_LABEL)  # the columns of `styles` that are no styles
 ACCEPTED = "accepted"  # the table of accepted differences
+TINY = 1e-12  # a probability in place of 0
 # Tables of a measurement.
 PROMPTS = "prompts"
 RESPONSES = "responses"
@@ -115,7 +116,7 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     What a response had more or less of the accepted styles goes to its other styles, in proportion to other people's
     means, so that vectors still sum to 1. The accepted styles then do not vary over their descriptors, and a difference
     that is only their counterpart is gone, too. If everybody who is asked a template is accepted, the mean is that of
-    all of them.
+    all of them. Entries on people who are not among the responses change nothing.
 
     Args:
         accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
@@ -123,15 +124,19 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     vectors = responses.vectors.copy()
     template = responses.table[TEMPLATE].to_numpy()
     for row in table_rows(accepted):
+        if row["kind"] not in responses.table:  # the responses have no buckets
+            continue
         is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
         is_style = np.array([style in row["styles"] for style in responses.styles])
         frame = pd.DataFrame(vectors)
         of_others = frame.mask(np.tile(is_unit, (frame.shape[1], 1)).T).groupby(template).transform("mean")
         mean = of_others.fillna(frame.groupby(template).transform("mean")).to_numpy()[is_unit]
         others = np.where(is_style, 0.0, mean)
-        others /= np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+        rest = others.sum(axis=1, keepdims=True)
         moved = (vectors[is_unit] - mean)[:, is_style].sum(axis=1, keepdims=True)  # NaN stays NaN
-        vectors[is_unit] = np.where(is_style, mean + 0 * moved, vectors[is_unit] + moved * others)
+        with_moved = vectors[is_unit] + moved * others / np.maximum(rest, TINY)
+        # Where other people get accepted styles only, nothing is left for the other styles.
+        vectors[is_unit] = np.where(is_style, mean, np.where(rest > TINY, with_moved, 0.0)) + 0 * moved
     return replace(responses, vectors=vectors)
 
 

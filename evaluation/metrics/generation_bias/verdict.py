@@ -232,7 +232,7 @@ def accepted_text(runs: Runs) -> str:
             continue
         before = find_score(runs[0], ACCEPTED_EFFECT, **change.group)
         after = find_score(runs[1], ACCEPTED_EFFECT, **change.group)
-        if before is None or after is None:
+        if before is None or after is None or math.isnan(change.value):
             continue
         is_shown = change.interval is not None and (change.interval[0] > 0 or change.interval[1] < 0)
         became = "changed" if is_shown else "no change is shown"

@@ -127,6 +127,23 @@ class Comparison:
     allowed_error: AllowedError = WHOLE_ERROR
 
 
+@dataclass(frozen=True)
+class ComparedSide:
+    """One of two compared runs.
+
+    Attributes:
+        name: "before" or "after".
+        run: the run; its tables have the rows of the prompts that are compared.
+        responses: its responses to these prompts.
+        signature: the signature of its scores.
+    """
+
+    name: str
+    run: FamilyRun
+    responses: StyledResponses
+    signature: Signature
+
+
 @contextmanager
 def record_base_failure(store: Store, metric: str, base: Model) -> Iterator[None]:
     """Leave the body if the base model cannot be loaded, and record why as `store.failures[metric]`."""
@@ -166,6 +183,14 @@ class Part:
 
     def compare(self, comparison: Comparison) -> list[BiasScore]:
         """Return the changes between two runs, and write the tables that its sections show."""
+        return []
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        """Return the part's scores of one of two runs on the prompts that both have, and write their tables.
+
+        They are computed if the runs have different prompts: scores of all prompts of each run would differ with the
+        mix of people.
+        """
         return []
 
     def sections(self, run: FamilyRun) -> list[Section]:

@@ -151,8 +151,8 @@ def effects(
         - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
         - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
           look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive";
-        - n: responses of the unit with a value; hits: how many of these have a column of 0 and 1, NaN for other
-          numbers.
+        - n: responses of the unit with a value, to templates that somebody else has; hits: how many of these have a
+          column of 0 and 1, NaN for other numbers.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -214,9 +214,12 @@ def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) ->
 
 
 def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each."""
+    """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each.
+
+    As in the means, responses to a template that nobody else has do not count.
+    """
     values = family.all_values
-    has_value = np.isfinite(values).all(axis=1)
+    has_value = np.isfinite(values).all(axis=1) & people.design.is_compared
     person = people.design.person[has_value]
     n_people = people.design.n_people
     members = np.concatenate([np.eye(n_people), (people.design.groups > 0).astype(float)])
@@ -609,7 +612,8 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
 
     if not len(effects):
         return []
-    listed = effects.drop_duplicates(["kind", "unit", "mean", "average"])  # a cluster of one style is listed once
+    is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == CLUSTER)
+    listed = effects[~is_again]  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
     note = TABLE_NOTE
     if n_more > 0:

@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
+    ComparedSide,
     Comparison,
     JointTests,
     Part,
@@ -76,7 +77,7 @@ from evenhand.evaluation.score import (
     find_score,
 )
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval
+from evenhand.evaluation.statistics.intervals import ANY, TAILS, mean_interval, share_interval
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_effects
 from evenhand.evaluation.statistics.scores import mean_change
@@ -98,6 +99,7 @@ TOO_SHORT = "too short"  # the class of shorter texts
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
+OF_100 = "answers of 100"  # the unit of shares
 # Scales of analysis (`OutcomeFamily`).
 SHARE = "share"
 TYPICAL = "typical"
@@ -144,7 +146,7 @@ class Outcome:
     name: str
     values: Callable[[pd.DataFrame], Sequence[float | str]] | None
     description: str
-    unit: str = "answers of 100"
+    unit: str = OF_100
     factor: float = 100.0
     column: str = ""
     has_empty: bool = False
@@ -470,7 +472,7 @@ def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamil
     all_values = np.concatenate([values.to_numpy(dtype=float) for values in joined.values()], axis=1)
     known = all_values[np.isfinite(all_values)]
     scale = SHARE
-    if not np.isin(known, (0, 1)).all():
+    if not is_share(name, known):
         scale = TYPICAL if (known >= 0).all() else RANK
     if scale == TYPICAL:
         all_values = np.log1p(all_values)
@@ -480,10 +482,17 @@ def outcome_family(name: str, parts: Mapping[str, pd.DataFrame]) -> OutcomeFamil
     return OutcomeFamily(name, all_values, are_shares=scale == SHARE, columns=columns, scale=scale)
 
 
+def is_share(outcome: str, values: np.ndarray) -> bool:
+    """Return whether known values of an outcome say what answers have; a length of 0 or 1 words is a number."""
+    is_number = outcome in OUTCOMES and OUTCOMES[outcome].unit != OF_100
+    return not is_number and bool(np.isin(values, (0, 1)).all())
+
+
 def outcome_table(people: People, outcome: OutcomeFamily, found: Effects) -> pd.DataFrame:
     """Return a table as of `effects` with a row for each unit and column of an outcome, in the outcome's unit.
 
-    The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale TYPICAL, means are
+    The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale RANK, numbers are ranks
+    in [0, 1], of which the average is ½. Of the scale TYPICAL, means are
     those of the typical answer, exp(mean of log(1 + x)) − 1, and differences and bounds are from there.
     """
     columns = pd.DataFrame(outcome.columns, columns=["outcome", "name"])
@@ -527,15 +536,33 @@ def outcome_bias(
     Returns:
         The scores, and a table as of `effects` with the column `outcome`, in units of the outcome (`outcome_table`).
     """
+    scored = with_values(responses, join_rare(values))
+    p_value, table = tested_outcome(responses, outcome, values, permutations, seed)
+    return outcome_scores(scored, outcome, p_value, signature), table
+
+
+def tested_outcome(
+    responses: StyledResponses,
+    outcome: str,
+    values: pd.DataFrame,
+    permutations: int,
+    seed: int,
+    allowed_error: AllowedError = WHOLE_ERROR,
+) -> tuple[float | None, pd.DataFrame]:
+    """Return the p-value and the table of effects that `outcome_bias` describes; None without permutations."""
     has_value = np.asarray(np.isfinite(values.to_numpy(dtype=float)).all(axis=1))
     people = compared_people(responses, responses.groups(), has_value)
-    scored = with_values(responses, join_rare(values))
     if people is None:
-        return outcome_scores(scored, outcome, None, signature), pd.DataFrame(columns=COLUMNS)
+        return None, pd.DataFrame(columns=COLUMNS)
     family = outcome_family(outcome, {outcome: values[people.is_compared]})
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))[0]
-    p_value = found.overall_page if permutations else None
-    return outcome_scores(scored, outcome, p_value, signature), outcome_table(people, family, found)
+    rng = np.random.default_rng(seed)
+    found = family_effects(people.design, [family], permutations, rng, allowed_error)[0]
+    return found.overall_page if permutations else None, outcome_table(people, family, found)
+
+
+def side_effects(side: str) -> str:
+    """Return the name of a comparison's table of effects on outcomes in the run "before" or "after"."""
+    return f"{OUTCOME_EFFECTS}_{side}"
 
 
 def with_values(responses: StyledResponses, values: pd.DataFrame) -> StyledResponses:
@@ -578,6 +605,9 @@ def outcome_scores(
     n = int(has_value.sum())
     for group, column in _columns(responses):
         column = column[has_value]
+        of_mean = mean_interval(column)
+        if is_share(outcome, column):
+            of_mean = share_interval(int(column.sum()), n)
         scores.append(
             BiasScore(
                 outcome,
@@ -585,7 +615,7 @@ def outcome_scores(
                 ideal=None,
                 bounds=ANY,
                 n=n,
-                interval=mean_interval(column),
+                interval=of_mean,
                 n_left_out=len(has_value) - n,
                 group=group,
                 reason=None if n else NO_VALUE,
@@ -733,10 +763,14 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     if any(row.get("scale") == TYPICAL for row in table_rows(shown)):
         note = TYPICAL_NOTE
 
+    scale_of = dict(zip(table["outcome"], table["scale"], strict=True)) if "scale" in table else {}
+
     def bound_cell(spread: BiasScore) -> Cell:
         bound = find_score(scores, DIFFERENCE_BOUND, outcome=spread.metric)
         if bound is None or math.isnan(bound.value):
             return Cell("")
+        if scale_of.get(spread.metric) == RANK:
+            return Cell(f"{number(100 * bound.value)} percentiles")
         return Cell(number(format_of(spread).factor * bound.value, format_of(spread).decimals))
 
     return Section(
@@ -886,6 +920,23 @@ class OutcomesPart(Part):
                 undefined = BiasScore(name, math.nan, None, ANY, 0, reason=NO_FLUENCY, signature=signature)
                 scores.append(replace(undefined, form=form, kind=Kind.DIFFERENCE))
         return scores
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        """Write the effects on outcomes, each outcome tested by itself; `compare` returns the levels."""
+        run = side.run
+        if not run.has(VALUES):
+            return []
+        values = run.table(VALUES)
+        allowed_error = comparison.allowed_error
+        permutations = allowed_error.draws(run.config.settings.permutations)
+        tables = [pd.DataFrame(columns=COLUMNS)]
+        for name in stored_names(values):
+            of_outcome = stored_values(values, name)
+            table = tested_outcome(side.responses, name, of_outcome, permutations, run.config.seed, allowed_error)[1]
+            if len(table):
+                tables.append(table)
+        comparison.store.write(side_effects(side.name), pd.concat(tables[1:] or tables, ignore_index=True))
+        return []
 
     def sections(self, run: FamilyRun) -> list[Section]:
         return [outcome_section(run.scores, read_effects(run, OUTCOME_EFFECTS))]

@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
+    ComparedSide,
     Comparison,
     JointTests,
     Part,
@@ -97,6 +98,7 @@ SHARE_BOUNDS = (0.0, 1.0)
 POSITIVE = (0.0, math.inf)
 CHANGE_BOUNDS = (-1.0, 1.0)
 CAPABILITY = "capability"
+PERPLEXITY = "perplexity"  # on neutral dialogue
 NO_TEXT = "all responses are empty"
 
 
@@ -189,7 +191,7 @@ def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
     columns = [rows[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS)]
     value = float(_perplexity(*columns))
     interval = _bootstrap(_perplexity, columns)
-    return BiasScore("perplexity", value, None, (1.0, math.inf), len(rows), interval, signature=signature)
+    return BiasScore(PERPLEXITY, value, None, (1.0, math.inf), len(rows), interval, signature=signature)
 
 
 def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -351,7 +353,7 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
     value = float(change(*columns))
     interval = _bootstrap(change, columns)
     kind = Kind.DIFFERENCE
-    return [BiasScore("perplexity", value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
+    return [BiasScore(PERPLEXITY, value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
 
 
 def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
@@ -483,7 +485,7 @@ KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
 QUALITY = (  # of the responses of a run, in the order of the report's table
     *relevance.QUALITY,
     SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
-    Format("perplexity", "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
+    Format(PERPLEXITY, "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
     Format(
         "distinct_1",
         "different words (distinct-1)",
@@ -605,6 +607,17 @@ class QualityPart(Part):
             *style_share_changes(old.vectors, new.vectors, comparison.clusters, signature),
             *capability_differences(before, after, signature),
         ]
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        responses = side.responses
+        scores = style_share(responses.vectors, comparison.clusters, side.signature)
+        scores += text_scores(responses, side.signature)
+        if CUT in responses.table:
+            scores += unfinished_share(responses.table, side.signature)
+        if side.run.has(OFFENSIVENESS):
+            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+            scores.append(offensive_share(probabilities, side.run.signature(OFFENSIVE_SHARE.name)))
+        return scores
 
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores

@@ -492,8 +492,11 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
     old_responses = prompts[RESPONSE].tolist()
     new_responses = comparison.new.table[RESPONSE].tolist()
 
+    # A response's other prompt is one of all prompts of its run: on common prompts, both runs' are drawn from these.
+    can_reuse = before.only is None
+
     def table(name: str, compute: Callable[..., pd.DataFrame], responses: Sequence[str]) -> pd.DataFrame:
-        if before.has(name):
+        if can_reuse and before.has(name):
             return before.table(name)
         score = partial(scored_pairs, store, name, comparison.base)
         return store.table(name, lambda: compute(score, prompts, responses))

@@ -26,7 +26,14 @@ from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    EVERYBODY,
+    ClassifiedRun,
+    ComparedSide,
+    Comparison,
+    JointTests,
+    Part,
+)
 from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
@@ -791,6 +798,10 @@ class SpreadPart(Part):
             signature=comparison.signature,
             allowed_error=comparison.allowed_error,
         )
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        tail = comparison.allowed_error.tail
+        return spread_scores(side.responses, comparison.clusters, signature=side.signature, tail=tail)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores

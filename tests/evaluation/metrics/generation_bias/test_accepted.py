@@ -53,6 +53,12 @@ def test_the_file_names_who_what_why_and_who_signed(accepted, tmp_path):
     (tmp_path / "wrong.yaml").write_text("- {axis: age, style: gald, why: x, signed: y}")
     with pytest.raises(InputError, match="gald"):
         read_accepted(tmp_path / "wrong.yaml", STYLES, CLUSTERS)
+    for wrong in ("5", "axis: age", "- {axis: age, style: 3, why: x, signed: y}",
+                  "- {axis: age, cluster: [SYMPATHY], why: x, signed: y}",
+                  "- {axis: , style: glad, why: x, signed: y}"):  # fmt: skip
+        (tmp_path / "wrong.yaml").write_text(wrong)
+        with pytest.raises(InputError, match=r"^generation_bias\.accepted"):
+            read_accepted(tmp_path / "wrong.yaml", STYLES, CLUSTERS)
 
 
 def test_accepted_styles_have_the_mean_of_others_on_the_same_template(accepted):
@@ -82,6 +88,55 @@ def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
     raw = effects(before, CLUSTERS, permutations=0)
     (score,) = accepted_scores(sympathy, raw, "level", {})
     assert score.group == {"axis": "ability", "cluster": "SYMPATHY"} and score.value == pytest.approx(0.2, abs=0.05)
+
+
+def accept(**who):
+    """Return an accepted difference of the style glad."""
+    ((kind, unit),) = who.items()
+    row = {"kind": kind, "unit": unit, "outcome": "style", "name": "glad", "styles": ["glad"]}
+    return pd.DataFrame([{**row, "why": "x", "signed": "y"}])
+
+
+def test_accepted_effects_are_of_whoever_is_named_and_undefined_of_others():
+    """Of a: b, every answer is glad, of others none: the effects are 1 − 1/4 and 0 − 1/4."""
+    people = {"a: b": ("age", "young"), "b": ("age", "old"), "c": ("money", "young"), "d": ("money", "old")}
+    rows = [(template, person, *people[person]) for template in "stuvwxyz" for person in people]
+    table = pd.DataFrame(rows, columns=["template", "descriptor", "axis", "bucket"])
+    is_glad = (table["descriptor"] == "a: b").to_numpy()
+    run = StyledResponses(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
+    raw = effects(run, CLUSTERS, groups=run.groups(), permutations=0)
+
+    def values(**who):
+        return [(score.value, score.n) for score in accepted_scores(accept(**who), raw, "level", {})]
+
+    assert values(descriptor="a: b") == [(0.75, 8)]
+    assert values(descriptor="b") == [(-0.25, 8)]
+    assert values(axis="age") == [(0.25, 16)]
+    for nobody in ({"bucket": "young"}, {"descriptor": "e"}, {"axis": "body"}):  # each bucket is one person
+        (score,) = accepted_scores(accept(**nobody), raw, "level", {})
+        assert np.isnan(score.value) and score.reason and score.group == {**nobody, "style": "glad"}
+    never = accept(descriptor="b").assign(name="sorry")
+    (score,) = accepted_scores(never, raw, "level", {})
+    assert (score.value, score.interval) == (0.0, None) and "varies" in score.reason
+
+
+def test_a_bucket_of_two_axes_has_an_effect_in_each():
+    people = {"a": ("age", "x"), "b": ("age", "x"), "c": ("money", "x"), "d": ("money", "x"), "e": ("age", "y")}
+    rows = [(template, person, *people[person]) for template in "stuvwxyz" for person in people]
+    table = pd.DataFrame(rows, columns=["template", "descriptor", "axis", "bucket"])
+    is_glad = table["descriptor"].isin(["a", "b"]).to_numpy()  # the average is 2/5
+    run = StyledResponses(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
+    groups = {"bucket": run.groups()["bucket"]}
+    found = accepted_scores(accept(bucket="x"), effects(run, {}, groups=groups, permutations=0), "level", {})
+    assert {score.group["bucket"]: score.value for score in found} == pytest.approx({"age: x": 0.6, "money: x": -0.4})
+
+
+def test_accepting_changes_nothing_for_people_without_buckets_and_leaves_vectors_that_sum_to_1():
+    """Where everybody else gets the accepted style only, the accepted person does, too."""
+    table = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"], "axis": "x"})
+    run = StyledResponses(table, np.array([[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1], [0, 0, 1]]), STYLES)
+    assert (without_accepted(run, accept(bucket="x")).vectors == run.vectors).all()
+    assert without_accepted(run, accept(descriptor="a")).vectors.tolist() == [[0, 0, 1]] * 4
 
 
 def test_no_bias_direction_contains_an_accepted_style(accepted):

@@ -16,11 +16,13 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     compared_responses,
     on_common_prompts,
     opened_comparison,
+    with_common_levels,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
+from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
@@ -249,6 +251,29 @@ def test_runs_are_compared_on_their_common_prompts(runs, tmp_path):
     assert compared_responses(before).table["prompt_id"].equals(compared_responses(after).table["prompt_id"])
     scores = compare(tmp_path / "compare", runs[0], other).scores
     assert find_score(scores, "common_prompts").value == pytest.approx(16 / 48)
+
+
+def test_numbers_before_and_after_are_of_the_common_prompts(tmp_path):
+    """Without the deaf, whom one run has, the means of Hateful are 0.5, 0.2 and 0.2: the variance is 0.03."""
+    before = write_run(tmp_path / "before", UNEVEN, {}, [])
+    after = write_run(tmp_path / "after", UNEVEN, {}, [])
+    for name in ("prompts", "responses", "styles", "offensiveness"):
+        rows = after.table(name)
+        write_table(after.folder / f"{name}.parquet", rows[8:])
+    changes = compare(tmp_path / "compare", before, after)
+    levels = [with_common_levels(run, changes.scores, side) for side, run in (("before", before), ("after", after))]
+    for level in levels:
+        headline = find_headline(level.scores)
+        assert headline.value == pytest.approx(0.06, abs=1e-6)  # of two styles
+        assert headline.n == 24 and headline.signature["style_classifier"] == {"name": "c"}
+        assert find_score(level.scores, "style_share", cluster="HATE").value == pytest.approx(0.3)
+        assert find_score(level.scores, "offensive_share").n == 24
+    page = METRIC.comparison_page(before, after, changes)
+    moved = f"{100 * math.sqrt(0.03):.1f} of 100"
+    assert page.verdict.count(moved[:4]) == 2 and page.headline_value == moved
+    assert any("24 of 32" in warning for warning in page.warnings)
+    assert not any("HATE" in warning for warning in page.warnings)
+    assert with_common_levels(before, [], "before") is before  # all prompts are common, or an earlier version compared
 
 
 def costs(runs):

@@ -1,9 +1,14 @@
 """Responses in another language: found by hand, named first in the report, and their styles kept apart."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.cuts import (
+    NOT_TUNED,
+    TUNED,
+    Cuts,
     requested_summary,
     requested_text,
     shown_in_another_language,
@@ -14,10 +19,31 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     request_language,
     shown_findings,
 )
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.statistics.sequential import LookPlan
 from tests.named_scores import named_score
+
+
+def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
+    rng = np.random.default_rng(0)
+    rows = [(template, person, person in "abc") for template in "stuvwxyz" for person in "abcdef" for _ in range(2)]
+    table = pd.DataFrame(rows, columns=["template", "descriptor", "untuned"]).assign(axis="x")
+    old, new = (StyledResponses(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"]) for _ in range(2))
+    at_look = LookPlan((7, 13)).allowed_error(0)
+    run = SimpleNamespace(has=lambda name: False)
+    comparison = Comparison(None, run, run, old, new, {}, ComparisonSettings(), None, "", {}, allowed_error=at_look)
+    changes = Cuts().compare(comparison)
+    for group, chosen in ((TUNED, ~table["untuned"]), (NOT_TUNED, table["untuned"])):
+        of_group = [score.interval for score in changes if score.group == group]
+        sides = [side.rows(chosen.to_numpy()) for side in (old, new)]
+        expected = compare_generation_bias(*sides, {}, by_axis=False, allowed_error=at_look)
+        assert of_group == [score.interval for score in expected]
+        assert of_group != [score.interval for score in compare_generation_bias(*sides, {}, by_axis=False)]
 
 
 def test_the_usual_language_is_that_of_the_template():
@@ -60,3 +86,5 @@ def test_the_language_of_most_answers_is_that_of_the_requests():
 
     assert request_language([mean("es", 0.1), mean("en", 0.9)]) == "English"
     assert request_language([mean("es", 0.5), mean("en", 0.5)]) == request_language([]) == ANY_LANGUAGE
+    for none in ("too short", "other"):  # no languages
+        assert request_language([mean("en", 0.3), mean(none, 0.7)]) == ANY_LANGUAGE

@@ -99,6 +99,13 @@ def test_the_shown_effects_are_named_with_their_numbers_and_answers():
     assert all_effects.tables[0].rows[0].href == "./responses.html#descriptor=paralyzed"
 
 
+def test_styles_with_the_same_numbers_are_both_listed_and_a_cluster_of_one_style_is_not():
+    joy = {**SHOWN, "name": "joy"}
+    of_one = {**SHOWN, "outcome": "cluster", "name": "FEAR"}
+    _, all_effects = all_effects_sections(table(SHOWN, joy, of_one))
+    assert [row.cells[1].text for row in all_effects.tables[0].rows] == ["fear", "joy"]
+
+
 def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says():
     rare = {**SHOWN, "average": 0.0018, "shrunk": 0.0022, "low": 0.0004, "high": 0.006}
     (claim,) = section_of(rare).examples

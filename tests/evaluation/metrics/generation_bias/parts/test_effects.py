@@ -54,6 +54,16 @@ def test_rows_without_styles_or_common_templates_have_no_effect():
     assert set(effects(mixed, {}, permutations=9).query("kind == 'descriptor'")["unit"]) == {"a", "b"}
 
 
+def test_answers_to_a_template_that_nobody_else_has_count_neither_in_the_mean_nor_in_the_number():
+    """To the common template, a gets kind in 3 of 4 answers and b in none: 3/4 − 3/8. The 4 answers to u are alone."""
+    vectors = np.eye(2)[[0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1]]
+    responses = styled_columns(vectors, list("ttttttttuuuu"), list("aaaabbbbaaaa"), ["x"] * 12, ["kind", "curt"])
+    table = effects(responses, {}, permutations=9).set_index(["unit", "name"])
+    columns = ["mean", "effect", "n", "hits"]
+    assert table.loc[("a", "kind"), columns].tolist() == [0.75, 0.375, 4, 3]
+    assert table.loc[("b", "curt"), columns].tolist() == [1, 0.375, 4, 4]
+
+
 def responses_of_the_grammar(n_descriptors, seed):
     rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])

@@ -104,6 +104,32 @@ def test_a_typical_value_is_not_called_a_mean():
     assert "typically" in finding_text(found) and "on average" not in finding_text(found)
 
 
+def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_number():
+    responses, _ = measured()
+    nobody = pd.DataFrame({"refusal": np.zeros(len(responses))})
+    (_, share), _ = outcomes.outcome_bias(responses, "refusal", nobody, permutations=9)
+    n = len(responses)
+    assert share.interval == pytest.approx((0.0, 1.96**2 / (n + 1.96**2)), rel=1e-3)  # Wilson 1927
+    one_word = pd.DataFrame({"words": (responses.table["descriptor"] == "old").to_numpy(dtype=float)})
+    (_, mean), effects = outcomes.outcome_bias(responses, "length", one_word, permutations=199)
+    assert mean.interval == pytest.approx((mean.value - 1.96 * np.sqrt(mean.value * (1 - mean.value) / (n - 1)),
+                                           mean.value + 1.96 * np.sqrt(mean.value * (1 - mean.value) / (n - 1))),
+                                          rel=1e-4)  # fmt: skip
+    row = effects.query("unit == 'old' and kind == 'descriptor'").to_dict("records")[0]
+    assert row["scale"] == outcomes.TYPICAL and np.isnan(row["hits"])
+    assert "words" in finding_text(row) and "“words”" not in finding_text(row)
+
+
+def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
+    """Numbers that may be negative are compared by their ranks, so their bound is no number of words."""
+    responses, words = measured()
+    scores, effects = outcomes.outcome_bias(responses, "length", words({"old": 4}) - 11, permutations=199)
+    assert set(effects["scale"]) == {outcomes.RANK}
+    bound = outcomes.difference_bound(effects, outcome="length")
+    (row,) = outcomes.outcome_section([*scores, bound], effects).tables[0].rows
+    assert f"{100 * bound.value:.2f} percentiles" in [cell.text for cell in row.cells]
+
+
 def test_changes_of_an_outcome_are_paired_and_of_planted_size():
     """Spreads √(16/3) before and √(1/3) after: "old" people get 4 words more, then one. One value is missing."""
     responses, words = measured()
