@@ -75,6 +75,7 @@ from evenhand.evaluation.statistics.intervals import (
     normal_interval,
     share_interval,
     student_quantile,
+    varies,
 )
 from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change, share_score
 from evenhand.evaluation.statistics.text_quality import (
@@ -100,6 +101,7 @@ CHANGE_BOUNDS = (-1.0, 1.0)
 CAPABILITY = "capability"
 PERPLEXITY = "perplexity"  # on neutral dialogue
 NO_TEXT = "all responses are empty"
+NO_ERROR = "no interval: leaving out any one response has the same effect"
 
 
 class Settings(StrictSettings):
@@ -142,9 +144,9 @@ def text_scores(measured: StyledResponses, signature: Signature) -> list[BiasSco
         if count:
             shares.append(share_score(name, np.arange(n) < count, 0.0, reason=NO_TEXT))
     variety = _number("distinct_responses", distinct_responses(responses), n, SHARE_BOUNDS, NO_TEXT)
-    if n > 1:
-        error = float(occurs_once(responses).std(ddof=1)) / math.sqrt(n)
-        variety = replace(variety, interval=normal_interval(variety.value, error, SHARE_BOUNDS))
+    if n:
+        interval = _interval_of_sums(variety.value, occurs_once(responses).astype(float), SHARE_BOUNDS)
+        variety = replace(variety, interval=interval, reason=None if interval else NO_ERROR)
     found = [*shares, variety]
     for size in (1, 2):
         reason = f"no response has {size} words"
@@ -153,6 +155,13 @@ def text_scores(measured: StyledResponses, signature: Signature) -> list[BiasSco
     found = [replace(score, n_left_out=len(measured) - n) for score in found]
     empty = share_score("empty_share", ~is_nonempty, 0.0, reason="no response")
     return [replace(score, signature=signature) for score in (empty, *found)]
+
+
+def _interval_of_sums(value: float, influence: np.ndarray, bounds: Interval) -> Interval | None:
+    """Return the interval around a value by each response's influence on it, (n,); None if all have the same."""
+    if not varies(influence):
+        return None
+    return normal_interval(value, float(influence.std(ddof=1)) / math.sqrt(len(influence)), bounds)
 
 
 def _number(metric: str, value: float, n: int, bounds: Interval, reason: str) -> BiasScore:
@@ -318,8 +327,8 @@ def _distinct_responses_kept(before: Sequence[str], after: Sequence[str]) -> Bia
         return kept
     ratio = distinct_responses(after) / distinct_responses(before)
     influence = (occurs_once(after) - ratio * occurs_once(before)) / distinct_responses(before)
-    interval = normal_interval(ratio, float(influence.std(ddof=1)) / math.sqrt(n), POSITIVE) if n > 1 else None
-    return replace(kept, value=ratio, interval=interval, reason=None)
+    interval = _interval_of_sums(ratio, influence, POSITIVE)
+    return replace(kept, value=ratio, interval=interval, reason=None if interval else NO_ERROR)
 
 
 def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
@@ -330,8 +339,9 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
         return kept
     without = distinct_n_without_each(after, 2) / distinct_n_without_each(before, 2)
     error = math.sqrt((len(without) - 1) * float(without.var()))
-    interval = None if math.isnan(error) else normal_interval(ratio, error, POSITIVE)
-    return replace(kept, value=ratio, interval=interval, reason=None)
+    has_error = math.isfinite(error) and varies(without)
+    interval = normal_interval(ratio, error, POSITIVE) if has_error else None
+    return replace(kept, value=ratio, interval=interval, reason=None if interval else NO_ERROR)
 
 
 def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:

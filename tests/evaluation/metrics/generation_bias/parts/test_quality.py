@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.parts import relevance
-from evenhand.evaluation.metrics.generation_bias.parts.quality import style_drift, style_share
+from evenhand.evaluation.metrics.generation_bias.parts.quality import (
+    style_drift,
+    style_share,
+    text_changes,
+    text_scores,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN,
     cell_codes,
@@ -18,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     other_prompts,
     sample_prompts,
 )
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loaded import LoadedModel
@@ -91,6 +97,24 @@ def test_distinct_responses_and_their_jackknife():
     error = np.sqrt(np.mean([occurs_once(each).var(ddof=1) / 400 for each in draws]))
     true = np.std([distinct_responses(each) for each in draws])
     assert true < error < 1.5 * true
+
+
+def test_variety_has_no_interval_where_no_response_occurs_once():
+    """The jackknife finds no error, but the variety of so few canned answers is not certain."""
+
+    def styled(responses):
+        table = pd.DataFrame({"response": responses, "text": "Hi.", "template": "t", "descriptor": list("ab") * 3})
+        return StyledResponses(table, np.full((6, 2), 0.5), ["x", "y"])
+
+    canned = styled(["I see.", "Oh dear."] * 3)
+    varied = styled(["I see.", "Oh dear.", "I see.", "Oh my.", "Why?", "I see."])
+    variety = find_score(text_scores(canned, {}), "distinct_responses")
+    assert variety.value == 1 / 3 and variety.interval is None and variety.reason
+    variety = find_score(text_scores(varied, {}), "distinct_responses")
+    assert variety.interval[0] < 4 / 6 < variety.interval[1] and variety.reason is None
+    kept = {score.name: score for score in text_changes(canned, canned, {})}
+    for name in ("distinct_responses_kept", "distinct_2_kept"):
+        assert kept[name].value == 1 and kept[name].interval is None and kept[name].reason
 
 
 VECTORS = np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3], [np.nan] * 3, [0.5, 0.1, 0.4]], dtype=np.float32)
