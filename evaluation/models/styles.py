@@ -36,7 +36,6 @@ from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches
 
@@ -126,7 +125,7 @@ def load_network_classifier(
     checkpoint = checkpoint_settings(settings)
     resolve_device(checkpoint.device)  # raises before weights are read
     if folder is None:
-        network, tokenizer = load_network(checkpoint, lambda model, config: _classifier_class(model, config, field))
+        network, tokenizer = load_network(checkpoint, lambda _, config: _classifier_class(settings, config, field))
     else:
         network, tokenizer = load_adapted_classifier(checkpoint, folder)
     pad_with_eos(tokenizer, field, settings.name)
@@ -167,14 +166,14 @@ def _head(settings: NamedClassifier, config: PreTrainedConfig) -> str:
     return SOFTMAX
 
 
-def _classifier_class(model: CheckpointSettings, config: PreTrainedConfig, field: str) -> Any:
+def _classifier_class(settings: NamedClassifier, config: PreTrainedConfig, field: str) -> Any:
     architectures = config.architectures or []
     if not any(architecture.endswith("ForSequenceClassification") for architecture in architectures):
         kind = ", ".join(architectures) or config.model_type
-        raise InputError(field, f"{model.name} is a {kind}; give a model for sequence classification.")
-    labels = _labels(model, config)
+        raise InputError(field, f"{settings.name} is a {kind}; give a model for sequence classification.")
+    labels = _labels(settings, config)
     if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise InputError(field, f"{model.name} has the labels {labels}; it needs two or more, all different.")
+        raise InputError(field, f"{settings.name} has the labels {labels}; it needs two or more, all different.")
     return AutoModelForSequenceClassification
 
 

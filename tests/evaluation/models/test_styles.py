@@ -1,5 +1,7 @@
 """Style vectors and their classifiers."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -120,6 +122,26 @@ def test_names_of_labels_come_from_a_file(tmp_path, caplog):
     (tmp_path / "names.txt").write_text("fine\n")
     with pytest.raises(InputError, match="label_names: .*1 names; give 2"):
         classifier_labels(settings)
+
+
+def edit_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_the_settings_correct_a_config_that_no_classifier_could_have(tmp_path):
+    name = save_classifier(tmp_path)
+    edit_config(tmp_path, problem_type="regression")
+    with pytest.raises(InputError, match="regression"):
+        load_style_classifier(name)
+    assert load_style_classifier(StyleClassifierSettings(name=name, head="sigmoid")).is_multi_label
+    edit_config(tmp_path, problem_type=None, id2label={"0": "x", "1": "x", "2": "y"})
+    with pytest.raises(InputError, match="all different"):
+        load_style_classifier(name)
+    names = tmp_path / "names.txt"
+    names.write_text("u\nv\nw\n")
+    settings = StyleClassifierSettings(name=name, label_names=names)
+    assert load_style_classifier(settings).labels == ("u", "v", "w") == classifier_labels(settings)
 
 
 def test_texts_without_a_label_are_counted(tmp_path, caplog):
