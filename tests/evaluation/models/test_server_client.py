@@ -51,7 +51,7 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
 
 
 def test_a_notebook_whose_event_loop_is_running_gets_the_same_answers():
-    with serving("rate", "broken") as (url, record):
+    with serving("rate", "broken") as (url, _):
         model = server_settings(url, concurrency=4)
         bodies = build_bodies(model, 12)
 
@@ -64,7 +64,7 @@ def test_a_notebook_whose_event_loop_is_running_gets_the_same_answers():
     async def first_answer():  # the others are given up
         return next(fetch_answers(model, bodies, text_of))
 
-    with serving() as (url, record):
+    with serving() as (url, _):
         model = server_settings(url, concurrency=4)
         ((row,), (text,)) = asyncio.run(first_answer())
         assert text == answer_to(bodies[row])
