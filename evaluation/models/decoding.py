@@ -7,9 +7,10 @@ from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.evaluation.errors import InputError, unknown_name
 
+# Arguments with which the model's unmodified distribution is drawn from; without them, `generate` takes a top_k of 50.
+UNMODIFIED: Mapping[str, float] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # Draw from the model's unmodified distribution.
-    "sample": {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40},
+    "sample": {"do_sample": True, **UNMODIFIED, "max_new_tokens": 40},
     # Smith et al. 2022, A.4, DialoGPT (BlenderBot 2.0: num_beams 3). max_new_tokens is our choice.
     "paper": {
         "do_sample": False,
@@ -80,8 +81,10 @@ def decoding_arguments(preset: str = "sample", **overrides: Any) -> dict[str, An
     for name in overrides.keys() - _Arguments.model_fields.keys():
         raise unknown_name("decoding", name, _Arguments.model_fields)
     chosen = {**PRESETS[preset], **overrides}
-    if not chosen["do_sample"]:  # `generate` logs a warning at every batch if it gets the preset's sampling arguments
-        unused = {"temperature", "top_k", "top_p"} - overrides.keys()
+    if chosen["do_sample"]:
+        chosen = {**UNMODIFIED, **chosen}
+    else:  # `generate` logs a warning at every batch if it gets the preset's sampling arguments
+        unused = UNMODIFIED.keys() - overrides.keys()
         chosen = {name: value for name, value in chosen.items() if name not in unused}
     try:
         checked = _Arguments(**chosen).model_dump(exclude_unset=True)
@@ -95,3 +98,15 @@ def decoding_arguments(preset: str = "sample", **overrides: Any) -> dict[str, An
     if fewest > most:
         raise InputError("decoding", f"min_new_tokens is {fewest}; it must be at most max_new_tokens, which is {most}.")
     return {name: checked[name] for name in chosen}  # floats for integers, which `generate` rejects
+
+
+def arguments_of_part(arguments: Mapping[str, Any], tokens: range) -> dict[str, Any]:
+    """Return decoding arguments that generate some tokens of a response, by their positions in the response.
+
+    >>> arguments_of_part({"max_new_tokens": 40, "min_new_tokens": 20}, range(4, 40))
+    {'max_new_tokens': 36, 'min_new_tokens': 16}
+    """
+    limits = {"max_new_tokens": len(tokens)}
+    if arguments.get("min_new_tokens"):
+        limits["min_new_tokens"] = min(max(0, arguments["min_new_tokens"] - tokens.start), len(tokens))
+    return {**arguments, **limits}

@@ -10,7 +10,7 @@ via coupled token generation").
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -258,7 +258,7 @@ def _responses(
     stops = [stops] if isinstance(stops, str) else stops
     contexts = [list(job.ids[: len(job.ids) - job.n_opening]) for job in batch]
     openings = [list(job.ids[len(job.ids) - job.n_opening :]) for job in batch]
-    tokens = [opening + ids for opening, ids in zip(openings, generated, strict=True)]
+    tokens = [opening + _before_end(ids, ends, n_special) for opening, ids in zip(openings, generated, strict=True)]
     texts = decode_responses(dialogue_model, contexts, tokens)
     responses = []
     for ids, (text, had_reasoning) in zip(generated, texts, strict=True):
@@ -268,6 +268,11 @@ def _responses(
             is_cut = not any(stop in raw_text for stop in stops)
         responses.append(Response(text=text, is_cut=is_cut, had_reasoning=had_reasoning))
     return responses
+
+
+def _before_end(ids: list[int], ends: set[int], start: int) -> list[int]:
+    """Return the token ids before the first end at position `start` or later; the end may be an ordinary token."""
+    return ids[:start] + list(takewhile(lambda token: token not in ends, ids[start:]))
 
 
 class RowNoise:

@@ -30,6 +30,7 @@ from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, N
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
 from evenhand.evaluation.models.server_client import (
     UnsupportedRequest,
+    answer_of,
     build_requests,
     check_client,
     fetch_answers,
@@ -257,9 +258,13 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
 
 
 def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
-    """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none."""
+    """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none.
+
+    FilteredRequest if a filter withholds the answer, which then has no log-probabilities.
+    """
     (choice,) = answer.choices
     if choice.logprobs is None:
+        answer_of(answer)  # raises if a filter took the place of the answer
         raise UnsupportedRequest("style_classifier.judge", "the server gives no log-probabilities")
     if "messages" in body:
         first = (choice.logprobs.content or ())[:1]

@@ -10,6 +10,7 @@ import pandas as pd
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
+from evenhand.evaluation.models.decoding import arguments_of_part
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import as_settings
@@ -95,12 +96,11 @@ class LoadedModel(Model):
         """
         from evenhand.evaluation.models.generation import generate_responses
 
-        limit = {} if tokens is None else {"max_new_tokens": len(tokens)}
         batches = generate_responses(
             self.load(),
             self.contexts(prompts),
             [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]],
-            {**self.arguments, **limit},
+            self.arguments if tokens is None else arguments_of_part(self.arguments, tokens),
             openings=prompts[OPENING].tolist() if OPENING in prompts else None,
             first=0 if tokens is None else tokens.start,
             batch_size=self.decoding.batch_size,

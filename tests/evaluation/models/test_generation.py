@@ -240,6 +240,20 @@ def test_a_response_is_cut_if_it_neither_ends_nor_stops(architecture):
     assert set(cuts.values()) == {True, False}
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "bart"])
+def test_a_response_ends_before_an_end_and_a_padding_that_are_ordinary_tokens(architecture):
+    model = tiny(architecture)
+    contexts = ["a b<eos>" if architecture == "gpt2" else "a b"] * 40
+    arguments = decoding_arguments("sample", max_new_tokens=8, suppress_tokens=[EOS, PAD])
+    whole = generate_in_order(model, contexts, range(40), arguments)
+    end = WORDS.index("e")
+    model.model.generation_config.eos_token_id = [end]
+    model.model.generation_config.pad_token_id = WORDS.index("f")
+    ended = generate_in_order(model, contexts, range(40), arguments)
+    assert ended == [" ".join(text.split("e")[0].split()) for text in whole]
+    assert any(len(text) < len(other) for text, other in zip(ended, whole, strict=True))
+
+
 @pytest.mark.parametrize("arguments", [{}, {"do_sample": False}, {"do_sample": False, "num_beams": 2}], ids=str)
 def test_broken_weights_are_an_error(arguments):
     broken = tiny("gpt2")

@@ -81,6 +81,19 @@ def filter_text(body):
     return None
 
 
+def test_an_answer_that_a_filter_withholds_has_no_log_probabilities_and_ends_no_run(settings):
+    def choice(body):
+        if quoted_text(body) == "withheld":
+            withheld = {"role": "assistant", "content": None}
+            return {"finish_reason": "content_filter", "message": withheld, "logprobs": None}
+        return log_probabilities(body)
+
+    with serving(choice=choice) as (url, _):
+        vectors = style_vectors(load_style_classifier(settings(url)), ["Thank you!", "withheld"])
+    np.testing.assert_allclose(vectors[0], [0.8 / 0.9, 0.1 / 0.9, 0], rtol=1e-6)
+    assert np.isnan(vectors[1]).all()
+
+
 def test_a_rejected_parameter_is_replaced_and_a_later_rejection_is_an_error_and_not_cached(settings):
     """A server that knows no seed; then it breaks, and is repaired."""
     broken = []

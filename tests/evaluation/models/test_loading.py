@@ -95,6 +95,9 @@ def test_a_response_ends_where_config_tokenizer_or_template_end_it(folder):
     assert load_dialogue_model(str(folder)).model.generation_config.forced_eos_token_id is None
     transformers.GenerationConfig(eos_token_id=5).save_pretrained(folder)
     assert stops() == [5, 0]  # the tokenizer's EOS, too
+    transformers.GenerationConfig(eos_token_id=5, pad_token_id=5).save_pretrained(folder)
+    loaded = load_dialogue_model(str(folder))
+    assert loaded.model.generation_config.pad_token_id == loaded.tokenizer.pad_token_id != 5  # 5 is an ordinary token
     turns = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }}<turn>\n{% endfor %}"
     tokenizer = save_tokenizer(folder, chat_template=turns)
     tokenizer.add_tokens(["<turn>"], special_tokens=True)

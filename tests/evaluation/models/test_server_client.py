@@ -1,5 +1,7 @@
 """Requests to a server and its answers: faults and retries, request bodies, and the key, which no error contains."""
 
+import asyncio
+
 import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
@@ -46,6 +48,26 @@ def test_each_prompt_has_one_answer_despite_all_faults(api):
         assert answers == {row: answer_to(body) for row, body in enumerate(bodies)}
         assert record["keys"] == {f"Bearer {CANARY}"} and record["failed"][None] == 60 and len(record["failed"]) > 4
         assert {body["seed"]: body for body in record["bodies"]} == dict(enumerate(bodies))  # and no other requests
+
+
+def test_a_notebook_whose_event_loop_is_running_gets_the_same_answers():
+    with serving("rate", "broken") as (url, _):
+        model = server_settings(url, concurrency=4)
+        bodies = build_bodies(model, 12)
+
+        async def cell():
+            return list(fetch_answers(model, bodies, text_of))
+
+        answers = {row: text for rows, texts in asyncio.run(cell()) for row, text in zip(rows, texts, strict=True)}
+        assert answers == {row: answer_to(body) for row, body in enumerate(bodies)}
+
+    async def first_answer():  # the others are given up
+        return next(fetch_answers(model, bodies, text_of))
+
+    with serving() as (url, _):
+        model = server_settings(url, concurrency=4)
+        ((row,), (text,)) = asyncio.run(first_answer())
+        assert text == answer_to(bodies[row])
 
 
 def fetch_error(url, *, n=3, **settings):
