@@ -271,7 +271,7 @@ def test_standard_errors_and_detectable_effects():
 
 
 def test_what_is_called_detectable_is_possible():
-    """The t-test of two changes of a share, of 0 and −100 points, would show a change of 817 points, which none can be."""
+    """The t-test of two changes of a share, of 0 and −100 points, would show 817 points; no change is so large."""
     before = make_table([[0.5], [0.5]], [[0.2], [0.2]])
     after = make_table([[0.5], [0.1]], [[0.2], [0.2]])
     assert reach_of_mean(np.array([0.0, -100.0])) > 100
