@@ -3,8 +3,10 @@
 This module imports no slow libraries, because `--help` imports it.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -623,13 +625,17 @@ def _items(values: object) -> Iterator[tuple[str, object]]:
 
 
 def _unusable(name: str, value: object) -> Iterator[str]:
-    """Yield a fault for each text that no file name can have, and for each integer that no library can read."""
+    """Yield a fault for each value that no file name can have, no library can read, or no record of a run can hold."""
     if isinstance(value, str) and "\0" in value:
         yield f"{name}: {format_value(value)} has a null character; leave it out."
     elif isinstance(value, str) and SURROGATE.search(value):
         yield f"{name}: {format_value(value)} is not UTF-8, in which runs record their settings; give another."
     elif isinstance(value, int) and abs(value) >= 2**63:
         yield f"{name}: the integer has {len(format(abs(value), 'x'))} hexadecimal digits; give a smaller one."
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{name}: {value} is not finite; give a finite number."
+    elif isinstance(value, date | bytes | set | frozenset):  # of the tags !!timestamp, !!binary and !!set in YAML
+        yield f"{name}: {format_value(value)} is no text, number, list or mapping; write it as a text."
     for key, item in _items(value):
         yield from _unusable(f"{name}.{key}" if name else key, item)
 

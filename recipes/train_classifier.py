@@ -19,6 +19,7 @@ from evenhand.evaluation.data.labelled_texts import held_out_mask
 from evenhand.evaluation.files import sha256_of, write_json, write_text
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_folders import (
+    ADAPTER_FILES,
     DESCRIPTION,
     WEIGHTS,
     ClassifierDescription,
@@ -45,6 +46,7 @@ CLASSIFIER = "classifier"
 TEXTS = "texts"
 TEST_TEXTS = "test_texts"
 DEV_TEXTS = "dev_texts"
+MODEL_FILES = ("config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 FILES = (TEXTS, TEST_TEXTS, DEV_TEXTS)  # settings of the files of the splits for training, test and thresholds
 
 
@@ -77,7 +79,7 @@ def train_classifier(settings: TrainClassifierSettings) -> None:
         names, splits = read_splits(settings, files)
         folder = settings.output_dir / CLASSIFIER
         with store.step("training"):
-            if not folder.exists():
+            if not _is_complete(settings, folder):
                 write_classifier(settings, splits[TEXTS], names, folder)
             shutil.rmtree(settings.output_dir / CHECKPOINTS, ignore_errors=True)
         classifier = load_style_classifier(str(folder), field="classifier")
@@ -131,6 +133,12 @@ def read_splits(settings: TrainClassifierSettings, files: Mapping[str, Path]) ->
         truth = np.array([[name in labels for name in names] for _, labels in split], dtype=bool)
         splits[field] = Split([text for text, _ in split], truth.reshape(-1, len(names)))
     return names, splits
+
+
+def _is_complete(settings: TrainClassifierSettings, folder: Path) -> bool:
+    """Return whether a folder has a trained classifier; of a finished run, the stage has deleted damaged files."""
+    files = MODEL_FILES if settings.model is None else (DESCRIPTION, *ADAPTER_FILES)
+    return all((folder / name).is_file() for name in files)
 
 
 def write_classifier(settings: TrainClassifierSettings, train: Split, names: Sequence[str], folder: Path) -> None:

@@ -475,6 +475,8 @@ def _select_references(rows: pd.DataFrame, gender: str) -> pd.DataFrame:
 def _read_table(path: Path, required: Sequence[str]) -> pd.DataFrame:
     """Return a table of texts, with "" for a missing value; InputError if it lacks one of the `required` columns."""
     columns = read_columns(path, "a table", known=required)
+    if not columns:
+        raise InputError(path, "is empty; give a file with a row for each reference.")
     if missing := [name for name in required if name not in columns]:
         raise InputError(path, f"has no column {missing[0]!r}, only {', '.join(columns)}; add it.")
     texts = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}

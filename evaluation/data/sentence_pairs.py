@@ -110,6 +110,8 @@ def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) ->
     spelled = {column for known in KNOWN_COLUMNS for column in known.values()}
     rows = stereoset_rows(path)
     content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
+    if not content:
+        raise InputError(path, "is empty; give a file with a row for each pair.")
     names = _resolve_columns(path, list(content), columns or {})
     n = len(content[names[MORE]])
     pairs = pd.DataFrame({name: content[names[name]] if name in names else [""] * n for name in COLUMNS}, dtype=object)

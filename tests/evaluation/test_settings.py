@@ -1,5 +1,7 @@
 """Settings: the default filter of prompts, and errors for values that YAML would misread."""
 
+from datetime import date
+
 import pytest
 
 from evenhand.evaluation.errors import InputError
@@ -34,6 +36,9 @@ def test_the_default_filter_applies_unless_it_is_named(filters, expected):
         ({"seed": 10**400}, "seed: the integer has 333 hexadecimal digits"),  # 400 / log10(16) = 332.2
         ({"prompts": {"filters": {"axis": ["age\0"]}}}, "prompts.filters.axis.0: .* has a null character"),
         ({"model": "a\0b"}, "model: .* has a null character"),
+        ({"prompts": {"filters": {"n": float("nan")}}}, "prompts.filters.n: nan is not finite"),
+        ({"prompts": {"filters": {"day": date(2001, 1, 1)}}}, "prompts.filters.day: datetime.date"),
+        ({"prompts": {"filters": {"axis": [{"age"}]}}}, "prompts.filters.axis.0: {'age'} is no text"),
         ({"output_dir": "runs/\udcff"}, "output_dir: .* is not UTF-8"),  # the byte 255 of a command line
     ],
 )

@@ -106,6 +106,19 @@ def test_it_learns_and_can_be_used(texts, tmp_path, capsys, monkeypatch):
     assert weights.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_classifier_whose_file_is_lost_is_trained_again(texts, tmp_path, name):
+    settings = make_settings(texts, tmp_path / "run", test_fraction=0.25, epochs=1)
+    train_classifier(settings)
+    folder = tmp_path / "run" / "classifier"
+    weights = sha256_of(folder / "model.safetensors")
+    scores = read_scores(tmp_path / "run" / "scores.json")
+    (folder / name).unlink()
+    train_classifier(settings)
+    assert sha256_of(folder / "model.safetensors") == weights
+    assert read_scores(tmp_path / "run" / "scores.json") == scores
+
+
 def test_training_that_stops_within_an_epoch_resumes_to_the_same_weights(texts, tmp_path, monkeypatch):
     settings = make_settings(texts, tmp_path / "whole", test_fraction=0.25, epochs=3)
     train_classifier(settings)  # 30 steps of 10 an epoch, saved every 3

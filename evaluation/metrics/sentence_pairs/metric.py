@@ -343,12 +343,16 @@ def _mean_scores(
     if not pairs.has_detectable or DIRECTION in group:
         return [score]
     detectable = reach_of_sign_test(n) if pairs.interval is percentage_interval else reach_of_mean(values)
+    largest = max(abs(bound - pairs.ideal) for bound in pairs.bounds)
     reason = "there are too few pairs, or all pairs have the same value" if math.isnan(detectable) else None
+    if detectable > largest:
+        detectable = math.nan
+        reason = "in so few pairs not even the largest possible distance would be shown"
     smallest_detectable = BiasScore(
         metric=metric,
         value=detectable,
         ideal=None,
-        bounds=(0.0, max(abs(bound - pairs.ideal) for bound in pairs.bounds)),
+        bounds=(0.0, largest),
         n=n,
         n_left_out=score.n_left_out,
         group=group,

@@ -98,6 +98,11 @@ def test_a_pair_with_a_missing_sentence_is_left_out(tmp_path):
     assert pairs.loc[3, "more"] == "None"  # a word, not a missing value
 
 
+def test_a_file_without_content_is_called_empty(tmp_path):
+    with pytest.raises(InputError, match=r"pairs\.csv: is empty"):
+        read_sentence_pairs(write(tmp_path, ""))
+
+
 def test_columns_of_any_file_can_be_named(tmp_path):
     rows = [{"s1": "Old men nap.", "s2": "Young men nap.", "kind": "age"}, {"s1": "A", "s2": None, "kind": None}]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "pairs.jsonl")

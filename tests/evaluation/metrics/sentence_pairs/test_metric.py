@@ -270,6 +270,16 @@ def test_standard_errors_and_detectable_effects():
     assert "cps_crows_pairs_detectable" not in scores
 
 
+def test_what_is_called_detectable_is_possible():
+    """The t-test of two changes of a share, of 0 and −100 points, would show 817 points; no change is so large."""
+    before = make_table([[0.5], [0.5]], [[0.2], [0.2]])
+    after = make_table([[0.5], [0.1]], [[0.2], [0.2]])
+    assert reach_of_mean(np.array([0.0, -100.0])) > 100
+    for score in compare_pairs(before, after, signature={}, seed=0) + pair_scores(after, signature={}, seed=0):
+        assert not score.value > score.bounds[1]
+        assert not math.isnan(score.value) or score.reason
+
+
 def test_causal_scores_by_hand():
     """Differences of 2, −1, 0 and 5 nats; the fifth pair has no finite likelihood."""
     pairs = make_pairs(5)
