@@ -63,7 +63,7 @@ def test_the_paper_by_hand():
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx((1 / 16 + 1 / 16) / 2)
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 4 / 2)
     assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 4 / 2)
-    # The noise of one response is unknown: t has nothing to compare, and u no difference; the responses to t are left out.
+    # The noise of one response is unknown: t has nothing to compare and is left out, and u has no difference.
     corrected = find_score(scores, "fgb", "corrected")
     assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 4, 3)
     rng = np.random.default_rng(0)
