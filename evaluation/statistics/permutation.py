@@ -94,11 +94,12 @@ class Design:
         """The number of people."""
         return self.groups.shape[1]
 
-    @property
-    def is_compared(self) -> np.ndarray:
-        """Whether each answer is to a template that two people have, (n,) bool."""
-        template_of_cell = np.unique(np.stack([self.template, self.person]), axis=1)[0]
-        return np.bincount(template_of_cell)[self.template] > 1
+    def is_compared(self, has_value: np.ndarray) -> np.ndarray:
+        """Return whether each answer has a value, (n,) bool, and is to a template on which two people have one."""
+        pairs = np.stack([self.template, self.person])[:, has_value]
+        template_of_cell = np.unique(pairs, axis=1)[0]
+        n_people = np.bincount(template_of_cell, minlength=int(self.template.max(initial=-1)) + 1)
+        return has_value & (n_people[self.template] > 1)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class CellTable:
         template, person, asked: codes of each cell's template and person, and its number of prompts, (k,).
         stratum: only cells of one template and one stratum are exchanged, (k,).
         family: the number of each column's family, (c,).
-        count: number of answers with a value, by cell and family, (k, f).
+        count: number of answers with a value, by cell and family, (k, f); 0 if nobody else has one on the template.
         mean: mean of each cell less the mean over the people of its template, (k, c); 0 where missing.
         average: mean over the people of the cell's template, (k, c); 0 where missing.
         within: variance of one answer within its cell, (c,); 0 if no cell has two answers.
@@ -199,6 +200,10 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
     deviations = sum_of_squares - n * mean**2
     deviations[deviations < TINY * sum_of_squares] = 0.0  # the rounding error of equal answers
     freedom = np.maximum(n - 1, 0).sum(axis=0)
+    # Where one person alone has a value, there is nothing to compare. Permutations do not change how many have one.
+    n_present = sum_by(template[is_compared], (count > 0).astype(float))[template[is_compared]]
+    count = np.where(n_present > 1, count, 0)
+    n = count[:, family_of_column]
     centred = _centred(mean, n > 0, template[is_compared])
     table = CellTable(
         template=template[is_compared],

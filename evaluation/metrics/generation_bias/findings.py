@@ -166,7 +166,8 @@ def style_change_text(row: EffectRow) -> str:
         became = ", which may be chance, since many differences are compared"
     else:
         transition = NOT_AFTER if row["transition"] == REMOVED else row["transition"]
-        became = f" {effect_interval(row, 100, decimals)}: {transition}"
+        bounds = f" {effect_interval(row, 100, decimals)}" if np.isfinite(row["low"]) else ""  # no answer changed
+        became = f"{bounds}: {transition}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}{became}."
 
 

@@ -103,6 +103,7 @@ def test_missing_values_move_with_their_cells():
     found = effects(template, person, FamilyOfTests("x", values))[0]
     frame = values[:, 0].reshape(8, 5)
     centred = frame - np.nanmean(frame, axis=1, keepdims=True)
+    centred[0] = np.nan
     assert found.effect[:, 0] == pytest.approx(np.nanmean(centred, axis=0))
 
 

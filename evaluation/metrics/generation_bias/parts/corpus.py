@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
@@ -88,6 +91,15 @@ def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Json]:
     return {CORPUS: hashes}
 
 
+def check_clusters(clusters: Mapping[str, Sequence[int]]) -> None:
+    """Raise InputError if there is no style cluster whose probability could be compared with frequencies."""
+    if not clusters:
+        raise InputError(
+            "generation_bias.corpus",
+            "frequencies are compared with style clusters, and the classifier has none; give --style_clusters FILE.",
+        )
+
+
 def frequency_scores(
     store: Store,
     sides: Mapping[str, StyledResponses],
@@ -99,7 +111,11 @@ def frequency_scores(
 
     The metric is `frequency_rho`, with the groups `cluster` and, if there are several, `run` (the side) and `corpus`.
     The table `corpus` gets the frequencies, and the probabilities in a column for each side.
+
+    Raises:
+        InputError: there is no cluster, or a corpus cannot be read.
     """
+    check_clusters(clusters)
     first = next(iter(sides.values()))
     descriptors = sorted(set(first.table[DESCRIPTOR]))
 
@@ -189,7 +205,11 @@ class CorpusPart(Part):
     )
 
     def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
-        return corpus_inputs(config.settings.corpus)
+        inputs = corpus_inputs(config.settings.corpus)
+        if inputs:
+            labels = classifier_labels(config.settings.style_classifier)
+            check_clusters(load_style_clusters(config.settings.style_clusters, labels))
+        return inputs
 
     def comparison_inputs(self, settings: ComparisonSettings) -> dict[str, Json]:
         return corpus_inputs(settings.corpus)

@@ -151,8 +151,8 @@ def effects(
         - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
         - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
           look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive";
-        - n: responses of the unit with a value, to templates that somebody else has; hits: how many of these have a
-          column of 0 and 1, NaN for other numbers.
+        - n: responses of the unit with a value, to templates on which somebody else has one; hits: how many of these
+          have a column of 0 and 1, NaN for other numbers.
 
     Raises:
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
@@ -216,10 +216,10 @@ def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) ->
 def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each.
 
-    As in the means, responses to a template that nobody else has do not count.
+    As in the means, responses to a template on which nobody else has a value do not count.
     """
     values = family.all_values
-    has_value = np.isfinite(values).all(axis=1) & people.design.is_compared
+    has_value = people.design.is_compared(np.asarray(np.isfinite(values).all(axis=1)))
     person = people.design.person[has_value]
     n_people = people.design.n_people
     members = np.concatenate([np.eye(n_people), (people.design.groups > 0).astype(float)])

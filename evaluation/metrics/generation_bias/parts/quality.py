@@ -19,7 +19,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS, OFFENSIVENESS_CLASSIFIER
+from evenhand.evaluation.metrics.generation_bias.classification import (
+    OFFENSIVENESS,
+    OFFENSIVENESS_CLASSIFIER,
+    is_same_classifier,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -371,7 +375,7 @@ def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Si
     if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
         return []
     classifier = before.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER)
-    if classifier != after.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER):
+    if not is_same_classifier(classifier, after.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER)):
         reason = "the two runs used different offensiveness classifiers"
         return [_undefined_difference("offensive_share", CHANGE_BOUNDS, {}, reason, signature)]
     old = before.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS]

@@ -288,6 +288,11 @@ def repeated_cells(cells: Cells) -> Cells:
     return select_cells(cells, cells.count >= MIN_COUNT)
 
 
+def on_common_templates(cells: Cells) -> Cells:
+    """Return the cells on templates that two descriptors have; other cells are part of no variance."""
+    return select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
+
+
 @dataclass(frozen=True)
 class SpreadEstimate:
     """A spread of people, the cells it is computed from, why it or its interval is undefined, and a caution."""
@@ -302,7 +307,7 @@ def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> Sprea
     """Return FGB* of the cells with two responses or more."""
     repeated = repeated_cells(cells)
     estimate = descriptor_spread(repeated, weights).corrected
-    return SpreadEstimate(estimate, repeated, missing_interval_reason(estimate))
+    return SpreadEstimate(estimate, on_common_templates(repeated), missing_interval_reason(estimate))
 
 
 def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float = TAILS[1]) -> SpreadEstimate:
@@ -310,7 +315,7 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 
     `tail` is the probability below the upper quantile of its interval.
     """
-    compared = select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
+    compared = on_common_templates(cells)
     if len(np.unique(compared.template)) == 1:
         corrected = corrected_estimate(compared, weights)
         caution = Caution.ONE_TEMPLATE if corrected.reason is None else None
@@ -342,7 +347,8 @@ def _include_single_responses(
                 mean = mean.sum(axis=1, keepdims=True)
             value = variance_of_means(subset, mean)
             reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
-            score = replace(score, value=value, n=subset.n, n_left_out=subset.n_left_out, interval=None, reason=reason)
+            used = on_common_templates(subset)
+            score = replace(score, value=value, n=used.n, n_left_out=used.n_left_out, interval=None, reason=reason)
         result.append(score)
     return result
 
@@ -495,8 +501,9 @@ def _plain_and_corrected(
     """Return the scores of a spread in the forms plain and corrected, in this order."""
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == SCGB else 1.0
-    plain = SpreadEstimate(replace(spread.plain, tail=tail), cells, None)
-    corrected = SpreadEstimate(replace(spread.corrected, tail=tail), cells, None)
+    used = on_common_templates(cells)
+    plain = SpreadEstimate(replace(spread.plain, tail=tail), used, None)
+    corrected = SpreadEstimate(replace(spread.corrected, tail=tail), used, None)
     return [
         _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
         _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),

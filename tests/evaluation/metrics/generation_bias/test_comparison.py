@@ -317,6 +317,14 @@ def test_offensiveness_needs_one_classifier_and_empty_responses_are_left_out(tmp
     assert math.isnan(score.value) and "different offensiveness classifiers" in score.reason
 
 
+def test_offensiveness_is_compared_if_its_classifier_has_moved_to_another_folder(tmp_path):
+    runs = []
+    for name, offensive in (("before", [0, 1]), ("after", [0])):
+        classifier = {"name": f"{name}/folder", "revision": "1f", "label": "offensive", "threshold": 0.5}
+        runs.append(write_run(tmp_path / name, EVEN, {}, offensive, offensiveness_classifier=classifier))
+    assert find_score(costs(runs), "offensive_share", kind="difference").value == pytest.approx(-1 / 32)
+
+
 def test_empty_responses_are_left_out_and_counted(tmp_path):
     both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
     compared = costs(both)

@@ -256,6 +256,12 @@ def test_removed_and_new_effects_are_named_before_and_after():
     assert change.interval == "[−3.0, −1.1]"
 
 
+def test_a_change_of_no_answer_has_no_interval():
+    kept = {**REMOVED, "transition": "kept", "shrunk": 0.0, "low": np.nan, "high": np.nan}
+    (example,) = change_section({**kept, "certainty_after": "shown", "certainty": "inconclusive"}).examples
+    assert "kept" in example.claim and "[" not in example.claim
+
+
 def test_without_a_change_it_names_the_smallest_detectable_one():
     rare = {**UNCHANGED, "name": "awe", "detectable": 0.001}  # 0.8 % of the responses: nobody can get much less
     found = change_section(

@@ -15,10 +15,15 @@ from evenhand.evaluation.metrics.generation_bias import GenerationBias, classifi
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
-from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
+from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
 from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    StyledResponses,
+    read_styled_responses,
+    style_table,
+)
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
@@ -87,6 +92,17 @@ def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measu
     assert_leads_to_a_decision(report)
     text = page_html(report)
     assert find_format("frequency_rho").label in text
+
+
+def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
+    (tmp_path / "texts.txt").write_text("Nobody is here.")
+    monkeypatch.setattr(corpus_part, "classifier_labels", lambda settings: ["warm", "plain"])  # of no known clusters
+    settings = {"corpus": CorpusSettings(paths=[str(tmp_path / "texts.txt")]), "style_clusters": None}
+    with pytest.raises(InputError, match=r"^generation_bias\.corpus: .*style_clusters"):
+        CorpusPart().inputs(family_config({**SETTINGS, **settings}), None)
+    responses = StyledResponses(pd.DataFrame({"template": "t", "descriptor": ["a", "b"]}), np.eye(2), ["warm", "plain"])
+    with pytest.raises(InputError, match="style_clusters"):
+        frequency_scores(None, {"probability": responses}, {}, settings["corpus"], {})
 
 
 def names(**settings):

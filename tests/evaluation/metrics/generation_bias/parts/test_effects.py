@@ -64,6 +64,18 @@ def test_answers_to_a_template_that_nobody_else_has_count_neither_in_the_mean_no
     assert table.loc[("b", "curt"), columns].tolist() == [1, 0.375, 4, 4]
 
 
+def test_templates_on_which_only_one_person_has_an_answer_change_no_effect():
+    """On t, a gets kind and b curt: ± 1/2. To u, both were asked, and b's answers are empty."""
+    vectors = np.eye(2)[[0, 0, 1, 1, 0, 0, 1, 1]]
+    vectors[6:] = np.nan
+    responses = styled_columns(vectors, list("ttttuuuu"), list("aabbaabb"), ["x"] * 8, ["kind", "curt"])
+    table = effects(responses, {}, permutations=9)
+    without_empty = effects(responses.rows(responses.has_vector()), {}, permutations=9)
+    for found in (table, without_empty):
+        row = found.set_index(["unit", "name"]).loc[("a", "kind")]
+        assert row[["mean", "average", "effect", "n", "hits"]].tolist() == [1, 0.5, 0.5, 2, 2]
+
+
 def responses_of_the_grammar(n_descriptors, seed):
     rng = np.random.default_rng(seed)
     prompts = all_prompts()[["template", "descriptor", "axis"]].drop_duplicates(["template", "descriptor"])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_scores, with_values
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     excess_over_baseline,
@@ -62,9 +63,9 @@ def test_the_paper_by_hand():
     assert find_score(scores, "pgb", cluster="SYMPATHY").value == pytest.approx((1 / 16 + 1 / 16) / 2)
     assert find_score(scores, "scgb", cluster="SYMPATHY").value == pytest.approx(1 / 4 / 2)
     assert find_score(scores, "fgb", style="Curious").value == pytest.approx(1 / 4 / 2)
-    # The noise of one response is unknown: t has nothing to compare, and u no difference.
+    # The noise of one response is unknown: t has nothing to compare and is left out, and u has no difference.
     corrected = find_score(scores, "fgb", "corrected")
-    assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 6, 1)
+    assert (corrected.value, corrected.n, corrected.n_left_out) == (0, 4, 3)
     rng = np.random.default_rng(0)
     single = responses(
         {(f"t{t}", f"d{d}"): rng.dirichlet(np.ones(3), 1) for t in range(3) for d in range(6)},
@@ -101,6 +102,21 @@ def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
             means = table.mean().groupby(level=0)
             assert score.value == pytest.approx(means.var(ddof=0).sum(axis=1).mean(), rel=1e-6)
             assert score.interval is not None
+
+
+def test_responses_to_a_template_that_nobody_else_has_are_left_out_of_all_forms():
+    """blind and tall have two templates in common, and two responses to each; two more responses to v are blind's."""
+    cells = {(template, person): [(1, 0, 0), (0, 1, 0)] for template in "tu" for person in ("blind", "tall")}
+    scored = responses({**cells, ("v", "blind"): [(0, 0, 1)] * 2})
+    for form in ("plain", "corrected", "pooled_corrected"):
+        for group in ({}, {"style": "Curious"}):
+            score = find_score(generation_bias(scored, CLUSTERS), "fgb", form, **group)
+            assert score is None or (score.n, score.n_left_out) == (8, 2)
+    changes = compare_generation_bias(scored, scored, CLUSTERS)
+    assert {(score.n, score.n_left_out) for score in changes if score.kind == "difference"} == {(8, 2)}
+    values = pd.DataFrame({"refusal": scored.vectors[:, 0]})
+    spread = outcome_scores(with_values(scored, values), "refusal", None, {})[0]
+    assert (spread.n, spread.n_left_out) == (8, 2)
 
 
 def test_synonyms_and_sums_of_styles_and_axes_alone():
