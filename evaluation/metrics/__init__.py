@@ -126,16 +126,18 @@ class FamilyRun:
         folder: the run's folder.
         config: the run's settings.
         only: the prompts that another run has too, if this one has more; tables then have only their rows.
+        common_scores: the scores on these prompts, if they were computed.
     """
 
     folder: Path
     config: Any = None
     only: frozenset[str] | None = None
+    common_scores: list[BiasScore] | None = None
 
     @cached_property
     def scores(self) -> list[BiasScore]:
-        """All scores in the folder."""
-        return read_scores(self.folder / SCORES)
+        """All scores in the folder, or those on the prompts that another run has too."""
+        return read_scores(self.folder / SCORES) if self.common_scores is None else self.common_scores
 
     @property
     def model_name(self) -> str:

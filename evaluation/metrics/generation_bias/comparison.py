@@ -1,7 +1,6 @@
 """Comparison of two runs of generation bias: whether they can be compared, and on which prompts."""
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -102,9 +101,8 @@ def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) 
             levels.append(replace(score, group=group))
     if find_headline(levels) is None:
         return run
-    changed = copy(run)
-    vars(changed)["scores"] = [*levels, *(score for score in run.scores if score.metric in OF_NO_PROMPTS)]
-    return changed
+    levels += [score for score in run.scores if score.metric in OF_NO_PROMPTS]
+    return replace(run, common_scores=levels)
 
 
 def _why_without(store: Store, base: Model, before: FamilyRun) -> str:
