@@ -227,7 +227,7 @@ def _rise(
     if status == INCONCLUSIVE and before > 0:
         decides = partial(shows_difference, after=after, factor=1 + limit)
         details.append(f"To decide: {_plan_text(baseline, decides)}")
-    elif status == INCONCLUSIVE:
+    elif status == INCONCLUSIVE and before <= 0:
         details.append("To decide: give --max_pooled_fgb instead; a baseline without bias allows no rise in percent.")
     if max_rise is None and before > 0 and chosen not in (None, RISES[0]):
         decides_smallest = partial(shows_difference, after=before, factor=1 + RISES[0])

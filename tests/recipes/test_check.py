@@ -261,3 +261,11 @@ def test_the_commands_of_the_documented_workflow_are_understood():
     assert [arguments[0] for arguments in commands] == ["measure", "measure", "check"]
     for arguments in commands:
         parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])
+
+
+def test_a_baseline_whose_bias_is_undefined_is_not_called_one_without_bias(runs, tmp_path):
+    n = 160
+    empty = write_measured(tmp_path / "empty", np.full((n, 3), np.nan), [""] * n, has_scores=True, templates=16)
+    findings = check_findings(CheckSettings(run=runs["fairer"], against=empty))
+    assert {finding.status for finding in findings} == {"inconclusive"}
+    assert not any("without bias" in str(finding) for finding in findings)
