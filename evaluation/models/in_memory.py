@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # imports torch
 
 
 class InMemoryModel(LoadedModel):
-    """A causal or encoder-decoder model that is loaded already; its identity is a hash of its weights."""
+    """A causal or encoder-decoder model that is loaded already; its identity is of weights and tokenizer."""
 
     def __init__(self, engine: "DialogueModel", named: Model) -> None:
         """Take the loaded model in place of the weights that `named`, a model that is not loaded, names."""
@@ -33,7 +33,10 @@ class InMemoryModel(LoadedModel):
         return weights_sha256(self.load().model)
 
     def identity(self) -> dict[str, Json]:
-        return {"model": self.revision}
+        """Return the hash of the weights and, as no folder has the tokenizer, that of an example of its prompts."""
+        from evenhand.evaluation.models.contexts import prompt_format
+
+        return {"model": self.revision, "format": prompt_format(self.load())["sha256"]}
 
     def with_settings(self, **changes: object) -> "InMemoryModel":
         named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)

@@ -262,12 +262,19 @@ def fetch_answers(
             run(stop())
 
 
-@contextmanager
-def _event_loop() -> Iterator[Callable[[Coroutine[None, None, Result]], Result]]:
-    """Yield a function that runs a coroutine to its end, also where an event loop is running, as in a notebook."""
+def _has_running_loop() -> bool:
+    """Return whether an event loop is running in this thread, as in a notebook."""
     try:
         asyncio.get_running_loop()
-    except RuntimeError:  # there is none
+    except RuntimeError:
+        return False
+    return True
+
+
+@contextmanager
+def _event_loop() -> Iterator[Callable[[Coroutine[None, None, Result]], Result]]:
+    """Yield a function that runs a coroutine to its end, in another thread if an event loop is running in this one."""
+    if not _has_running_loop():
         with asyncio.Runner() as runner:
             yield runner.run
         return
