@@ -45,12 +45,17 @@ def plan(settings: PlanSettings) -> None:
     columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
     print(f"{display_name(measured.model.name)}: pooled FGB* {_spread(pilot)}")
-    print(
-        "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of 80 %."
-    )
+    if pilot.design.share_of_pairs < 1:
+        print(f"{_share_text(pilot.design)}; so they have in each design.")
     if settings.max_difference is not None:
         print(_even_plan(settings, len(read_styled_responses(settings.run))))
-    for heading, is_enough in goals(settings, pilot):
+    planned = list(goals(settings, pilot))
+    if planned:
+        print(
+            "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of "
+            "80 %."
+        )
+    for heading, is_enough in planned:
         found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
         designs = {"this run": pilot.design, **{lever: new for lever, new in found.items() if new is not None}}
         rows = []
@@ -85,11 +90,17 @@ def narrower_text(folder: Path) -> str:
         return "No number of answers to these prompts gives intervals of half the width; measure with more templates."
     design = min(designs, key=lambda design: design.n)
     size = f"{design.descriptors} descriptors × {design.templates} templates × {design.responses:.3g}"
+    if design.share_of_pairs < 1:
+        size += f"; {_share_text(design)}"
     time = ""
     if measured.responses is None:
         seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
         time = f" and about {duration(seconds)}, by what this run took"
     return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
+
+
+def _share_text(design: StudySize) -> str:
+    return f"{number(100 * design.share_of_pairs, 0)} % of the pairs of descriptor and template have answers"
 
 
 def _even_plan(settings: PlanSettings, n: int) -> str:
@@ -131,14 +142,23 @@ def read_pilot(folder: Path) -> Pilot:
         interaction = max(parts.interaction.value / parts.chance, 0.0)
     n_descriptors = len(np.unique(cells.descriptor))
     n_templates = len(np.unique(cells.template))
-    return Pilot(StudySize(n_descriptors, n_templates, cells.n / len(cells.count), interaction), estimate)
+    n_pairs = len(cells.count)
+    design = StudySize(
+        descriptors=n_descriptors,
+        templates=n_templates,
+        responses=cells.n / n_pairs,
+        interaction=interaction,
+        share_of_pairs=n_pairs / (n_descriptors * n_templates),
+    )
+    return Pilot(design, estimate)
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
     """Yield each goal: a heading, and a function that returns whether a predicted estimate reaches the goal."""
     width = interval_width(pilot.estimate)
     widths = [] if settings.interval is None else [settings.interval / PER_UNIT]
-    if settings.halve_interval or (settings.interval is None and settings.reduction is None):
+    has_goal = any(goal is not None for goal in (settings.interval, settings.reduction, settings.max_difference))
+    if settings.halve_interval or not has_goal:
         widths.insert(0, width / 2)
     for target in widths:
         heading = f"A 95 % interval of width {number(target * PER_UNIT)} (now {number(width * PER_UNIT)}) {UNIT}"

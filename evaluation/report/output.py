@@ -1,6 +1,7 @@
 """Output of pages as HTML files and on the terminal, and pages that summarise several runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,14 +44,15 @@ def present(folder: Path, pages: Mapping[str, Page], *, write: bool, show: bool)
         files = {report_file: summary_page(pages, links)}
         for family, page in pages.items():
             files[folder / f"{REPORT}_{family}.html"] = page
-    if write:  # before printing, which a closed pipe ends
+    if write:
         for path, page in files.items():
             write_text(path, page_html(page))
     if show:
-        for page in pages.values():
-            print_page(page)
-            print()
-        print(f"Report: {report_file.resolve()}")
+        with suppress(BrokenPipeError):  # `| head` has seen enough; the run is finished all the same
+            for page in pages.values():
+                print_page(page)
+                print()
+            print(f"Report: {report_file.resolve()}")
     return files
 
 

@@ -20,11 +20,18 @@ MAX_LINKS = 8
 MAX_TURNED_ROWS = 4  # of a table that is too wide: with its columns as rows, these are columns
 
 
+class _Console(Console):
+    """A console that raises BrokenPipeError when its output is closed; rich would end the program, with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def print_page(page: Page, console: Console | None = None) -> None:
     """Print the page; if the output is not a terminal, in COLUMNS or 100 characters and without colour codes."""
     if console is None:
         has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").strip("0").isdigit()
-        console = Console(width=None if has_width else LOG_WIDTH, highlight=False)
+        console = _Console(width=None if has_width else LOG_WIDTH, highlight=False)
 
     def line(text: str, style: str = "", space: int = 1) -> None:
         console.print(Padding(Text(sanitize(text), style=style), (space, 0, 0, 0)))

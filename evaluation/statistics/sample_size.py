@@ -35,18 +35,22 @@ MAX_FACTOR = 10_000  # maximum multiple of the pilot's number in the search for 
 class StudySize:
     """Numbers of descriptors and templates, and the mean number of responses to each pair of them.
 
-    `interaction` is ρ of the module's docstring: the variance of the interaction over that of one response.
+    Attributes:
+        responses: the mean over the pairs that have one.
+        interaction: ρ of the module's docstring: the variance of the interaction over that of one response.
+        share_of_pairs: the share of pairs of a descriptor and a template that have a response.
     """
 
     descriptors: int
     templates: int
     responses: float
     interaction: float = 0.0
+    share_of_pairs: float = 1.0
 
     @property
     def n(self) -> int:
         """The total number of responses."""
-        return round(self.descriptors * self.templates * self.responses)
+        return round(self.descriptors * self.templates * self.share_of_pairs * self.responses)
 
     @property
     def freedom(self) -> int:

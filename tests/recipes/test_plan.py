@@ -38,6 +38,20 @@ def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2
 
 
+def test_a_design_has_no_more_answers_than_there_are_where_some_pairs_have_none(tmp_path, capsys):
+    """Of 20 pairs of descriptor and template, one has no answer; the others have twelve."""
+    rng = np.random.default_rng(0)
+    styles = np.eye(3)[rng.integers(0, 2, 240)]
+    styles[np.arange(240) % 120 % 10 == 0] = np.nan  # both people's answers to the first template
+    styles[:120:10] = np.eye(3)[0]
+    folder = write_measured(tmp_path / "run", styles.tolist(), ["ok"] * 240, templates=10)
+    design = read_pilot(folder).design
+    assert (design.n, design.responses, design.share_of_pairs) == (228, 12, pytest.approx(19 / 20))
+    plan(PlanSettings(run=folder))
+    printed = capsys.readouterr().out
+    assert "95 %" in printed and "228" in printed
+
+
 def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):
     single = write_measured(tmp_path / "single", np.eye(3)[[0, 1]].tolist(), ["ok"] * 2)
     with pytest.raises(InputError, match="^run: "):

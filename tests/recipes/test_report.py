@@ -1,10 +1,13 @@
 """Rebuilt reports, and several runs on one page."""
 
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
@@ -46,6 +49,18 @@ def rated(tmp_path, monkeypatch):
     rate.rate(RateSettings(**sides, port=0, report_to="none", output_dir=folder))
     Votes(folder / "votes.jsonl").add(Vote("anna", "p0", "preference", "after", "after", "now"))
     return folder
+
+
+def test_a_run_whose_output_is_closed_is_finished(tmp_path):
+    """As by `| head`, which has read enough."""
+    (tmp_path / "pairs.csv").write_text(PAIRS)
+    pairs = str(tmp_path / "pairs.csv")
+    command = [sys.executable, "-m", "evenhand", "measure", MASKED_MODEL.name, "--metrics", "sentence_pairs"]
+    flags = ["--sentence_pairs.pairs", pairs, "--report_to", "none", "--output_dir", str(tmp_path / "run")]
+    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE)
+    process.stdout.close()
+    process.wait()
+    assert read_run(tmp_path / "run", "measure", "run")
 
 
 def test_a_rebuilt_report_of_a_moved_run_has_the_same_bytes(runs, tmp_path, capsys):

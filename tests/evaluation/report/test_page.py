@@ -166,13 +166,12 @@ def test_empty_sections_are_omitted_and_folded_sections_are_complete():
     assert "only one pair" in ParsedPage(source).text
 
 
-def test_a_closed_pipe_leaves_the_report(tmp_path, monkeypatch):
+def test_a_closed_pipe_leaves_the_report_and_ends_no_run(tmp_path, monkeypatch):
     def closed(page):
         raise BrokenPipeError
 
     monkeypatch.setattr(output, "print_page", closed)
-    with pytest.raises(BrokenPipeError):
-        present(tmp_path, {"": PAGE}, write=True, show=True)
+    present(tmp_path, {"": PAGE}, write=True, show=True)
     assert (tmp_path / "report.html").is_file()
 
 
