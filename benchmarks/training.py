@@ -31,13 +31,14 @@ from transformers import PrinterCallback
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.mitigation.labelled_responses import ContextRenderer
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.settings import TuningSettings
-from evenhand.mitigation.trainer_configs import ignore_renamed_checkpointing, lora_config
+from evenhand.mitigation.trainer_configs import lora_config
 from evenhand.mitigation.trainers import IGNORE_INDEX, DistillConfig, DistillTrainer, log_probabilities
 from evenhand.mitigation.training import trainable_model
 from evenhand.recipes.finished_runs import read_measurement

@@ -4,7 +4,6 @@ The classifier measures styles or offensiveness (Smith et al. 2022, §2.3.4) wit
 (softmax), or several (`label_separator`; sigmoids).
 """
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +30,7 @@ from evenhand.evaluation.models.classifier_folders import (
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.revisions import hub_repository, model_revision
 from evenhand.evaluation.models.styles import label_probabilities
+from evenhand.evaluation.report.numbers import interval
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import best_thresholds, calibration_error, classifier_scores, f1_scores
 from evenhand.evaluation.statistics.scores import share_score
@@ -202,9 +202,9 @@ def several_label_scores(
 def print_scores(scores: Sequence[BiasScore]) -> None:
     """Print one line for each score of a classifier on test texts."""
     for score in scores:
-        low, high = score.interval or (math.nan, math.nan)
         name = " ".join([score.metric, *score.group.values()])
-        print(f"{name}: {score.value:.3f} [{low:.3f}, {high:.3f}] on {score.n:,} test texts")
+        value = f"{score.value:.3f} {interval(score.interval, 3)}".rstrip()
+        print(f"{name}: {value} on {score.n:,} test texts")
 
 
 def prediction_table(

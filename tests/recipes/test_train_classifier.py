@@ -66,6 +66,8 @@ def answers_of_card(tmp_path, texts, monkeypatch):
 
 
 def format_score(score):
+    if score.interval is None:
+        return f"{score.value:.3f}"
     low, high = score.interval
     return f"{score.value:.3f} [{low:.3f}, {high:.3f}]"
 
@@ -173,7 +175,7 @@ def test_several_labels_to_a_text(tagged, tmp_path):
     assert min(both[rude], both[kind], one[rude]) > 0.8 and one[kind] < 0.2
     np.testing.assert_allclose(style_vectors(classifier, ["a nasty sunny day 3"])[0], both / both.sum(), atol=1e-6)
     card = (tmp_path / "run" / "classifier" / "README.md").read_text()
-    assert f"macro-F1 {format_score(macro)}" in card and "| strange | 0 | 1 | 0.000 [0.000, 0.000] |" in card
+    assert f"macro-F1 {format_score(macro)}" in card and "| strange | 0 | 1 | 0.000 |" in card
     assert "multi-label" in ModelCard(card).data.tags
 
 
