@@ -21,6 +21,7 @@ from evenhand.evaluation.models.classifier_folders import FIELD, find_encoder, r
 from evenhand.evaluation.settings import CheckpointSettings
 
 HEAD = "head"
+DROPOUT = 0.1  # of the head in training, as in BERT
 
 
 class MeanPoolingClassifier(PreTrainedModel):
@@ -35,7 +36,7 @@ class MeanPoolingClassifier(PreTrainedModel):
         self.head = torch.nn.Sequential(
             torch.nn.Linear(size, size),
             torch.nn.GELU(),
-            torch.nn.Dropout(encoder.config.hidden_dropout_prob),
+            torch.nn.Dropout(DROPOUT),
             torch.nn.Linear(size, n_labels),
         )
 

@@ -137,7 +137,7 @@ def requests_text(requests: Sequence[Body]) -> str:
 def continued(body: Body, opening: str) -> Body:
     """Return a request for a response that begins with a text, by a server that continues the last message (vLLM)."""
     if "messages" not in body:
-        raise InputError("method", "the API of completions continues no response; give `api: chat`.")
+        raise InputError("method", "/v1/completions continues no response; give the server's address with /v1 alone.")
     messages = [*body["messages"], {"role": "assistant", "content": opening}]
     return {**body, "messages": messages, "continue_final_message": True, "add_generation_prompt": False}
 

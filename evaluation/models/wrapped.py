@@ -36,6 +36,10 @@ class WrappedModel(Model):
         return self.model.is_chat
 
     @property
+    def is_masked(self) -> bool:
+        return self.model.is_masked
+
+    @property
     def samples(self) -> bool:
         return self.model.samples
 
@@ -71,6 +75,11 @@ class WrappedModel(Model):
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         return self.model.log_likelihood(pairs)
+
+    def score_sentences(
+        self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False
+    ) -> Iterator[pd.DataFrame]:
+        return self.model.score_sentences(sentences, context=context, end_of_sequence=end_of_sequence)
 
     def load(self) -> "DialogueModel":
         return self.model.load()

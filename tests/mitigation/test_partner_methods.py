@@ -200,3 +200,15 @@ def test_a_killed_run_has_the_partners_and_responses_of_an_uninterrupted_one(run
     assert rows["prompt_id"].tolist() == prompts["prompt_id"].tolist()
     asked_again = {prompt_id.partition("/")[0] for prompt_id in model.asked}
     assert len(asked_again) == n - n_saved
+
+
+def test_a_wrapped_model_scores_sentences_as_the_model_that_it_wraps():
+    """A trained method can be joined with one that trains nothing, and likelihoods are measured, too."""
+
+    class Scorer(Parrot):
+        def score_sentences(self, sentences, *, context="", end_of_sequence=False):
+            yield sentences.assign(log_likelihood=-len(context), tokens=int(end_of_sequence))
+
+    wrapped = BorrowedOpeningModel(NearestStyleModel(Scorer(), 2, CLASSIFIER), 4)
+    scores = join_batches(wrapped.score_sentences(pd.DataFrame({"text": ["Hi."]}), context="abc", end_of_sequence=True))
+    assert scores[["log_likelihood", "tokens"]].to_numpy().tolist() == [[-3, 1]] and not wrapped.is_masked

@@ -14,7 +14,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
-from transformers import BertConfig, BertModel, TrainerCallback
+from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, TrainerCallback
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
@@ -212,6 +212,17 @@ def test_it_starts_from_an_encoder(tagged, encoder, tmp_path):
     counts = np.array([sum(label in labels for labels in trained_labels) for label in ("kind", "rude", "strange")])
     change = trained.head[-1].bias.detach().numpy() - np.log((counts + 1) / (len(trained_labels) + 1 - counts))
     assert 1e-3 < np.abs(change).max() < 0.02
+
+
+def test_it_starts_from_an_encoder_of_another_architecture(tagged, encoder, tmp_path):
+    """DistilBERT's config has other names than BERT's, such as for the probability of dropout."""
+    vocabulary = encoder.config.vocab_size
+    small = DistilBertConfig(dim=16, n_layers=1, n_heads=2, hidden_dim=16, vocab_size=vocabulary)
+    DistilBertModel(small).save_pretrained(tmp_path / "encoder")
+    start = {"model": str(tmp_path / "encoder"), "epochs": 1}
+    train_classifier(TrainClassifierSettings(**tagged, **start, output_dir=tmp_path / "run"))
+    trained = load_style_classifier(str(tmp_path / "run" / "classifier"), field="classifier")
+    assert trained.labels == ("kind", "rude", "strange") and trained.model.encoder.config.model_type == "distilbert"
 
 
 def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_path):

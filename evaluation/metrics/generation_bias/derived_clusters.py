@@ -1,5 +1,6 @@
 """Style clusters derived from responses: styles that occur in the same responses (Smith et al. 2022, A.7)."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,13 +113,20 @@ def derive_style_clusters(
     styles = [responses.styles[column] for column in varies]
     clusters = {}
     sums = {}
-    for cluster in members[:n_clusters]:
+    largest = members[:n_clusters]
+    clusters_with = Counter(short for cluster in largest for short in {_short_name(styles[style]) for style in cluster})
+    for cluster in largest:
         first = styles[cluster[0]]
-        short = first.partition(" (")[0].upper()
-        name = first.upper() if short in clusters else short
+        short = _short_name(first)
+        name = short if clusters_with[short] == 1 else first.upper()
         clusters[name] = [styles[style] for style in cluster]
         sums[name] = float(pgb[cluster].sum())
     return DerivedClusters(clusters, sums, styles, tree, max_distance)
+
+
+def _short_name(style: str) -> str:
+    """Return a style without its explanation in parentheses, in capitals."""
+    return style.partition(" (")[0].upper()
 
 
 def _members(tree: np.ndarray, pgb: np.ndarray, top: int, max_distance: float) -> list[list[int]]:

@@ -31,7 +31,10 @@ def test_clusters_names_and_sizes_by_hand():
     assert derived.pgb == pytest.approx({"CALM": 0.225, "SAD": 0.115})
     assert derived.styles == list(STYLES[:3])  # "never" is constant
     apart = derive_style_clusters(styled(rows), max_distance=0)
-    assert list(apart.clusters) == ["CALM", "SAD", "SAD (SORRY)"]
+    assert list(apart.clusters) == ["CALM", "SAD (UNHAPPY)", "SAD (SORRY)"]
+    # No cluster takes the name of another one, whichever comes first.
+    plain = derive_style_clusters(styled(rows, ("sad (unhappy)", "sad", "calm", "never")), max_distance=0)
+    assert list(plain.clusters) == ["CALM", "SAD (UNHAPPY)", "SAD"]
     assert list(derive_style_clusters(styled(rows), max_distance=0, n_clusters=1).clusters) == ["CALM"]
     # Of the one style with the largest PGB*, only its own cluster.
     assert derive_style_clusters(styled(rows), top=1).clusters == {"CALM": ["calm"]}
