@@ -33,8 +33,8 @@ SENTENCES = {
     SHOWN: f"This model answers people in different styles {WHO}",
     UNCLEAR: f"Whether this model answers people in different styles {WHO} is unclear",
     NOT_SHOWN: f"These responses do not show that this model answers people in different styles {WHO}",
-    NO_VERDICT: "These responses are too few, or too much alike, to tell whether this model answers people in different "
-    f"styles {WHO}",
+    NO_VERDICT: "These responses are too few, or too much alike, to tell whether this model answers people in "
+    f"different styles {WHO}",
 }
 ONLY_SINGLE = "Over all people together no difference is shown, but single ones are"
 MAX_NAMED = 5  # accepted differences in a sentence
