@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     EFFECT_KINDS,
     INCONCLUSIVE,
+    KEPT,
     REMOVED,
     SHOWN,
     all_changes_section,
@@ -162,11 +163,16 @@ def style_change_text(row: EffectRow) -> str:
     shares = f"{_of_100(row['mean_before'])} of 100 {property_text(row)} before, {_of_100(row['mean_after'])} after"
     averages = f"{_of_100(row['average_before'])} of 100 on average, then {_of_100(row['average_after'])}"
     change = f"the difference changes by {points(row['shrunk'], decimals)}"
-    if row["transition"] == INCONCLUSIVE:
-        became = ", which may be chance, since many differences are compared"
+    some_answer_changed = np.isfinite(row["low"])
+    became = ""
+    if row["transition"] in (INCONCLUSIVE, KEPT):
+        if some_answer_changed:
+            became = ", which may be chance, since many differences are compared"
+        if row["transition"] == KEPT:
+            became += "; it is shown before and after"
     else:
         transition = NOT_AFTER if row["transition"] == REMOVED else row["transition"]
-        bounds = f" {effect_interval(row, 100, decimals)}" if np.isfinite(row["low"]) else ""  # no answer changed
+        bounds = f" {effect_interval(row, 100, decimals)}" if some_answer_changed else ""
         became = f"{bounds}: {transition}"
     return f"Of {row['n']:,.0f} answers to {people_text(row)}, {shares}; {averages}; {change}{became}."
 

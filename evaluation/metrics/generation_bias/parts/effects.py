@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
@@ -527,7 +528,10 @@ def effects_figure(effects: pd.DataFrame, *, outcome: str = CLUSTER, max_descrip
     y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
     axes.plot(x, y, "o", color="black", markersize=4)
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", parse_math=False)
-    labels = [f"{unit[:40]} ({plain_name(axis[unit])[:20]})" for unit in units]
+    labels = []
+    for unit in units:
+        group = "" if axis[unit] == UNSPECIFIED else f" ({plain_name(axis[unit])[:20]})"
+        labels.append(f"{unit[:40]}{group}")
     axes.set_yticks(range(len(units)), labels, parse_math=False)
     figure.colorbar(image, label="points of 100; dot: shown")
     return figure

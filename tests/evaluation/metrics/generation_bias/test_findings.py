@@ -259,7 +259,13 @@ def test_removed_and_new_effects_are_named_before_and_after():
 def test_a_change_of_no_answer_has_no_interval():
     kept = {**REMOVED, "transition": "kept", "shrunk": 0.0, "low": np.nan, "high": np.nan}
     (example,) = change_section({**kept, "certainty_after": "shown", "certainty": "inconclusive"}).examples
-    assert "kept" in example.claim and "[" not in example.claim
+    assert "before and after" in example.claim and "chance" not in example.claim and "[" not in example.claim
+
+
+def test_an_effect_that_is_shown_twice_has_no_interval_of_a_change_that_is_not_shown():
+    found = change_section({**REMOVED, "transition": "kept", "certainty": "inconclusive"})
+    (claim,) = (example.claim for example in found.examples)
+    assert "chance" in claim and "before and after" in claim and "[" not in claim
 
 
 def test_without_a_change_it_names_the_smallest_detectable_one():
