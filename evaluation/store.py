@@ -399,7 +399,7 @@ def _state_and_outdated_files(
 
 
 def _seconds_worked(folder: Path, earlier: RunRecord) -> float:
-    """Return how long a run has worked: until it was finished or, if it was killed, until it last wrote a file."""
+    """Return the seconds that an earlier run worked; a killed run worked until it last wrote a file."""
     if earlier["state"] == FINISHED:
         return cast(FinishedRecord, earlier)["seconds"]["total"]
     before = earlier.get("seconds_before", 0.0)

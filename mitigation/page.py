@@ -104,7 +104,7 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
         labels = Path(read_run(tuning, "tune", "tuning")[0]["labels"])
     if labels is None or not (labels / f"{LABELS}.parquet").exists():
         return []
-    # Ids may be a user's, who numbers the prompts of each file from 1.
+    # Texts are compared, not ids: a user may number the prompts of each file from 1.
     measured_prompts = pd.MultiIndex.from_frame(read_table(measured / "prompts.parquet", [PERSONA, TEXT]))
     tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [PERSONA, TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())

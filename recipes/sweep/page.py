@@ -258,7 +258,7 @@ def value_chart(settings: pd.DataFrame, swept: Sequence[str], name: str) -> Char
 def _place_in_order(value: object) -> tuple[bool, bool, float, str]:
     """Return the key by which values on an axis are sorted: numbers by size, then other texts, and last null.
 
-    Beside null, a table has numbers as texts (`sweep.points.point_fields`).
+    A table with null has its numbers as texts (`sweep.points.point_fields`).
     """
     text = swept_value_text(value)
     try:

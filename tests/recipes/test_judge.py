@@ -34,6 +34,19 @@ def settings_of(files, url):
     return {"name": "some-judge", "judge": judge}
 
 
+def values_of(files, **classifiers):
+    """The settings of the command, by name."""
+    return {
+        "texts": str(files / "texts.tsv"),
+        "text_column": "text",
+        "label_column": "label",
+        "labels": {"k": "kind", "c": "curt"},
+        "label_separator": ",",
+        "output_dir": str(files / "run"),
+        **classifiers,
+    }
+
+
 def kind_if_thankful(body):
     """A choice of the option A with a probability of 0.75 for a text with thanks, else of B."""
     right, wrong = ("A", "B") if "thanks" in quoted_text(body) else ("B", "A")
@@ -42,16 +55,9 @@ def kind_if_thankful(body):
 
 
 def test_a_judge_is_compared_with_people(files, capsys):
-    values = {
-        "texts": str(files / "texts.tsv"),
-        "text_column": "text",
-        "label_column": "label",
-        "labels": {"k": "kind", "c": "curt"},
-        "label_separator": ",",
-        "output_dir": str(files / "run"),
-    }
     with serving(choice=kind_if_thankful) as (url, _):
-        values["style_classifier"] = values["other_classifier"] = settings_of(files, url)
+        classifier = settings_of(files, url)
+        values = values_of(files, style_classifier=classifier, other_classifier=classifier)
         judge(checked(COMMANDS["judge"], values, "test"))
     scores = read_scores(files / "run" / "scores.json")
     by_judge = {"by": "judge"}
@@ -82,16 +88,7 @@ def test_the_other_classifier_must_have_all_labels_of_the_judge(files):
     (files / "wide.yaml").write_text("labels: [kind, curt, calm]\n", encoding="utf-8")
     wide = settings_of(files, url)
     wide["judge"] = {**wide["judge"], "name": str(files / "wide.yaml")}
-    values = {
-        "texts": str(files / "texts.tsv"),
-        "text_column": "text",
-        "label_column": "label",
-        "labels": {"k": "kind", "c": "curt"},
-        "label_separator": ",",
-        "style_classifier": wide,
-        "other_classifier": settings_of(files, url),
-        "output_dir": str(files / "run"),
-    }
+    values = values_of(files, style_classifier=wide, other_classifier=settings_of(files, url))
     with pytest.raises(InputError, match="^other_classifier: .*'calm'.*kind, curt"):
         judge(checked(COMMANDS["judge"], values, "test"))
 

@@ -52,7 +52,7 @@ def rated(tmp_path, monkeypatch):
 
 
 def test_a_run_whose_output_is_closed_is_finished(tmp_path):
-    """As by `| head`, which has read enough."""
+    """The program `head` closes it as soon as it has read enough lines."""
     (tmp_path / "pairs.csv").write_text(PAIRS)
     pairs = str(tmp_path / "pairs.csv")
     command = [sys.executable, "-m", "evenhand", "measure", MASKED_MODEL.name, "--metrics", "sentence_pairs"]

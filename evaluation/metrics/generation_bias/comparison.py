@@ -89,10 +89,11 @@ def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> l
 
 
 def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) -> FamilyRun:
-    """Return a run with its scores on the prompts that both runs have, which are among the scores of a comparison.
+    """Return a run whose scores are of the prompts that both compared runs have.
 
-    Scores that do not depend on the prompts stay; others that were not computed anew are left out. The run stays as it
-    is if all prompts are common, or if an earlier version compared it.
+    A comparison of runs with different prompts has these scores among its own (`levels_on_common_prompts`). Scores of
+    other texts than the prompts are kept as they are. If all prompts are common, or an earlier version compared the
+    runs, the run is returned as it is.
     """
     levels = []
     for score in changes:

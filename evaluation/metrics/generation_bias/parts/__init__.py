@@ -186,10 +186,10 @@ class Part:
         return []
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
-        """Return the part's scores of one of two runs on the prompts that both have, and write their tables.
+        """Return the part's scores of one of two compared runs, and write their tables, on the prompts that both have.
 
-        They are computed if the runs have different prompts: scores of all prompts of each run would differ with the
-        mix of people.
+        It is called only if the runs have different prompts. Over all prompts of each run, scores would also differ
+        because other people are asked.
         """
         return []
 

@@ -492,8 +492,8 @@ def outcome_table(people: People, outcome: OutcomeFamily, found: Effects) -> pd.
     """Return a table as of `effects` with a row for each unit and column of an outcome, in the outcome's unit.
 
     The column `outcome` has the outcome's name, `scale` the scale of its analysis. Of the scale RANK, numbers are ranks
-    in [0, 1], of which the average is ½. Of the scale TYPICAL, means are
-    those of the typical answer, exp(mean of log(1 + x)) − 1, and differences and bounds are from there.
+    in [0, 1], whose average is ½. Of the scale TYPICAL, a mean is the typical answer's value, exp(mean of log(1 + x)) −
+    1; differences and bounds are from it.
     """
     columns = pd.DataFrame(outcome.columns, columns=["outcome", "name"])
     names = [str(number) for number in columns.index]
