@@ -19,7 +19,11 @@ from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
+    answers_of,
+    likelihood_scores,
+    likelihoods_of_responses,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.spread import (
     compare_generation_bias,
     generation_bias,
@@ -279,11 +283,12 @@ class BiasCallback(MeasureCallback):
                 for batch in trained.respond(prompts):
                     batches.append(batch)
                     bar.update(len(batch))
-            responses = join_batches(batches)[RESPONSE].tolist()
+            answered = join_batches(batches)
+            responses = answered[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(
-                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
+                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, answers_of(answered)
                 )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
         values = _with_interval(BIAS_NAME, headline_of(generation_bias(styled, {}, permutations=0)))
