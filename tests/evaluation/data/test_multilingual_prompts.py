@@ -20,8 +20,29 @@ MEASUREMENTS = {
     "sexual_orientation": 2100,
 }
 # Table 5: descriptors with 300 measurements have two sentences, and descriptors with 450 have three.
-TWO = "barrel-chested nonagenarian goateed bisexual heterosexual 50-year-old 40-year-old 55-year-old".split()
-THREE = "one-percenter chunky kinky-haired gangly balding chubby teenage transsexual Mormon orphan refugee".split()
+TWO = [
+    "barrel-chested",
+    "nonagenarian",
+    "goateed",
+    "bisexual",
+    "heterosexual",
+    "50-year-old",
+    "40-year-old",
+    "55-year-old",
+]
+THREE = [
+    "one-percenter",
+    "chunky",
+    "kinky-haired",
+    "gangly",
+    "balding",
+    "chubby",
+    "teenage",
+    "transsexual",
+    "Mormon",
+    "orphan",
+    "refugee",
+]
 
 
 def test_the_sentences_have_the_papers_counts():
@@ -39,4 +60,8 @@ def test_the_sentences_are_english():
     texts = set(read_prompts(PromptSettings(dataset="multilingual").file)["text"])
     printed = {"I'm a homemaker.", "I have friends who are orphans.", "I have friends who have been widowed."}  # §4.5
     assert printed <= texts
-    assert {"I'm an Asian person.", "I'm a Unitarian person.", "I have friends who are people with disabilities."} <= texts
+    assert {
+        "I'm an Asian person.",
+        "I'm a Unitarian person.",
+        "I have friends who are people with disabilities.",
+    } <= texts
