@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
@@ -45,6 +45,7 @@ OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 
 
 OVERFLOW = "it is larger than the largest number that can be computed with"
@@ -314,6 +315,21 @@ def find_score(
         if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
             return score
     return None
+
+
+def levels_of_run(scores: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels among a run's scores as a comparison keeps them: in the group of the run, before or after."""
+    return [replace(score, group={**score.group, RUN: run}) for score in scores if score.kind == Kind.LEVEL]
+
+
+def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels of a run, before or after, that a comparison kept because they are of the common rows only."""
+    levels = []
+    for score in changes:
+        if score.kind == Kind.LEVEL and score.group.get(RUN) == run:
+            group = {key: value for key, value in score.group.items() if key != RUN}
+            levels.append(replace(score, group=group))
+    return levels
 
 
 def _finite(value: Json) -> Json:
