@@ -27,6 +27,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
+    common_pairs,
     compare_pairs,
     find_shared_positions,
     is_masked,
@@ -47,10 +48,13 @@ from evenhand.evaluation.score import (
     LESS,
     MORE,
     PAIR_ID,
+    RUN,
     TEXT,
     BiasScore,
+    Signature,
     display_name,
     find_score,
+    levels_of_run,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.store import Store
@@ -230,20 +234,15 @@ class SentencePairs(Metric):
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
         old = before.table("pairs")
         new = after.table("pairs")
-        if not set(old[PAIR_ID]) & set(new[PAIR_ID]):
-            raise InputError(
-                "after",
-                f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
-            )
         seed = before.config.seed
-        scores = compare_pairs(old, new, signature=signature, seed=seed)
+        scores = _changes_and_levels(old, new, signature, seed)
         scored_by = (VARIANT,) if is_masked(old) else ("context", "end_of_sequence")
         check_scored_alike(signature["before"], signature["after"], scored_by)
         defective = {*old[PAIR_ID][_has_defect(old)], *new[PAIR_ID][_has_defect(new)]}
         old = old[~old[PAIR_ID].isin(defective)]
         new = new[~new[PAIR_ID].isin(defective)]
         if defective and set(old[PAIR_ID]) & set(new[PAIR_ID]):
-            scores += _marked_without_defects(compare_pairs(old, new, signature=signature, seed=seed))
+            scores += _marked_without_defects(_changes_and_levels(old, new, signature, seed))
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
@@ -415,9 +414,24 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
     return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
 
 
+def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: Signature, seed: int) -> list[BiasScore]:
+    """Return the changes between two runs' pairs and, if some pairs are not in both, the levels of the common pairs."""
+    scores = compare_pairs(old, new, signature=signature, seed=seed)
+    sides = common_pairs(old, new)
+    n_scored = [int(table[LEFT_OUT].isna().sum()) for table in (old, new, sides[0])]
+    if len(set(n_scored)) > 1:
+        for side, table in zip(("before", "after"), sides, strict=True):
+            scores += levels_of_run(pair_scores(table, signature=signature[side], seed=seed), side)
+    return scores
+
+
 def _marked_without_defects(scores: Sequence[BiasScore]) -> list[BiasScore]:
-    """Return the scores over all pairs, with the group WITHOUT_DEFECTS."""
-    return [replace(score, group=WITHOUT_DEFECTS) for score in scores if not score.group]
+    """Return the scores over all pairs, of a comparison over all pairs of either run, as the group WITHOUT_DEFECTS."""
+    marked = []
+    for score in scores:
+        if not score.group.keys() - {RUN}:
+            marked.append(replace(score, group={**score.group, **WITHOUT_DEFECTS}))
+    return marked
 
 
 def _has_defect(table: pd.DataFrame) -> np.ndarray:
