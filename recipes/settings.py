@@ -622,6 +622,29 @@ class CheckSettings(StrictSettings):
     output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
+class WatchSettings(StrictSettings):
+    """Name people whom a growing log of answers treats differently: status 1 if somebody is new."""
+
+    logs: CliPositionalArg[AnyPath] = Field(
+        default=Path(), description="log of answers, JSON lines that are appended (docs/own_data.md)"
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="our column → its name or dotted path in the log; template is the stratum"
+    )
+    outcomes: list[str] = Field(
+        default_factory=lambda: ["refusal", "withheld"],
+        min_length=1,
+        description="refusal, withheld, or columns of the log with true or false",
+    )
+    margin: Annotated[float, Field(ge=0, lt=100)] = Field(
+        default=2.0, description="difference from the others up to which people count as equal, in answers of 100"
+    )
+    error: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.05, description="probability of ever naming anybody without a reason"
+    )
+    output_dir: AnyPath = Field(default=Path("runs/watch"), description="folder of the state, the days and the page")
+
+
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
@@ -660,6 +683,7 @@ COMMANDS: dict[str, type] = {
     "report": ReportSettings,
     "plan": PlanSettings,
     "check": CheckSettings,
+    "watch": WatchSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
     "judge": AgreementSettings,
