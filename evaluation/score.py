@@ -1,7 +1,5 @@
 """Score records, reading and writing of score files, and names of the columns that several stages read."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +8,11 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
+from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
-from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -300,14 +298,11 @@ def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = dict.fromkeys(column for record in records for column in group_columns(record["group"]))
     columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_of", "n_left_out", "reason", "caution", "signature"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for record in records:
-        row = group_columns(record["group"]) | record
-        row["low"], row["high"] = record["interval"] or (None, None)
-        writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
-    return text.getvalue()
+        low, high = record["interval"] or (None, None)
+        rows.append(group_columns(record["group"]) | record | {"low": low, "high": high})
+    return csv_text(columns, rows)
 
 
 def group_columns(group: Mapping[str, str]) -> dict[str, str]:
