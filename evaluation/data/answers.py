@@ -24,6 +24,7 @@ REFUSAL = "refusal"
 FILTERED = "content_filter"
 FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 NO_CONTENT = "no content"
+TOOL_CALL = "call of a tool"
 MAX_REASON = 60  # characters
 # How providers say that a filter of theirs rejected a text.
 FILTER = re.compile(
@@ -33,7 +34,8 @@ FILTER = re.compile(
 )
 # How providers say that they have too much to do, also in the words of FILTER ("violates the rate limit").
 OVERLOAD = re.compile(
-    r"rate[ _-]?limit|too many requests|quota|overload|time[ _-]?out|timed out|\b(?:408|429|50[0-4]|529)\b", re.IGNORECASE
+    r"rate[ _-]?limit|too many requests|quota|overload|time[ _-]?out|timed out|\b(?:408|429|50[0-4]|529)\b",
+    re.IGNORECASE,
 )
 
 
@@ -41,6 +43,7 @@ class Ending(StrEnum):
     """What a stop reason says about an answer."""
 
     WHOLE = "whole"
+    CALL = "call"  # of a tool
     CUT = "cut"
     WITHHELD = "withheld"
     FAILED = "failed"
@@ -112,7 +115,11 @@ class Answer:
             return short_reason(f"failed: {self.stop}")
         if ending == Ending.UNKNOWN:
             return short_reason(f"unknown stop reason {self.stop}")
-        return REFUSAL if self.refusal and not (self.text or "").strip() else None
+        if (self.text or "").strip():
+            return None
+        if self.refusal:
+            return REFUSAL
+        return TOOL_CALL if ending == Ending.CALL else None
 
 
 @dataclass(frozen=True)

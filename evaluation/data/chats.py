@@ -212,7 +212,7 @@ def _answer_in_choice(choice: Mapping[str, object], depth: int) -> Answer | None
     if isinstance(text, str):
         return Answer(text)
     endings = {ending_of(str(choice[name])) for name in STOPS if choice.get(name)}
-    return Answer(None) if choice.get("error") or endings - {Ending.WHOLE} else None
+    return Answer(None) if choice.get("error") or endings - {Ending.WHOLE, Ending.CALL} else None
 
 
 def _with_stop(part: Mapping[str, object], answer: Answer | None, body: Mapping[str, object]) -> Answer | None:

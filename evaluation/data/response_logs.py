@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand.evaluation.data.answers import FILTERED, NO_CONTENT, Answer, error_reason, short_reason
+from evenhand.evaluation.data.answers import FILTERED, Answer, error_reason, short_reason
 from evenhand.evaluation.data.chats import (
     CHATS,
     answer_in,

@@ -300,7 +300,10 @@ def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
         ({"choices": [{"message": {"content": "I am"}, "error": {"code": 502}, "finish_reason": "stop"}]}, "error 502"),
         ({"error": {"code": 403, "message": "Your input was flagged"}}, "content_filter"),
         ({"error": {"message": "this violates the rate limit", "code": 429}}, "error 429"),
-        ({"object": "response", "status": "failed", "output": [], "error": {"code": "server_error"}}, "error server_error"),
+        (
+            {"object": "response", "status": "failed", "output": [], "error": {"code": "server_error"}},
+            "error server_error",
+        ),
     ],
 )
 def test_a_body_with_an_error_is_no_answer(tmp_path, body, reason):
