@@ -1,20 +1,18 @@
 """Score records, reading and writing of score files, and names of the columns that several stages read."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
+from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
-from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -47,6 +45,7 @@ OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 
 
 OVERFLOW = "it is larger than the largest number that can be computed with"
@@ -292,14 +291,11 @@ def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = dict.fromkeys(column for record in records for column in group_columns(record["group"]))
     columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
     columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
+    rows = []
     for record in records:
-        row = group_columns(record["group"]) | record
-        row["low"], row["high"] = record["interval"] or (None, None)
-        writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
-    return text.getvalue()
+        low, high = record["interval"] or (None, None)
+        rows.append(group_columns(record["group"]) | record | {"low": low, "high": high})
+    return csv_text(columns, rows)
 
 
 def group_columns(group: Mapping[str, str]) -> dict[str, str]:
@@ -319,6 +315,21 @@ def find_score(
         if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
             return score
     return None
+
+
+def levels_of_run(scores: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels among a run's scores as a comparison keeps them: in the group of the run, before or after."""
+    return [replace(score, group={**score.group, RUN: run}) for score in scores if score.kind == Kind.LEVEL]
+
+
+def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels of a run, before or after, that a comparison kept because they are of the common rows only."""
+    levels = []
+    for score in changes:
+        if score.kind == Kind.LEVEL and score.group.get(RUN) == run:
+            group = {key: value for key, value in score.group.items() if key != RUN}
+            levels.append(replace(score, group=group))
+    return levels
 
 
 def _finite(value: Json) -> Json:

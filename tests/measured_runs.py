@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.store import stage

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.answers import NO_CONTENT, Answer, measured_answer
 from evenhand.evaluation.data.chats import STOPS, answer_in, parse_chat, parse_json, prompt_in, value_at
 from evenhand.evaluation.data.prompt_files import (
@@ -25,7 +26,7 @@ from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_logs import is_inspect_log, is_scalar, parse_log, read_inspect
 from evenhand.evaluation.data.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.files import atomic_write, write_text
 from evenhand.evaluation.score import (
     AXIS,
     CUT,
@@ -39,6 +40,7 @@ from evenhand.evaluation.score import (
     TEXT,
 )
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
+from evenhand.evaluation.tables import table_rows
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
@@ -61,7 +63,7 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     prompts; and control_tag.
 
     Raises:
-        InputError: the file has another suffix or cannot be written.
+        InputError: the file has another suffix or cannot be written, or a spreadsheet would run a text of a CSV file.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError("write_prompts", f"{path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
@@ -72,11 +74,15 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     rest = prompts.drop(columns=[PROMPT_ID])
     rest[CONTROL_TAG] = tag
     rows = pd.DataFrame(first_columns).join(rest)
+    if path.suffix == ".csv":
+        try:
+            content = csv_text(list(rows), table_rows(rows), is_exact=True)
+        except ValueError as error:
+            raise InputError("write_prompts", f"{path}: {error}; give a .parquet or {BATCH} file.") from None
+        write_text(path, content)
+        return
     with atomic_write(path) as temporary:
-        if path.suffix == ".csv":
-            rows.to_csv(temporary, index=False, lineterminator="\r\n")  # else a field with \r is not quoted
-        else:
-            rows.to_parquet(temporary, index=False)
+        rows.to_parquet(temporary, index=False)
 
 
 def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, object]], url: str) -> None:

@@ -17,7 +17,12 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
-from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
+from evenhand.evaluation.metrics.likelihood_bias.metric import (
+    LEVEL,
+    common_sentences,
+    likelihood_bias,
+    likelihood_bias_change,
+)
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
@@ -29,7 +34,17 @@ from evenhand.evaluation.report.score_sections import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, Kind, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Kind,
+    Signature,
+    find_score,
+    levels_of_run,
+)
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
@@ -158,27 +173,33 @@ class LikelihoodBias(Metric):
         }
         scores = likelihood_bias(table, signature)
         if NOUN_GENDER in table and (config.prompts.language or config.prompts.file):  # not English nouns
-            differences = gender_differences(table, descriptor_pairs.compute_surprisals(table)["surprisal"])
-            scores += gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
+            scores += _preferences(table, descriptor_pairs.compute_surprisals(table)["surprisal"], signature)
         return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score; differences between genders are paired by descriptor.
 
         Raises:
-            InputError: the runs have different sentences, or were scored differently.
+            InputError: the runs have no sentence in common, or were scored differently.
         """
         signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
         scored_by = ("dataset", VARIANT, "context", "end_of_sequence")
         check_scored_alike(signatures["before"], signatures["after"], scored_by)
-        old = before.table("likelihoods")
-        new = after.table("likelihoods")
-        scores = likelihood_bias_change(old, new, signatures)
-        if find_score(before.scores, PREFERENCE) is not None:
-            surprisals = [descriptor_pairs.compute_surprisals(table)["surprisal"] for table in (old, new)]
-            differences = gender_differences(old, surprisals[1] - surprisals[0])
-            changes = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signatures)
+        tables = {"before": before.table("likelihoods"), "after": after.table("likelihoods")}
+        common = dict(zip(tables, common_sentences(*tables.values()), strict=True))
+        scores = likelihood_bias_change(*common.values(), signatures)
+        has_genders = find_score(before.scores, PREFERENCE) is not None
+        surprisal = {side: descriptor_pairs.compute_surprisals(table)["surprisal"] for side, table in common.items()}
+        if has_genders:
+            changes = _preferences(common["before"], surprisal["after"] - surprisal["before"], signatures)
             scores += [replace(score, kind=Kind.DIFFERENCE) for score in changes]
+        n_scored = [int((descriptor_pairs.sentence_perplexities(table) > 0).sum()) for table in tables.values()]
+        if max(n_scored) > surprisal["before"].notna().sum():
+            for side, table in common.items():
+                levels = likelihood_bias(table, signatures[side])
+                if has_genders:
+                    levels += _preferences(table, surprisal[side], signatures[side])
+                scores += levels_of_run(levels, side)
         return scores
 
     def verdict(self, run: FamilyRun) -> str:
@@ -222,6 +243,12 @@ class LikelihoodBias(Metric):
         if genders:
             sections.append(_gender_section(genders, table))
         return [*sections, _extremes_section(table), distribution_section(table)]
+
+
+def _preferences(sentences: pd.DataFrame, surprisal: pd.Series, signature: Signature) -> list[BiasScore]:
+    """Return the scores of feminine against masculine sentences by their surprisal, (n,), or by its change."""
+    differences = gender_differences(sentences, surprisal)
+    return gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
 
 
 def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
