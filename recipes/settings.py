@@ -251,15 +251,33 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
 
 
 class Labelling(StrictSettings):
-    """Settings of labelling: the threshold."""
+    """Settings of labelling: the value of a response, and the threshold above which it is labelled `bias`."""
 
+    value: Literal["bias_value", "divergence"] = Field(
+        default="bias_value",
+        description="what is compared with the threshold: bias_value, of the response's style (Smith et al. 2022, "
+        "C.1); divergence, how much the predictions of its first tokens depend on who asks, in nats, by the "
+        "model that responded",
+    )
+    directions: Literal["raw", "shrunk"] = Field(
+        default="raw", description="directions of bias values: as measured, or shrunk against noise (James–Stein)"
+    )
     alpha: Annotated[int, Field(ge=0, le=2)] = Field(
         default=0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
     )
-    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use quantile")
-    quantile: Fraction = Field(
-        default=0.9, description="threshold as a quantile of the bias values, where beta is null"
+    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use share or quantile")
+    share: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="threshold by the share of responses above it, 0 to 1; null: use quantile"
     )
+    quantile: Fraction = Field(
+        default=0.9, description="threshold as a quantile of the values, where beta and share are null"
+    )
+
+    @model_validator(mode="after")
+    def _check_threshold(self) -> Self:
+        if self.beta is not None and self.share is not None:
+            raise InputError("share", f"{self.share:g}, and beta {self.beta:g}; give one of them.")
+        return self
 
 
 class LabelSettings(Labelling, Tracked):
@@ -268,6 +286,7 @@ class LabelSettings(Labelling, Tracked):
     run: CliPositionalArg[AnyPath] = Field(
         default=Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
+    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
     output_dir: AnyPath = Field(default=Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
