@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
