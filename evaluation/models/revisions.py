@@ -343,7 +343,6 @@ def load_control_tag(name: str, revision: str | None = None, base: str | None = 
     return tag
 
 
-@lru_cache(maxsize=64)
 def _hub_tuning_file(name: str, revision: str | None) -> Path | None:
     """Return the path, in the hub's cache, of the evenhand.json of a model on the hub; None if it has none."""
     from huggingface_hub import hf_hub_download

@@ -147,3 +147,24 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     assert "training goes on" in caplog.text
     steps = [step for step, logs in second.tracker.logged if "bias/rise" in logs]
     assert steps == [20, 30]
+
+
+def test_reasoning_between_markers_of_its_own_is_no_part_of_the_answers_during_training(tmp_path, monkeypatch):
+    answers = []
+
+    def styles(classifier, responses, descriptors):
+        answers.append(responses)
+        return styles_of(classifier, responses, descriptors)
+
+    monkeypatch.setattr(bias_callback, "classify_responses", styles)
+    for reasoning in (None, ["w", "y"]):
+        trainer = trainer_of(tmp_path, EVEN, max_steps=1)
+        turns = "{% for m in messages %}{{ m.content }} z {% endfor %}"
+        trainer.processing_class.chat_template = turns + "{% if add_generation_prompt %}w {% endif %}"
+        decoding = SHORT | {"max_new_tokens": 30}
+        bias_callback_of(reasoning=reasoning, relevance=False, decoding=decoding).attach(trainer)
+        trainer.train()
+    plain, marked = answers[0], answers[len(answers) // 2]
+    assert any("y" in text for text in plain)  # the model writes the end of the reasoning in some of its answers
+    for before, after in zip(plain, marked, strict=True):
+        assert len(after) < len(before) and before.endswith(after) and ("y" in before or not after)
