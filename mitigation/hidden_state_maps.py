@@ -8,6 +8,7 @@ signal processing: Estimation theory", §12.5), so that each state moves towards
 allows. Layers are fitted in turn, each with the maps of the layers before it.
 """
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,31 +148,39 @@ def edited_generation(network: PreTrainedModel, maps: Maps, strength: float = 1.
             del network.generate
 
 
-def batches_of_groups(network: PreTrainedModel, groups: Sequence[Group], n_tokens: int) -> Iterator[tuple]:
-    """Yield batches of groups for a pass of the network: rows, input_ids, attention_mask and columns.
+def left_padded(network: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+    """Return the inputs of a pass of the network over sequences, padded on the left, so that all end together."""
+    rows = [torch.tensor(list(sequence)) for sequence in sequences]
+    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
+    inputs = {"input_ids": pad_sequence(rows, batch_first=True, padding_side="left"), "attention_mask": mask}
+    if "position_ids" in inspect.signature(network.forward).parameters:
+        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
+    return {name: tensor.to(network.device) for name, tensor in inputs.items()}
 
-    Each person's context is followed by the response's tokens before the last of the first `n_tokens`. Sequences are
-    padded on the right, where no column of a causal model sees the padding.
+
+def batches_of_groups(
+    network: PreTrainedModel, groups: Sequence[Group], n_tokens: int
+) -> Iterator[tuple[list[int], dict[str, torch.Tensor], torch.Tensor]]:
+    """Yield rows, the inputs of a pass and the columns that predict the first tokens, for batches of groups.
+
+    Each person's context is followed by the response's first `n_tokens` − 1 tokens, so that the last `n_tokens` columns
+    predict the first tokens.
     """
+    n_people = len(groups[0][0])
     lengths = [max(map(len, contexts)) + n_tokens - 1 for contexts, _ in groups]
     order = sorted(range(len(groups)), key=lengths.__getitem__, reverse=True)
-    start = 0
-    while start < len(order):
-        n_people = len(groups[order[start]][0])
-        size = max(1, tokens_per_pass(network) // (lengths[order[start]] * n_people))
-        rows = order[start : start + size]
-        start += size
+    while order:
+        size = max(1, tokens_per_pass(network) // (lengths[order[0]] * n_people))
+        rows = order[:size]
+        order = order[size:]
         sequences = []
-        columns = []
         for row in rows:
             contexts, response = groups[row]
-            for context in contexts:
-                sequences.append(torch.tensor([*context, *response[: n_tokens - 1]]))
-                columns.append(torch.arange(len(context) - 1, len(context) - 1 + n_tokens))
-        ids = pad_sequence(sequences, batch_first=True)
-        mask = pad_sequence([torch.ones_like(sequence) for sequence in sequences], batch_first=True)
-        device = network.device
-        yield rows, ids.to(device), mask.to(device), torch.stack(columns).to(device)
+            sequences += [[*context, *response[: n_tokens - 1]] for context in contexts]
+        inputs = left_padded(network, sequences)
+        length = inputs["input_ids"].shape[1]
+        columns = torch.arange(length - n_tokens, length, device=network.device)
+        yield rows, inputs, columns.expand(len(sequences), -1)
 
 
 def fit_maps(network: PreTrainedModel, groups: Sequence[Group], n_tokens: int = 4, ridge: float = 0.3) -> Maps:
@@ -199,9 +208,9 @@ def _covariances(
     squares = torch.zeros(n_tokens, width, width, dtype=torch.float64)
     within = torch.zeros_like(squares)
     with edited(network, maps, collect=[layer]) as editor, progress(len(groups), f"layer {layer}", "rows") as bar:
-        for rows, ids, mask, columns in batches_of_groups(network, groups, n_tokens):
+        for rows, inputs, columns in batches_of_groups(network, groups, n_tokens):
             editor.columns = columns
-            network(input_ids=ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
+            network(**inputs, use_cache=False, logits_to_keep=1)
             states = editor.collected[layer].cpu().unflatten(0, (len(rows), n_people))
             deviation = (states - states.mean(1, keepdim=True)).flatten(0, 1).transpose(0, 1)
             by_token = states.flatten(0, 1).transpose(0, 1)  # (tokens, rows · people, d)

@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from evenhand.evaluation.errors import InputError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # these imports would delay the command line
 
     from evenhand.evaluation.models.base import Model
     from evenhand.mitigation.labelled_responses import ContextRenderer
+    from evenhand.mitigation.training import TuningResult
 
 __path__ += user_folders("methods")
 
@@ -81,6 +82,8 @@ class TrainedMethod(Method):
         tags: all strings that get a meaning in training.
         reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
             threshold of the labels are one point.
+        changes_weights: whether the tuned model has weights of its own. If not, its folder is no model that other
+            metrics than those of responses could read.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
         large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
             on one; None: the default of `TuningSettings`.
@@ -89,7 +92,8 @@ class TrainedMethod(Method):
     trainer: ClassVar[str] = "sft"
     control_tag: ClassVar[str] = ""
     tags: ClassVar[Sequence[str]] = ()
-    reads_labels: ClassVar[bool] = True
+    reads_labels: bool = True
+    changes_weights: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, float]] = {"learning_rate": 4e-3}
     large_model_learning_rate: ClassVar[float | None] = None
 
@@ -100,6 +104,12 @@ class TrainedMethod(Method):
     def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
+
+    def tuner(self) -> "Callable[..., TuningResult]":
+        """Return the function that makes the tuned model's folder, with the arguments of `training.tune`."""
+        from evenhand.mitigation.training import tune  # slow to import
+
+        return tune
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":

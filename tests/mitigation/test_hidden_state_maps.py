@@ -91,9 +91,11 @@ def test_edits_while_generating_are_those_of_a_pass_over_the_whole_response():
     with edited_generation(base.model, maps):
         after = generated(base)
     assert after != before and generated(base) == before
-    for row, context in enumerate(CONTEXTS):
-        head = encode_contexts(base, [context])[0]
-        tail = base.tokenizer.encode(after[row])
+    for head in encode_contexts(base, CONTEXTS):
+        options = {**GREEDY, "eos_token_id": None, "pad_token_id": 1}
+        with edited_generation(base.model, maps):
+            tail = base.model.generate(torch.tensor([head]), **options)[0, len(head) :].tolist()
+        assert len(tail) == 6
         with edited(base.model, maps) as editor, torch.no_grad():
             for j, token in enumerate(tail):
                 editor.columns = len(head) - 1 + torch.arange(min(j + 1, 3))[None]
