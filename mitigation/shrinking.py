@@ -1,25 +1,24 @@
-"""The fit of `shrink`'s maps to training rows, the folder of the maps, and log-likelihoods with them."""
+"""The fit of `shrink`'s maps to training rows, and the folder of the maps."""
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import torch
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.models.batches import tokens_per_pass
-from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, render_contexts
+from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import table
+from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
 from evenhand.mitigation.guards import OutputChange
 from evenhand.mitigation.hidden_state_maps import (
     Group,
@@ -27,7 +26,6 @@ from evenhand.mitigation.hidden_state_maps import (
     batches_of_groups,
     edited,
     fit_maps,
-    left_padded,
     save_maps,
 )
 from evenhand.mitigation.labelled_responses import COMPLETION, CONTEXT, OTHERS
@@ -125,7 +123,7 @@ def _groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> list[Group]:
         (group, response) for group, response in zip(encoded, responses, strict=True) if len(response) >= n_tokens
     ]
     if not groups:
-        raise InputError("rows", f"no response has {n_tokens} tokens; give a smaller --shrink.first_tokens.")
+        raise InputError("rows", f"no response has {n_tokens} tokens; set a smaller shrink.first_tokens.")
     return groups
 
 
@@ -174,49 +172,8 @@ def _check_perplexity(perplexities: tuple[float, float], rise: float | None) -> 
     raise TuningRejected(
         "shrink",
         f"the maps damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
-        f"max_perplexity_rise is {rise}. Give more rows (training.max_rows), or a larger --shrink.ridge.",
+        f"max_perplexity_rise is {rise}. Give more rows (training.max_rows), or set a larger shrink.ridge.",
     )
-
-
-def edited_log_likelihoods(
-    model: DialogueModel, maps: Maps, strength: float, contexts: Sequence[str], responses: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
-
-    As `response_log_likelihoods`, which scores a model as it is. Without maps, nothing is edited.
-    """
-    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
-    tails = encode_responses(model, responses)
-    n_edited = len(next(iter(maps.values())).mean) if maps else 0
-    order = sorted(range(len(heads)), key=lambda row: len(heads[row]) + len(tails[row]), reverse=True)
-    total = np.zeros(len(heads))
-    for rows in _batches(model, order, heads, tails):
-        inputs = left_padded(model.model, [heads[row] + tails[row] for row in rows])
-        length = inputs["input_ids"].shape[1]
-        longest = max(len(tails[row]) for row in rows)
-        with torch.inference_mode(), edited(model.model, maps, strength) as editor:
-            if n_edited:
-                begin = torch.tensor([length - len(tails[row]) - 1 for row in rows])
-                # Columns after the end of a short response predict nothing that is scored.
-                columns = (begin[:, None] + torch.arange(n_edited)).clamp(max=length - 1)
-                editor.columns = columns.to(model.model.device)
-            logits = model.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
-            log_p = logits.float().log_softmax(-1)
-            found = log_p.gather(-1, inputs["input_ids"][:, -longest:, None])[..., 0].double().cpu().numpy()
-        for row, values in zip(rows, found, strict=True):
-            total[row] = values[longest - len(tails[row]) :].sum()
-    return total, np.array([len(tail) for tail in tails])
-
-
-def _batches(
-    model: DialogueModel, order: list[int], heads: Sequence[list[int]], tails: Sequence[list[int]]
-) -> Iterator[list[int]]:
-    """Yield rows of batches, the longest first."""
-    while order:
-        longest = len(heads[order[0]]) + len(tails[order[0]])
-        size = max(1, tokens_per_pass(model.model) // longest)
-        yield order[:size]
-        order = order[size:]
 
 
 LOADER = """# Maps that shrink what depends on the person while a response begins

@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from evenhand.evaluation.errors import InputError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # these imports would delay the command line
 
     from evenhand.evaluation.models.base import Model
     from evenhand.mitigation.labelled_responses import ContextRenderer
-    from evenhand.mitigation.training import TuningResult
 
 __path__ += user_folders("methods")
 
@@ -77,6 +76,7 @@ class TrainedMethod(Method):
     """A method that trains the model on rows made of its labelled responses.
 
     Attributes:
+        tuner: the name of the function in `evenhand.mitigation.tuners.TUNERS` that makes the tuned model.
         trainer: the name of the trainer in `evenhand.mitigation.trainers.TRAINERS`.
         control_tag: the control tag at the end of every context of the tuned model; "" for none.
         tags: all strings that get a meaning in training.
@@ -89,6 +89,7 @@ class TrainedMethod(Method):
             on one; None: the default of `TuningSettings`.
     """
 
+    tuner: ClassVar[str] = "training"
     trainer: ClassVar[str] = "sft"
     control_tag: ClassVar[str] = ""
     tags: ClassVar[Sequence[str]] = ()
@@ -104,12 +105,6 @@ class TrainedMethod(Method):
     def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
-
-    def tuner(self) -> "Callable[..., TuningResult]":
-        """Return the function that makes the tuned model's folder, with the arguments of `training.tune`."""
-        from evenhand.mitigation.training import tune  # slow to import
-
-        return tune
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.score import LABEL
-from evenhand.evaluation.settings import Count, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     IS_EVEN,
     OTHERS,
@@ -55,7 +55,9 @@ class Distill(TrainedMethod):
             "learn the base's own prediction",
         )
         only_bias: bool = Field(
-            False, description="responses that are not labelled `bias` learn the base's own prediction"
+            False,
+            description="responses that are not labelled `bias` learn the base's own prediction",
+            json_schema_extra=WITHOUT_FLAG,
         )
         spare_own_words: bool = Field(
             False,

@@ -6,7 +6,7 @@ minutes, to the contexts of `distill`'s rows and the first tokens of their respo
 cannot be merged into weights, and act on models that this process runs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,15 +19,13 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.models.wrapped import WrappedModel
 from evenhand.evaluation.score import PERSONA, RESPONSE, TEXT
-from evenhand.evaluation.settings import Count, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import OTHERS, ContextRenderer, contexts_of_others, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.tuned_base import base_of
 
 if TYPE_CHECKING:  # slow to import
     from datasets import Dataset
-
-    from evenhand.mitigation.training import TuningResult
 
 MAPS_FILE = "shrink.safetensors"
 
@@ -65,8 +63,8 @@ class ShrunkModel(WrappedModel):
 
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.contexts import render_contexts
+        from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
         from evenhand.mitigation.hidden_state_maps import load_maps
-        from evenhand.mitigation.shrinking import edited_log_likelihoods
 
         model = self.load()
         contexts = render_contexts(model, pairs[TEXT].tolist(), pairs[PERSONA].tolist(), self.model.tag)
@@ -82,15 +80,22 @@ class Shrink(TrainedMethod):
     class Settings(StrictSettings):
         """Shrink: how the maps are fitted, and how much of them is used."""
 
-        first_tokens: Count = Field(4, description="how many tokens at the start of a response are predicted from maps")
+        first_tokens: Count = Field(
+            4,
+            description="how many tokens at the start of a response are predicted from mapped states",
+            json_schema_extra=WITHOUT_FLAG,
+        )
         ridge: Annotated[float, Field(gt=0)] = Field(
-            0.3, description="share of the mean variance that is added to the covariance of hidden states"
+            0.3,
+            description="share of the mean variance that is added to the covariance of hidden states",
+            json_schema_extra=WITHOUT_FLAG,
         )
         strength: Annotated[float, Field(ge=0)] = Field(
             1.0, description="factor of the maps when the model is measured: 0 is the base"
         )
 
     settings: Settings
+    tuner = "closed_form"
     trainer = "distill"  # whose rows the maps are fitted to
     reads_labels = False
     changes_weights = False
@@ -99,11 +104,6 @@ class Shrink(TrainedMethod):
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         has_others, contexts = contexts_of_others(labelled, render, self.seed)
         return untagged_rows(labelled.loc[has_others], render).add_column(OTHERS, contexts.tolist())
-
-    def tuner(self) -> "Callable[..., TuningResult]":
-        from evenhand.mitigation.shrinking import fit_shrink
-
-        return fit_shrink
 
     def measured(self, model: Model, adapter: Path | None = None) -> Model:
         base = base_of(model) if adapter is None else model

@@ -17,11 +17,12 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
+from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
 from evenhand.mitigation.hidden_state_maps import edited, edited_generation, load_maps
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.opening import OpenedModel
 from evenhand.mitigation.methods.shrink import MAPS_FILE, ShrunkModel
-from evenhand.mitigation.shrinking import edited_log_likelihoods, fit_shrink
+from evenhand.mitigation.shrinking import fit_shrink
 from evenhand.mitigation.training_rows import TrainingRows
 from evenhand.mitigation.two_part_likelihoods import two_part_log_likelihoods
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base, tokenizer
