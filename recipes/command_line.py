@@ -50,10 +50,11 @@ SIZES = {
 }
 POSITIONAL_HELP = {
     "measure": "the same as --model MODEL",
+    "screen": "the same as --model MODEL",
     "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
 }
 # The commands with a model and short names, and where a measurement is in their settings.
-PREFIXES = {"measure": "", "loop": "measure."}
+PREFIXES = {"measure": "", "screen": "", "loop": "measure."}
 # The settings that are given most often have a short name, the end of their name. The list is written out so that a
 # new setting never changes what a short name means.
 SHORT_NAMES = (
