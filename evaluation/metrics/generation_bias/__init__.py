@@ -13,6 +13,7 @@ At most 5 of 100 reports on even models show anything, since everything that a r
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,6 @@ class GenerationBias(Metric):
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
-    COUNTED = "responses"
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -215,7 +215,7 @@ class GenerationBias(Metric):
         store.record["rows"] = len(run.responses)
         sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
         store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
-        return scores
+        return _of_responses(scores)
 
     def compare(
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
@@ -233,7 +233,7 @@ class GenerationBias(Metric):
             scores += part.compare(comparison)
         scores += levels_on_common_prompts(comparison, self.parts)
         track_samples(comparison)
-        return [*scores, common]
+        return _of_responses([*scores, common])
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
@@ -246,6 +246,11 @@ class GenerationBias(Metric):
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
         return comparison_page(before, after, changes, self.parts)
+
+
+def _of_responses(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores, whose `n` counts responses unless the part that makes a score says otherwise."""
+    return [replace(score, n_of=score.n_of or RESPONSES) for score in scores]
 
 
 def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
