@@ -83,7 +83,6 @@ class Screen(Metric):
         ),
     )
     TITLE = "Screen"
-    COUNTED = "templates"
     NOTES = (
         "The predictions are computed, not sampled: the same model has the same numbers. Intervals are over templates "
         "like these (Student's t); ranks hold together for all people with a confidence of 95 % (Mogstad et al. 2024).",
@@ -318,6 +317,7 @@ def divergence_scores(
                     ideal=0.0 if name == DIVERGENCE else None,
                     bounds=bounds if name == DIVERGENCE else (-math.inf, math.inf),
                     n=len(values),
+                    n_of="templates",
                     interval=interval,
                     n_left_out=n_left_out,
                     group=group,
