@@ -325,7 +325,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
 
     if COMPLETION in arguments:
         return set()
-    given = {"metrics": FAMILY, "method": ""}
+    given = {"metrics": command if command in FAMILIES else FAMILY, "method": ""}
     for argument, following in pairwise([*arguments, ""]):
         name, _, value = argument.partition("=")
         name = name.rpartition(".")[2].lstrip("-")
@@ -333,7 +333,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
             given[name] = value or following
     asked = {name.strip() for name in given["metrics"].split(",")}
     hidden = groups_of(FAMILIES) - groups_of(asked & set(FAMILIES))
-    if command in ("measure", "tune"):
+    if command in ("measure", "screen", "tune"):
         hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
     return hidden
 
