@@ -33,9 +33,9 @@ UNKNOWN = re.compile(
 )
 # How providers say that a value is wrong, which is for the user to mend; other words reject the parameter.
 WRONG_VALUE = re.compile(
-    r"\b(?:between|above|below|(?:less|greater|larger|smaller|higher|lower|more|fewer) than|at (?:most|least)|max(?:imum)?"
-    r"|min(?:imum)?|exceed\w*|too (?:large|high|long|big|small|low|short)|range|positive|negative|integer|string|boolean"
-    r"|type)\b|[<>≤≥]",
+    r"\b(?:between|above|below|(?:less|greater|larger|smaller|higher|lower|more|fewer) than|at (?:most|least)"
+    r"|max(?:imum)?|min(?:imum)?|exceed\w*|too (?:large|high|long|big|small|low|short)|range|positive|negative|integer"
+    r"|string|boolean|type)\b|[<>≤≥]",
     re.IGNORECASE,
 )
 FILTER_STATUSES = (400, 403, 422)
