@@ -13,6 +13,7 @@ At most 5 of 100 reports on even models show anything, since everything that a r
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPar
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, OutcomesPart, measured_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
@@ -123,7 +124,6 @@ class GenerationBias(Metric):
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
-    COUNTED = "responses"
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -187,10 +187,9 @@ class GenerationBias(Metric):
             numbers = answer_until_decided(store, config, question, prompts, partial(_ask, store, model, prompts))
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
-        responses = answered[RESPONSE].tolist()
         check_nonempty(answered)
         if not model.without_weights:
-            run = AnsweredRun(store, config, model, prompts, responses)
+            run = AnsweredRun(store, config, model, prompts, answers_of(answered))
             for part in self.parts:
                 part.collect(run)
         model.close()
@@ -215,7 +214,7 @@ class GenerationBias(Metric):
         store.record["rows"] = len(run.responses)
         sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
         store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
-        return scores
+        return _of_responses(scores)
 
     def compare(
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
@@ -233,7 +232,7 @@ class GenerationBias(Metric):
             scores += part.compare(comparison)
         scores += levels_on_common_prompts(comparison, self.parts)
         track_samples(comparison)
-        return [*scores, common]
+        return _of_responses([*scores, common])
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
@@ -246,6 +245,11 @@ class GenerationBias(Metric):
         from evenhand.evaluation.metrics.generation_bias.page import comparison_page
 
         return comparison_page(before, after, changes, self.parts)
+
+
+def _of_responses(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores, whose `n` counts responses unless the part that makes a score says otherwise."""
+    return [replace(score, n_of=score.n_of or RESPONSES) for score in scores]
 
 
 def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
