@@ -18,12 +18,16 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     generation_bias,
     headline_of,
+)
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
+    answers_of,
+    likelihood_scores,
+    likelihoods_of_responses,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
@@ -279,11 +283,12 @@ class BiasCallback(MeasureCallback):
                 for batch in trained.respond(prompts):
                     batches.append(batch)
                     bar.update(len(batch))
-            responses = join_batches(batches)[RESPONSE].tolist()
+            answered = join_batches(batches)
+            responses = answered[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(
-                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
+                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, answers_of(answered)
                 )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
         values = _with_interval(BIAS_NAME, headline_of(generation_bias(styled, {}, permutations=0)))

@@ -1,5 +1,6 @@
 """Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
+from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
@@ -159,7 +161,6 @@ class SentencePairs(Metric):
         ),
     )
     TITLE = "Sentence pairs"
-    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
@@ -309,13 +310,15 @@ class SentencePairs(Metric):
         distribution = _distribution_section(groups)
         left_out_section = Section("Pairs left out", sentences)
         published = _published_section({run.model_name: run.scores})
-        return [*super().sections(run), published, left_out_section, distribution, examples]
+        words = _words_section({run.model_name: table})
+        return [*super().sections(run), published, words, left_out_section, distribution, examples]
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the default sections, and each run's distribution of pairs (Steinborn et al. 2022, Figure 2)."""
-        differences = {name: _differences(run.table("pairs")) for name, run in runs.items()}
+        tables = {name: run.table("pairs") for name, run in runs.items()}
+        differences = {name: _differences(table) for name, table in tables.items()}
         published = _published_section({name: run.scores for name, run in runs.items()})
-        return [*super().side_by_side(runs), published, _distribution_section(differences)]
+        return [*super().side_by_side(runs), published, _words_section(tables), _distribution_section(differences)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
@@ -459,6 +462,27 @@ def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
     note = "± is the standard error, by the bootstrap over pairs."
     table = Table("As in Steinborn et al. 2022", ("model", "S_JSD ×10⁻³", "CPS, %", "B.S_JSD, %"), tuple(rows), note)
     return Section("With standard errors", tables=[table] if rows else [], folded=True)
+
+
+def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
+    """Return the numbers of pairs and of words of each run (Steinborn et al. 2022, Table 1).
+
+    Args:
+        tables: the pairs of each run, by the run's name.
+    """
+    rows = []
+    reasons = []
+    for name, table in tables.items():
+        pairs = table.dropna(subset=[MORE, LESS])
+        sentences = [*pairs[MORE], *pairs[LESS]]
+        words, reason = count_words(sentences)
+        per_sentence = words / len(sentences) if sentences else math.nan
+        cells = (Cell(f"{len(pairs):,}"), Cell(number(words, 0)), Cell(number(per_sentence, 0)))
+        rows.append(Row(sanitize(name, 60), cells))
+        if reason:
+            reasons.append(f"{sanitize(name, 60)}: {reason}.")
+    columns = ("model", "pairs", "words", "words per sentence")
+    return Section("Words", reasons, [Table("Words of the pairs", columns, tuple(rows))], folded=True)
 
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
