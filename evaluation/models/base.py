@@ -139,10 +139,11 @@ class Model(ABC):
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield log_likelihood, in nats, and number of tokens of each response to its prompt, batch by batch.
 
-        The end of the sequence counts. A response that is too long for the model has NaN.
+        The end of the sequence counts, unless the response is cut. A response that is too long for the model has NaN.
 
         Args:
-            pairs: columns `text` and `persona` of the prompt, and `response`.
+            pairs: columns `text` and `persona` of the prompt, and `response`; and, where they are known, the token ids
+                in which the response was written (`response_ids`), and whether it is `cut`.
         """
         raise InputError("model", self.without_weights)
 
