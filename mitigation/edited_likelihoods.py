@@ -12,14 +12,22 @@ from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
 
 
 def edited_log_likelihoods(
-    model: DialogueModel, maps: Maps, strength: float, contexts: Sequence[str], responses: Sequence[str]
+    model: DialogueModel,
+    maps: Maps,
+    strength: float,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
 
-    As `response_log_likelihoods`, which scores a model as it is. Without maps, nothing is edited.
+    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are. Without maps, nothing is
+    edited.
     """
-    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
-    tails = encode_responses(model, responses)
+    contexts = close_reasoning(contexts, model.reasoning)
+    heads = encode_contexts(model, contexts)
+    tails = encode_responses(model, contexts, responses, written, is_cut)
     n_edited = len(next(iter(maps.values())).mean) if maps else 0
     order = sorted(range(len(heads)), key=lambda row: len(heads[row]) + len(tails[row]), reverse=True)
     total = np.zeros(len(heads))

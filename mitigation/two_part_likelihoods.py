@@ -11,15 +11,22 @@ from evenhand.evaluation.models.loading import DialogueModel
 
 
 def two_part_log_likelihoods(
-    opener: DialogueModel, model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], first_tokens: int
+    opener: DialogueModel,
+    model: DialogueModel,
+    first_tokens: int,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,).
 
-    `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. As of
-    `response_log_likelihoods`, the end of the sequence counts, and a row that is too long has NaN.
+    `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. All else is as of
+    `response_log_likelihoods`.
     """
-    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
-    tails = encode_responses(model, responses)
+    contexts = close_reasoning(contexts, model.reasoning)
+    heads = encode_contexts(model, contexts)
+    tails = encode_responses(model, contexts, responses, written, is_cut)
     lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
     openings = [tail[:first_tokens] for tail in tails]
     rests = [tail[first_tokens:] for tail in tails]

@@ -6,7 +6,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.score import CUT, OPENING, RESPONSE
+from evenhand.evaluation.score import CUT, OPENING, OPENING_IDS, RESPONSE, RESPONSE_IDS
 
 
 def check_two_parts(model: Model, first_tokens: int) -> None:
@@ -41,4 +41,6 @@ def respond_in_two_parts(
             continued = prompts.loc[begun.index].copy()
             # A token may be a part of a character; its text is then U+FFFD.
             continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
+            if RESPONSE_IDS in begun:
+                continued[OPENING_IDS] = begun[RESPONSE_IDS]
             yield from model.respond(continued, rest)

@@ -37,14 +37,9 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
-<<<<<<< HEAD
 from evenhand.mitigation.methods import JOIN, load_method, method_class, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
-from evenhand.recipes.finished_runs import check_trust, read_measurement
-=======
-from evenhand.mitigation.methods import JOIN, load_method
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
->>>>>>> main
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import ExportSettings, MeasureSettings

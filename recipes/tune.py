@@ -34,12 +34,8 @@ from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training import Dialogue, TuningResult
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
-<<<<<<< HEAD
 from evenhand.mitigation.tuners import TUNERS
-from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
-=======
 from evenhand.recipes.finished_runs import labelled_run, warn_of_split
->>>>>>> main
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
 

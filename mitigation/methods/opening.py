@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import PERSONA, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.labelled_responses import MAX_TOKENS, ContextRenderer
 from evenhand.mitigation.methods import TrainedMethod
@@ -61,7 +61,13 @@ class OpenedModel(WrappedModel):
         base = self.load()
         contexts = render_contexts(base, pairs[TEXT].tolist(), pairs[PERSONA].tolist(), self.tag)
         log_p, n_tokens = two_part_log_likelihoods(
-            self.model.load(), base, contexts, pairs[RESPONSE].tolist(), self.tokens
+            self.model.load(),
+            base,
+            self.tokens,
+            contexts,
+            pairs[RESPONSE].tolist(),
+            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
+            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
         )
         yield pd.DataFrame({LOG_LIKELIHOOD: log_p, TOKENS: n_tokens}, index=pairs.index)
 

@@ -18,7 +18,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import PERSONA, RESPONSE, TEXT
+from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import OTHERS, ContextRenderer, contexts_of_others, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
@@ -69,7 +69,13 @@ class ShrunkModel(WrappedModel):
         model = self.load()
         contexts = render_contexts(model, pairs[TEXT].tolist(), pairs[PERSONA].tolist(), self.model.tag)
         log_p, n_tokens = edited_log_likelihoods(
-            model, load_maps(self.file), self.strength, contexts, pairs[RESPONSE].tolist()
+            model,
+            load_maps(self.file),
+            self.strength,
+            contexts,
+            pairs[RESPONSE].tolist(),
+            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
+            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
         )
         yield pd.DataFrame({LOG_LIKELIHOOD: log_p, TOKENS: n_tokens}, index=pairs.index)
 

@@ -101,7 +101,7 @@ def test_shrunk_responses_are_scored_token_by_token(tmp_path):
     contexts = render(TEXTS, None, "")
     found, _ = edited_log_likelihoods(base, maps, 1.0, contexts, RESPONSES)
     for row, (head, tail) in enumerate(
-        zip(encode_contexts(base, contexts), encode_responses(base, RESPONSES), strict=True)
+        zip(encode_contexts(base, contexts), encode_responses(base, contexts, RESPONSES), strict=True)
     ):
         total = 0.0
         for j, token in enumerate(tail):
@@ -163,7 +163,9 @@ def test_opening_is_trained_on_cut_rows_and_its_later_tokens_are_the_bases_own()
     begun = join_batches(short.respond(LABELLED))
     is_unfinished = begun["cut"].to_numpy(dtype=bool)
     expected = begun["response"].copy()
-    continued = LABELLED[is_unfinished].assign(opening=begun["response"][is_unfinished])
+    continued = LABELLED[is_unfinished].assign(
+        opening=begun["response"][is_unfinished], opening_ids=begun["response_ids"]
+    )
     rest = loaded(base).respond(continued, range(2, 6))
     expected[is_unfinished] = join_batches(rest)["response"]
     assert answers(opened) == expected.tolist()
@@ -173,9 +175,9 @@ def test_the_likelihood_of_a_response_in_two_parts():
     opener = other_base()
     base = tiny_base()
     contexts = render(TEXTS, None, "")
-    found, n_tokens = two_part_log_likelihoods(opener, base, contexts, RESPONSES, 2)
+    found, n_tokens = two_part_log_likelihoods(opener, base, 2, contexts, RESPONSES)
     for row, (head, tail) in enumerate(
-        zip(encode_contexts(base, contexts), encode_responses(base, RESPONSES), strict=True)
+        zip(encode_contexts(base, contexts), encode_responses(base, contexts, RESPONSES), strict=True)
     ):
         total = 0.0
         for j, token in enumerate(tail):
@@ -184,4 +186,4 @@ def test_the_likelihood_of_a_response_in_two_parts():
             total += logits.log_softmax(-1)[token].item()
         assert found[row] == pytest.approx(total, abs=1e-4) and n_tokens[row] == len(tail)
     whole, _ = response_perplexity(base, contexts, RESPONSES)
-    np.testing.assert_allclose(two_part_log_likelihoods(base, base, contexts, RESPONSES, 2)[0], whole, atol=1e-4)
+    np.testing.assert_allclose(two_part_log_likelihoods(base, base, 2, contexts, RESPONSES)[0], whole, atol=1e-4)
