@@ -22,8 +22,8 @@ def edited_log_likelihoods(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
 
-    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are. Without maps, nothing is
-    edited.
+    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are. Without maps, nothing
+    is edited.
     """
     contexts = close_reasoning(contexts, model.reasoning)
     heads = encode_contexts(model, contexts)
