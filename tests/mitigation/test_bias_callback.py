@@ -165,6 +165,8 @@ def test_reasoning_between_markers_of_its_own_is_no_part_of_the_answers_during_t
         bias_callback_of(reasoning=reasoning, relevance=False, decoding=decoding).attach(trainer)
         trainer.train()
     plain, marked = answers[0], answers[len(answers) // 2]
-    assert any("y" in text for text in plain)  # the model writes the end of the reasoning in some of its answers
+    assert plain != marked and any(
+        "y" in text for text in plain
+    )  # the model writes the end of the reasoning in some of its answers
     for before, after in zip(plain, marked, strict=True):
-        assert len(after) < len(before) and before.endswith(after) and ("y" in before or not after)
+        assert before.endswith(after) and ("y" in before or not after)
