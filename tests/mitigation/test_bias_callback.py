@@ -10,6 +10,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import evenhand
+from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.styles import NetworkClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny
@@ -149,24 +150,15 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     assert steps == [20, 30]
 
 
-def test_reasoning_between_markers_of_its_own_is_no_part_of_the_answers_during_training(tmp_path, monkeypatch):
-    answers = []
+def test_markers_of_reasoning_hold_during_training(tmp_path, monkeypatch):
+    seen, respond = [], LoadedModel.respond
 
-    def styles(classifier, responses, descriptors):
-        answers.append(responses)
-        return styles_of(classifier, responses, descriptors)
+    def answers(self, prompts, tokens=None):
+        seen.append(self.load().reasoning)
+        return respond(self, prompts, tokens)
 
-    monkeypatch.setattr(bias_callback, "classify_responses", styles)
-    for reasoning in (None, ["w", "y"]):
-        trainer = trainer_of(tmp_path, EVEN, max_steps=1)
-        turns = "{% for m in messages %}{{ m.content }} z {% endfor %}"
-        trainer.processing_class.chat_template = turns + "{% if add_generation_prompt %}w {% endif %}"
-        decoding = SHORT | {"max_new_tokens": 30}
-        bias_callback_of(reasoning=reasoning, relevance=False, decoding=decoding).attach(trainer)
-        trainer.train()
-    plain, marked = answers[0], answers[len(answers) // 2]
-    assert plain != marked and any(
-        "y" in text for text in plain
-    )  # the model writes the end of the reasoning in some of its answers
-    for before, after in zip(plain, marked, strict=True):
-        assert before.endswith(after) and ("y" in before or not after)
+    monkeypatch.setattr(LoadedModel, "respond", answers)
+    trainer = trainer_of(tmp_path, EVEN, max_steps=1)
+    bias_callback_of(reasoning=["<plan>", "</plan>"], relevance=False).attach(trainer)
+    trainer.train()
+    assert set(seen) == {("<plan>", "</plan>")}
