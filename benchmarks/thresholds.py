@@ -27,7 +27,6 @@ from benchmarks.training import (
     BATCH_SIZE,
     Predictions,
     Variant,
-    encode_distill_rows,
     fit,
     predictions,
     removed_and_kept,
@@ -42,6 +41,7 @@ from evenhand.mitigation.divergences import response_divergences
 from evenhand.mitigation.labels import BIAS, label_responses
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.distill import Distill
+from evenhand.mitigation.trainers import DistillTrainer
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, family_config
 
@@ -77,7 +77,7 @@ def labelled_rows(
     is_bias = (labelled[LABEL] == BIAS).to_numpy()
     table = responses.table.assign(**{LABEL: labelled[LABEL].to_numpy()})
     method = trained_method("distill", {"distill": Distill.Settings(only_bias=True)}, seed=seed)
-    rows = encode_distill_rows(base, method.rows(table, partial(render_contexts, base)))
+    rows = DistillTrainer.encode_rows(base, method.rows(table, partial(render_contexts, base)))
     return rows.shuffle(seed), float(divergence[is_bias].sum() / divergence.sum())
 
 
@@ -144,7 +144,7 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     wanted = points(options.shares, options.seeds)
-    print(f"{len(wanted)} trainings of {options.steps} steps, about 3 CPU minutes each for 120 steps on SmolLM2", flush=True)
+    print(f"{len(wanted)} trainings of {options.steps} steps; 120 take about 3 CPU minutes on SmolLM2", flush=True)
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
     options.results.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def main() -> None:
             point = (value, share, seed)
             write_json(file, asdict(train(base, (rows, test_rows), before, options.steps, point, share_of_divergence)))
         trained.append(Trained(**json.loads(file.read_text(encoding="utf-8"))))
-        print(table_lines(trained)[-1], flush=True)
+        print(f"{value}, share {share:g}, seed {seed}: removed {percent(trained[-1].removed)}", flush=True)
     pd.DataFrame([asdict(row) for row in trained]).to_json(options.results / "trainings.json", orient="records")
     print("\n".join(table_lines(trained)))
 
