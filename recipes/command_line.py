@@ -51,10 +51,11 @@ SIZES = {
 }
 POSITIONAL_HELP = {
     "measure": "the same as --model MODEL",
+    "screen": "the same as --model MODEL",
     "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
 }
 # The commands with a model and short names, and where a measurement is in their settings.
-PREFIXES = {"measure": "", "loop": "measure."}
+PREFIXES = {"measure": "", "screen": "", "loop": "measure."}
 # The settings that are given most often have a short name, the end of their name. The list is written out so that a
 # new setting never changes what a short name means.
 SHORT_NAMES = (
@@ -327,7 +328,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
 
     if COMPLETION in arguments:
         return set()
-    given = {"metrics": FAMILY, "method": ""}
+    given = {"metrics": command if command in FAMILIES else FAMILY, "method": ""}
     for argument, following in pairwise([*arguments, ""]):
         name, _, value = argument.partition("=")
         name = name.rpartition(".")[2].lstrip("-")
@@ -335,7 +336,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
             given[name] = value or following
     asked = {name.strip() for name in given["metrics"].split(",")}
     hidden = groups_of(FAMILIES) - groups_of(asked & set(FAMILIES))
-    if command in ("measure", "tune"):
+    if command in ("measure", "screen", "tune"):
         hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
     return hidden
 

@@ -251,6 +251,17 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         return self
 
 
+class ScreenSettings(MeasureSettings):
+    """Find whom a model treats differently by its predictions of first tokens, before anything is sampled."""
+
+    metrics: Annotated[list[str], Field(min_length=1)] = Field(
+        default_factory=lambda: ["screen"], description="families of metrics; the command is `measure --metrics screen`"
+    )
+    output_dir: AnyPath = Field(
+        default=Path(f"runs/{MODEL_IN_PATH}-screen"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
+    )
+
+
 class Labelling(StrictSettings):
     """Settings of labelling: the value of a response, and the threshold above which it is labelled `bias`."""
 
@@ -677,6 +688,7 @@ class ConfigsSettings(StrictSettings):
 
 COMMANDS: dict[str, type] = {
     "measure": MeasureSettings,
+    "screen": ScreenSettings,
     "label": LabelSettings,
     "tune": TuneSettings,
     "compare": CompareSettings,
