@@ -57,7 +57,8 @@ def label(settings: LabelSettings) -> None:
     measured, manifest = read_measurement(settings.run, "run", FAMILY)
     warn_of_split("label", measured, settings.run)
     if settings.value == DIVERGENCE:
-        measured, _ = _with_model(settings.run, settings.trust_remote_code)
+        permissions = Permissions(code=settings.trust_remote_code)
+        measured, _ = permitted_measurement(settings.run, "run", permissions, (MODEL_CODE,))
         check_model_unchanged(measured, manifest, "run")
         check_has_weights(measured)
     with stage("label", settings, {"run": run_sha256(manifest)}) as store:
@@ -134,18 +135,18 @@ def check_has_weights(measured: MeasureSettings) -> None:
         raise InputError("value", f"divergence: {missing} Label by --value bias_value.")
 
 
-def _with_model(run: Path, trust_remote_code: bool) -> tuple[MeasureSettings, FinishedRecord]:
-    """Return settings and record of a finished run whose model is loaded."""
-    return permitted_measurement(run, "run", Permissions(code=trust_remote_code), [MODEL_CODE])
-
-
 @lru_cache(maxsize=4)  # a sweep labels the same responses by several thresholds
-def run_divergences(run: Path, run_hash: str, trust_remote_code: bool) -> np.ndarray:
-    """Return the divergence of each response with a style vector of a run, (n,); `run_hash` is the run's SHA-256."""
+def run_divergences(run: Path, run_hash: str, trusts_code: bool) -> np.ndarray:
+    """Return the divergence of each response with a style vector of a run, (n,).
+
+    Args:
+        run_hash: the run's SHA-256, by which a changed run is computed anew.
+        trusts_code: whether the model's own code may be executed.
+    """
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.mitigation.divergences import response_divergences
 
-    measured, _ = _with_model(run, trust_remote_code)
+    measured, _ = permitted_measurement(run, "run", Permissions(code=trusts_code), (MODEL_CODE,))
     model = load_dialogue_model(family_config(measured, FAMILY).model)
     responses = read_styled_responses(run)
     table = responses.rows(responses.has_vector()).table
