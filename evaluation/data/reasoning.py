@@ -1,7 +1,7 @@
 """Reasoning in a model's answers, which is not part of the response: its markers, and the text without it.
 
-One table of markers (`files/reasoning_formats.yaml`) serves loaded and served models and files of responses. `model.reasoning` adds a pair to the table.
-Does not import torch.
+One table of markers (`files/reasoning_formats.yaml`) serves loaded and served models and files of responses.
+`model.reasoning` adds a pair to the table. Does not import torch.
 """
 
 import re
