@@ -22,6 +22,8 @@ from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
+    import numpy as np
+
     from evenhand.evaluation.models.loading import DialogueModel
 
 # Columns of the tables that models return.
@@ -144,6 +146,14 @@ class Model(ABC):
                 in which the response was written (`response_ids`), and whether it is `cut`.
         """
         raise InputError("model", self.without_weights)
+
+    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
+        """Return log p of each token as the first one of the response to each prompt, float32 (n, vocabulary).
+
+        Args:
+            prompts: columns `text` and `persona`.
+        """
+        raise InputError("model", self.without_weights or f"{self.name} gives no predictions of tokens.")
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

@@ -27,6 +27,8 @@ from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import label_batches
 
 if TYPE_CHECKING:  # imports torch
+    import numpy as np
+
     from evenhand.evaluation.models.loading import DialogueModel
 
 SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
@@ -149,6 +151,11 @@ class LoadedModel(Model):
             is_cut=pairs[CUT].tolist() if CUT in pairs else None,
         )
         return label_batches(batches, (LOG_LIKELIHOOD, TOKENS), pairs.index)
+
+    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
+        from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
+
+        return first_token_log_probabilities(self.load(), self.contexts(prompts))
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

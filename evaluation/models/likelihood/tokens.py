@@ -127,7 +127,7 @@ def _score_batch(
 ) -> np.ndarray:
     """Return log p(tail | head) of each row in nats, float64 (r,)."""
     if dialogue_model.kind == "encoder_decoder":
-        logits, labels = _encoder_decoder_logits(dialogue_model, heads, tails)
+        logits, labels = encoder_decoder_logits(dialogue_model, heads, tails)
     else:
         logits, labels = causal_logits(dialogue_model, heads, tails, shares_prefix)
     is_scored = labels != IGNORED_LABEL
@@ -137,7 +137,7 @@ def _score_batch(
     return log_p.sum(1).cpu().numpy()
 
 
-def _encoder_decoder_logits(
+def encoder_decoder_logits(
     dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of the tails' positions, (r, length, vocabulary), and the tokens there, (r, length)."""
