@@ -19,6 +19,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.cells import check_classes
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
@@ -336,6 +337,7 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
         if not values or not (are_numbers or are_texts):
             found = "other values than numbers or texts, or both" if values else "no values"
             raise InputError(FIELD, f"the column {name!r} has {found}; give numbers, or names of classes.")
+        check_classes(FIELD, name, values)
 
 
 def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
