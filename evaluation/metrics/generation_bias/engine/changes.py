@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.levels import (
     columns_of,
     divisor,
     level_scores,
-    measure_signature,
+    versioned,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, with_values
@@ -54,7 +54,7 @@ def measure_changes(
     levels = {}
     for name, side in (("before", old), ("after", new)):
         levels[name] = level_scores(responses, side, signature=signature, tail=allowed_error.tail)
-    signature = measure_signature(signature, old)
+    signature = versioned(signature)
     changes = []
     for (group, old_column), (_, new_column) in zip(columns_of(old), columns_of(new), strict=True):
         change = column_change(old, old_column, new_column, group, allowed_error)

@@ -46,7 +46,7 @@ def level_scores(
         signature: the signature of the scores.
         tail: the probability below the upper quantile of the interval of the spread.
     """
-    signature = measure_signature(signature, values)
+    signature = versioned(signature)
     cells = all_cells(with_values(responses, values))
     spread = pooled_estimate(cells, tail=tail)
     value, interval = root(spread.estimate.value, spread.estimate.interval, divisor(values))
@@ -63,6 +63,7 @@ def level_scores(
         signature=signature,
         form=Form.SPREAD,
         caution=spread.caution,
+        basis=basis_of(values),
     )
     return [of_spread, *mean_scores(values, signature)]
 
@@ -87,6 +88,7 @@ def mean_scores(values: MeasureValues, signature: Signature) -> list[BiasScore]:
                 reason=reason,
                 signature=signature,
                 form=Form.MEAN,
+                basis=basis_of(values),
             )
         )
     return scores
@@ -128,6 +130,11 @@ def divisor(values: MeasureValues) -> float:
     return 2.0 if values.kind == ValueKind.CLASS else 1.0
 
 
-def measure_signature(signature: Signature | None, values: MeasureValues) -> Signature:
-    """Return a signature with the version of the measures, and the kind of the values."""
-    return {**(signature or {}), "outcomes": VERSION, KIND: values.kind.value}
+def versioned(signature: Signature | None) -> Signature:
+    """Return a signature with the version of the measures."""
+    return {**(signature or {}), "outcomes": VERSION}
+
+
+def basis_of(values: MeasureValues) -> dict[str, str]:
+    """Return what another score of the measure must have in common: the kind of its values."""
+    return {KIND: values.kind.value}

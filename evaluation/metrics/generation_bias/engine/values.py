@@ -3,7 +3,7 @@
 The values of a measure are a table with a row for each answer. A number, such as a length, is one column; classes, such
 as languages, are a column each, with 1 for the answer's class and 0 for others. An answer without a value has NaN and
 is left out. What the values are (`ValueKind`) is declared by the measure. For a column of a user's file it is decided
-once, when the run is made, and recorded in the signature of its scores.
+once, when the run is made, and recorded in the basis of its scores.
 """
 
 import numbers
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
-from evenhand.evaluation.data.response_files import NO_CONTENT
+from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind, find_measure
 from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
@@ -25,7 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 
 VALUES = "outcomes"  # the table of the values of all measures
-KIND = "kind"  # the entry of a signature with the kind of the values
+KIND = "kind of values"  # the entry of the basis of a score
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
 ALWAYS = (FILTERED, EMPTY)  # measured without being asked for, if an answer is withheld or empty
@@ -176,7 +175,10 @@ def stored_values(run: FamilyRun, name: str) -> MeasureValues:
     start = f"{name}: "
     columns = {column: column.removeprefix(start) for column in map(str, table) if column.startswith(start)}
     measure = find_measure(name)
-    kind = measure.kind if measure is not None else ValueKind(str(run.signature(name)[KIND]))
+    if measure is not None:
+        kind = measure.kind
+    else:
+        kind = next(ValueKind(score.basis[KIND]) for score in run.scores if score.metric == name)
     return MeasureValues(name, kind, table[list(columns)].rename(columns=columns))
 
 

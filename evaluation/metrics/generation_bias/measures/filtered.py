@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
 from evenhand.evaluation.score import LEFT_OUT
 

@@ -233,7 +233,6 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 spreads,
                 "outcome",
                 label=lambda score: format_of(score).title,
-                counted="responses",
                 further={"cannot rule out": bound_cell},
                 note=BOUND_NOTE,
             ),
@@ -289,7 +288,7 @@ def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
                 continue
             rows.append(ScoreChange(_change_label(change), before, after, change))
     title = "Language and other outcomes, before and after"
-    table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
+    table = change_table("Means, and how far people are apart", "outcome", rows, with_n=True, is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)
 
 
