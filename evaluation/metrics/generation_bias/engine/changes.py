@@ -8,6 +8,7 @@ import numpy as np
 
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.levels import (
+    basis_of,
     bounds_of,
     columns_of,
     divisor,
@@ -58,9 +59,10 @@ def measure_changes(
     changes = []
     for (group, old_column), (_, new_column) in zip(columns_of(old), columns_of(new), strict=True):
         change = column_change(old, old_column, new_column, group, allowed_error)
-        changes.append(replace(change, form=Form.MEAN, signature=signature))
+        changes.append(replace(change, form=Form.MEAN))
     spreads = (levels["before"][0], levels["after"][0])
-    changes.append(replace(spread_change(responses, old, new, spreads, allowed_error), signature=signature))
+    changes.append(spread_change(responses, old, new, spreads, allowed_error))
+    changes = [replace(change, signature=signature, basis=basis_of(old)) for change in changes]
     scores = []
     for name, of_side in levels.items():
         for score in of_side:
