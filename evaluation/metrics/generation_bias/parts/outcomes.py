@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation.data.cells import check_classes
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
@@ -71,7 +72,7 @@ from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import LEVEL, ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows
@@ -118,6 +119,7 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
         if not values or not (are_numbers or are_texts):
             found = "other values than numbers or texts, or both" if values else "no values"
             raise InputError(FIELD, f"the column {name!r} has {found}; give numbers, or names of classes.")
+        check_classes(FIELD, name, values)
 
 
 def fluency_after(comparison: Comparison) -> MeasureValues | None:
