@@ -31,6 +31,7 @@ from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
+from evenhand.evaluation.compat import config_values
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
@@ -221,9 +222,9 @@ def _check_sizes(config: PreTrainedConfig) -> None:
         raise ValueError(f"architectures is {architectures!r}, not a list of names")
     for part in (config, config.get_text_config()):
         for name, most in MOST.items():
-            value = getattr(part, name, None)
-            if value is not None and not (type(value) is int and 1 <= value <= most):
-                raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
+            for value in config_values(part, name):
+                if not (type(value) is int and 1 <= value <= most):
+                    raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
 
 
 @contextmanager

@@ -47,6 +47,7 @@ from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.padding import ignores_padding
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0}  # values that change no score
 # The arguments of `generate` that change the scores before a token is sampled, in its order, and what does it.
@@ -135,6 +136,7 @@ def generate_responses(
     max_rows = 1 if has_beams and samples else batch_size
     used = {name for name, value in decoding.items() if value is not None}
     mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_plain_attention(model.config)
+    mixes_lengths = mixes_lengths and ignores_padding(model)
     memory = memory_budget(model.device)
     # So that the first responses are there in seconds; each call of `max_jobs`, one for each batch, takes the next.
     growing_sizes = (FIRST_ROWS * 2**n_batches for n_batches in count())

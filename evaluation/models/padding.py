@@ -1,0 +1,100 @@
+"""Whether padding and a common prefix that is read once change what a loaded model predicts: it is tried, once a model.
+
+Attention masks padding, but recurrent layers (RWKV, xLSTM) and models that count padding as positions (MPT between a
+prefix and the rest) do not. A list of names would miss the next one.
+"""
+
+import logging
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import PreTrainedModel
+
+from evenhand.evaluation.compat import cache_argument
+
+log = logging.getLogger("evenhand")
+
+PROBE = 12  # tokens of a row, of which the prefix has two thirds
+# The largest total variation distance between two predictions of a token that rounding explains.
+ROUNDING = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.05}
+
+_ignores_padding: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
+_shares_prefixes: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
+
+
+def ignores_padding(network: PreTrainedModel) -> bool:
+    """Return whether a causal model continues a row alike with padding on its left, beside a longer row, and alone."""
+
+    def differ() -> float:
+        ids = _probe_ids(network)
+        short = ids[:, PROBE // 2 :]
+        padded = torch.cat([ids, torch.cat([torch.zeros_like(ids[:, : PROBE // 2]), short], dim=1)])
+        mask = torch.ones_like(padded)
+        mask[1, : PROBE // 2] = 0
+        return _distance(_continued(network, padded, mask)[1:], _continued(network, short, torch.ones_like(short)))
+
+    return _tried(network, _ignores_padding, differ, "padding changes its answers: only prompts of equal length share")
+
+
+def shares_prefixes(network: PreTrainedModel) -> bool:
+    """Return whether a causal model continues a row alike if a prefix is in its cache, and padding stands after it."""
+
+    def differ() -> float:
+        from evenhand.evaluation.models.batches import prefix_cache
+
+        ids = _probe_ids(network)
+        n_shared = PROBE * 2 // 3
+        rest = torch.cat([ids[:, :n_shared], torch.zeros_like(ids[:, :2]), ids[:, n_shared:]], dim=1)
+        both = torch.cat([rest, torch.cat([ids, ids[:, -2:]], dim=1)])
+        mask = torch.ones_like(both)
+        mask[0, n_shared : n_shared + 2] = 0
+        prefix = {cache_argument(network): prefix_cache(network, ids[0, :n_shared].tolist(), 2)}
+        return _distance(_continued(network, both, mask, **prefix)[:1], _continued(network, ids, torch.ones_like(ids)))
+
+    return _tried(network, _shares_prefixes, differ, "a common prefix is read with each prompt")
+
+
+def _tried(
+    network: PreTrainedModel,
+    found: WeakKeyDictionary[PreTrainedModel, bool],
+    differ: Callable[[], float],
+    consequence: str,
+) -> bool:
+    if network not in found:
+        try:
+            found[network] = differ() <= ROUNDING.get(network.dtype, max(ROUNDING.values()))
+        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
+            found[network] = False
+        if not found[network]:
+            log.info("%s: %s", network.config.model_type, consequence)
+    return found[network]
+
+
+def _probe_ids(network: PreTrainedModel) -> torch.Tensor:
+    """Return PROBE token ids, spread over the vocabulary, (1, PROBE)."""
+    size = network.config.get_text_config(decoder=True).vocab_size
+    ids = [(7 + 31 * place * place) % size for place in range(1, PROBE + 1)]
+    return torch.tensor([ids], device=network.device)
+
+
+@torch.inference_mode()
+def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, **arguments: object) -> torch.Tensor:
+    """Return the probabilities of the next two tokens, (rows, 2, vocabulary), of which the first is chosen."""
+    output = network.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        do_sample=False,
+        min_new_tokens=2,
+        max_new_tokens=2,
+        output_logits=True,
+        return_dict_in_generate=True,
+        **arguments,
+    )
+    return torch.stack(output.logits, dim=1).float().softmax(-1)
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the largest total variation distance between two predictions; infinity for NaN."""
+    distance = (one - other).abs().sum(-1).max().item() / 2
+    return distance if distance == distance else float("inf")
