@@ -172,18 +172,19 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
-def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
+def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, is_padded: bool = False) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix.
+    At least one token of each row is not part of the prefix. `is_padded` says whether padding stands after the prefix:
+    a sliding window would count it, and lose the prefix too early.
     """
     # The first and the last row in lexicographic order differ no later than any other two.
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
     if len(rows) == 1 or shared < MIN_SHARED_TOKENS:
         return 0
-    if not has_plain_attention(model.config, sliding_windows=sliding_windows):
+    if not has_plain_attention(model.config, sliding_windows=not is_padded):
         return 0
-    return shared if shares_prefixes(model) else 0
+    return shared if shares_prefixes(model, is_padded=is_padded) else 0
 
 
 @torch.inference_mode()

@@ -192,8 +192,7 @@ def _generate_batch(
     contexts = [list(job.ids) for job in batch]
     n_shared = 0
     if SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search:
-        # Padding stands after the common prefix. A sliding window would count it, and lose the prefix too early.
-        n_shared = shared_tokens(model, contexts, sliding_windows=False)
+        n_shared = shared_tokens(model, contexts, is_padded=True)
     inputs = _model_inputs(dialogue_model, contexts, n_shared)
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     arguments = {name: value for name, value in decoding.items() if name != "no_repeat_ngram_size"}

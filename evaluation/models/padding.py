@@ -19,14 +19,13 @@ PROBE = 12  # tokens of a row, of which the prefix has two thirds
 # The largest total variation distance between two predictions of a token that rounding explains.
 ROUNDING = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.05}
 
-_ignores_padding: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
-_shares_prefixes: WeakKeyDictionary[PreTrainedModel, bool] = WeakKeyDictionary()
+_found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary()
 
 
 def ignores_padding(network: PreTrainedModel) -> bool:
     """Return whether a causal model continues a row alike with padding on its left, beside a longer row, and alone."""
 
-    def differ() -> float:
+    def distance() -> float:
         ids = _probe_ids(network)
         short = ids[:, PROBE // 2 :]
         padded = torch.cat([ids, torch.cat([torch.zeros_like(ids[:, : PROBE // 2]), short], dim=1)])
@@ -34,41 +33,41 @@ def ignores_padding(network: PreTrainedModel) -> bool:
         mask[1, : PROBE // 2] = 0
         return _distance(_continued(network, padded, mask)[1:], _continued(network, short, torch.ones_like(short)))
 
-    return _tried(network, _ignores_padding, differ, "padding changes its answers: only prompts of equal length share")
+    return _tried(network, "padding", distance)
 
 
-def shares_prefixes(network: PreTrainedModel) -> bool:
-    """Return whether a causal model continues a row alike if a prefix is in its cache, and padding stands after it."""
+def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> bool:
+    """Return whether a causal model continues a row alike if a prefix of it is in the cache, and if it reads the whole.
 
-    def differ() -> float:
+    `is_padded` says whether padding stands between the prefix and the rest.
+    """
+
+    def distance() -> float:
         from evenhand.evaluation.models.batches import prefix_cache
 
         ids = _probe_ids(network)
         n_shared = PROBE * 2 // 3
-        rest = torch.cat([ids[:, :n_shared], torch.zeros_like(ids[:, :2]), ids[:, n_shared:]], dim=1)
-        both = torch.cat([rest, torch.cat([ids, ids[:, -2:]], dim=1)])
-        mask = torch.ones_like(both)
-        mask[0, n_shared : n_shared + 2] = 0
-        prefix = {cache_argument(network): prefix_cache(network, ids[0, :n_shared].tolist(), 2)}
-        return _distance(_continued(network, both, mask, **prefix)[:1], _continued(network, ids, torch.ones_like(ids)))
+        n_padding = 2 if is_padded else 0
+        rest = torch.cat([ids[:, :n_shared], torch.zeros_like(ids[:, :n_padding]), ids[:, n_shared:]], dim=1)
+        mask = torch.ones_like(rest)
+        mask[:, n_shared : n_shared + n_padding] = 0
+        prefix = {cache_argument(network): prefix_cache(network, ids[0, :n_shared].tolist(), 1)}
+        return _distance(_continued(network, rest, mask, **prefix), _continued(network, ids, torch.ones_like(ids)))
 
-    return _tried(network, _shares_prefixes, differ, "a common prefix is read with each prompt")
+    return _tried(network, "prefix and padding" if is_padded else "prefix", distance)
 
 
-def _tried(
-    network: PreTrainedModel,
-    found: WeakKeyDictionary[PreTrainedModel, bool],
-    differ: Callable[[], float],
-    consequence: str,
-) -> bool:
-    if network not in found:
+def _tried(network: PreTrainedModel, name: str, distance: Callable[[], float]) -> bool:
+    """Return whether rounding explains a distance, which is computed once; an error of the model is an answer, too."""
+    found = _found.setdefault(network, {})
+    if name not in found:
         try:
-            found[network] = differ() <= ROUNDING.get(network.dtype, max(ROUNDING.values()))
+            found[name] = distance() <= ROUNDING.get(network.dtype, max(ROUNDING.values()))
         except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
-            found[network] = False
-        if not found[network]:
-            log.info("%s: %s", network.config.model_type, consequence)
-    return found[network]
+            found[name] = False
+        if not found[name]:
+            log.info("%s: %s changes what it writes; its prompts are read apart", network.config.model_type, name)
+    return found[name]
 
 
 def _probe_ids(network: PreTrainedModel) -> torch.Tensor:

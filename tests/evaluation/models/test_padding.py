@@ -62,7 +62,7 @@ def answers(model, contexts):
 @pytest.mark.parametrize(("name", "sizes", "may_pad", "may_share"), MODELS, ids=[model[0] for model in MODELS])
 def test_answers_and_likelihoods_depend_on_no_other_row(name, sizes, may_pad, may_share):
     network = model_of(name, sizes)
-    assert (ignores_padding(network), shares_prefixes(network)) == (may_pad, may_share)
+    assert (ignores_padding(network), shares_prefixes(network, is_padded=True)) == (may_pad, may_share)
     letters = np.random.default_rng(0)
     rows = [" ".join(letters.choice(list("abcdefghij"), size=n)) for n in (2, 5, 9, 14, 3)]
     with loaded_dialogue_model(network, word_tokenizer()) as model:
