@@ -58,12 +58,13 @@ from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.score_sections import LEVEL, ScoreChange, change_table, scores_table
+from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import (
     AXIS,
     CUE,
     DESCRIPTOR,
     LEFT_OUT,
+    LEVEL,
     PERSONA,
     PROMPT_ID,
     RESPONSE,
