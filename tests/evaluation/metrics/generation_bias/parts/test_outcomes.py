@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
 from evenhand.evaluation.metrics.generation_bias.findings import finding_text
@@ -112,9 +113,8 @@ def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_nu
     assert share.interval == pytest.approx((0.0, 1.96**2 / (n + 1.96**2)), rel=1e-3)  # Wilson 1927
     one_word = pd.DataFrame({"words": (responses.table["descriptor"] == "old").to_numpy(dtype=float)})
     (_, mean), effects = outcomes.outcome_bias(responses, "length", one_word, permutations=199)
-    assert mean.interval == pytest.approx((mean.value - 1.96 * np.sqrt(mean.value * (1 - mean.value) / (n - 1)),
-                                           mean.value + 1.96 * np.sqrt(mean.value * (1 - mean.value) / (n - 1))),
-                                          rel=1e-4)  # fmt: skip
+    half = stats.t.ppf(0.975, n - 1) * np.sqrt(mean.value * (1 - mean.value) / (n - 1))
+    assert mean.interval == pytest.approx((mean.value - half, mean.value + half))
     row = effects.query("unit == 'old' and kind == 'descriptor'").to_dict("records")[0]
     assert row["scale"] == outcomes.TYPICAL and np.isnan(row["hits"])
     assert "words" in finding_text(row) and "“words”" not in finding_text(row)
