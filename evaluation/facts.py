@@ -1,4 +1,4 @@
-"""What a measurement or a comparison found, as data: pages and scripts read it, and only templates make sentences of it.
+"""What a measurement or a comparison found, as data: scripts read it, pages show it, and only templates have sentences.
 
 A family of metrics returns `Facts`; the sentence about a `Finding` is the macro of its kind in the family's template
 (`report/words.py`). `facts.json` has the facts of all families of a run.
