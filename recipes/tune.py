@@ -42,6 +42,7 @@ from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, setti
 log = logging.getLogger("evenhand")
 
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
+CHAT_TEMPLATES = "*.jinja"  # files of a tokenizer
 MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
 
 
@@ -94,7 +95,8 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         }
         processes.on_rank_zero(lambda: write_json(store.folder / CURVES, curves))
         store.record |= {"share_cut": share_cut, **_facts(result)}
-        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER)
+        private = [] if config.model.chat_template is None else [CHAT_TEMPLATES]  # the user's own
+        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER, private=private)
 
 
 def chosen_settings(settings: TuneSettings, config: FamilyConfig) -> tuple[TuneSettings, TrainedMethod]:
