@@ -642,7 +642,7 @@ class CheckSettings(StrictSettings):
 
 
 class AuditSettings(StrictSettings):
-    """Write what was measured, of what, when and by whom to one file to hand over, and to two pages to sign."""
+    """Write evidence to hand over: audit.json, which can be verified, and two pages to sign."""
 
     run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure`")
     criteria: AnyPath | None = Field(
@@ -652,7 +652,7 @@ class AuditSettings(StrictSettings):
     by: str | None = Field(default=None, description="who audits; null: the user's name on this machine")
     anonymous: bool = Field(default=False, description="leave out who audits, and on which machine")
     format: Literal["evenhand", "every_eval_ever"] = Field(
-        default="evenhand", description="every_eval_ever: also write the scores in this shared format"
+        default="evenhand", description="every_eval_ever: the scores in this shared format, too"
     )
     output_dir: AnyPath = Field(default=Path("runs/audit"), description="folder to write audit.json and audit.html to")
 
