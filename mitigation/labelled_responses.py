@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
-from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.data.other_people import other_people, prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
@@ -21,6 +22,7 @@ COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
 OTHERS = "others"  # of `distill`: prompts of other people
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
+N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
 
 def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> "Dataset":
@@ -37,6 +39,29 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
         columns[COMPLETION_CUT] = labelled[CUT].tolist()
     columns[CONTEXT] = contexts
     return Dataset.from_dict(columns)
+
+
+def contexts_of_others(labelled: pd.DataFrame, render: ContextRenderer, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which rows have prompts of other people, bool (n,), and the contexts of N_OTHERS of them, (m, N_OTHERS).
+
+    The prompts of a row differ in the descriptor only (`several_people`). Rows whose template has only one descriptor
+    have no others.
+
+    Raises:
+        InputError: no row has others.
+    """
+    others = several_people(labelled, N_OTHERS, seed)
+    has_others = others[:, 0] >= 0
+    if not has_others.any():
+        raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
+    receivers = labelled.loc[has_others]
+    repeated = receivers.iloc[np.arange(len(receivers)).repeat(N_OTHERS)]
+    donors = labelled.iloc[others[has_others].ravel()]
+    prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
+    distinct = prompts.drop_duplicates()
+    distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
+    contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
+    return has_others, contexts.reshape(-1, N_OTHERS)
 
 
 def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:

@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.other_people import prompts_of_others, several_people
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
 from evenhand.evaluation.settings import Count, StrictSettings
-from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, ContextRenderer, untagged_rows
+from evenhand.mitigation.labelled_responses import OTHERS, ContextRenderer, contexts_of_others, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
 
 if TYPE_CHECKING:  # slow to import
     from datasets import Dataset
-
-N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
 
 class Distill(TrainedMethod):
@@ -55,15 +50,5 @@ class Distill(TrainedMethod):
         return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}  # its loss smooths nothing
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        others = several_people(labelled, N_OTHERS, self.seed)
-        has_others = others[:, 0] >= 0
-        if not has_others.any():
-            raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
-        receivers = labelled.loc[has_others]
-        repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
-        donors = labelled.iloc[others[has_others].ravel()]
-        prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
-        distinct = prompts.drop_duplicates()
-        distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
-        contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
-        return untagged_rows(receivers, render).add_column(OTHERS, contexts.reshape(-1, N_OTHERS).tolist())
+        has_others, contexts = contexts_of_others(labelled, render, self.seed)
+        return untagged_rows(labelled.loc[has_others], render).add_column(OTHERS, contexts.tolist())

@@ -5,7 +5,7 @@ The way of a response from prompt to score:
 1. `collect` passes the prompts that have no response yet to `Model.respond`, and `Store.rows` saves each batch.
 2. `classify` gives each response a style vector; `Store.rows` saves these, too.
 3. `score` reads the tables of prompts, responses and styles as `StyledResponses`.
-4. Each part scores them: `parts.spread` computes FGB from cells, and pooled FGB* from pairs of people.
+4. Each part scores them: `engine.spread` computes FGB from cells, and pooled FGB* from pairs of people.
 
 At most 5 of 100 reports on even models show anything, since everything that a report calls shown is tested jointly
 (`joint_tests`): whether people differ at all, and what each part tests.
@@ -39,6 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 )
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
+from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -51,7 +52,7 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, OutcomesPart, measured_values

@@ -11,6 +11,7 @@ from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,
     Comparison,
@@ -19,7 +20,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,

@@ -17,8 +17,8 @@ from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason

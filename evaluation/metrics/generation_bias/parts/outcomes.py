@@ -26,6 +26,20 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
+    COLUMNS,
+    DIFFERENCE_BOUND,
+    SHOWN,
+    difference_bound,
+    effect_table,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    all_cells,
+    compare_generation_bias,
+    headline_of,
+    pooled_estimate,
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -35,23 +49,8 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
-    COLUMNS,
-    DIFFERENCE_BOUND,
-    SHOWN,
-    difference_bound,
-    effect_interval,
-    effect_table,
-    read_effects,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    all_cells,
-    compare_generation_bias,
-    headline_of,
-    pooled_estimate,
-    root,
-)
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.user_outcomes import user_modules
