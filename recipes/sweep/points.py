@@ -23,7 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_signific
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.evaluation.tracking import start_tracking
@@ -34,7 +34,9 @@ from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import write_published_tables
 from evenhand.recipes.sweep.summary import (
+    AXIS_FGB,
     BASE,
+    CAPABILITY,
     COLUMNS,
     CORRECTED,
     METHOD,
@@ -43,7 +45,7 @@ from evenhand.recipes.sweep.summary import (
     Sweep,
     setting_label,
 )
-from evenhand.recipes.sweep.thresholds import curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.threshold_figure import curve_rows, threshold_charts, write_charts
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -146,24 +148,41 @@ def change_columns(
 
 
 def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
-    """Return the columns of bias after tuning and, as `base_…`, before.
+    """Return the columns of bias and capability after tuning and, as `base_…`, before.
 
-    As published: FGB, and PGB and SCGB of each style cluster. Without the noise of the responses: FGB* and pooled FGB*.
+    As published: FGB, FGB of each axis, and PGB and SCGB of each style cluster. Without the noise of the responses:
+    FGB* and pooled FGB*.
     """
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
-            if is_published(score) or (score.name in CORRECTED and not score.group):
-                name = ": ".join([score.name, *score.group.values()])
+            name = level_column(score)
+            if name:
                 row |= _interval_columns(f"{prefix}{name}", score)
     return row
 
 
-def is_published(score: BiasScore) -> bool:
-    """Return whether a score is in Tables 8 and 9 of Smith et al. 2022: FGB of all, PGB or SCGB of a style cluster."""
-    cut = set() if score.metric == "fgb" else {"cluster"}
-    is_level = score.form == Form.PLAIN and score.kind == Kind.LEVEL
-    return score.metric in PUBLISHED and is_level and set(score.group) == cut
+def level_column(score: BiasScore) -> str:
+    """Return the name of a score's column: of Tables 8 to 10 of Smith et al. 2022, FGB* or capability; "" for others.
+
+    The tables have FGB, PGB and SCGB of each style cluster, and FGB of each axis.
+    """
+    cut = tuple(score.group)
+    if score.kind != Kind.LEVEL:
+        return ""
+    if score.name in CORRECTED and not cut:
+        return score.name
+    if score.form != Form.PLAIN:
+        return ""
+    if score.metric == "fgb" and cut == ():
+        return "fgb"
+    if score.metric == "fgb" and cut == (AXIS,):
+        return f"{AXIS_FGB}: {score.group[AXIS]}"
+    if score.metric in PUBLISHED and cut == (CLUSTER,):
+        return f"{score.metric}: {score.group[CLUSTER]}"
+    if score.metric == CAPABILITY and len(cut) == 1:
+        return f"{CAPABILITY}: {score.group[cut[0]]}"
+    return ""
 
 
 def _interval_columns(
@@ -225,13 +244,12 @@ def write_report(
     pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
     charts = threshold_charts(sweep.settings, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
-    if isinstance(settings, AblateSettings):
-        files += write_charts(folder, charts)
-        files += write_published_tables(folder, sweep)
+    files += write_charts(folder, charts)
+    files += write_published_tables(folder, sweep)
     group = settings.group or folder.name
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, sweep.points)
-        tracker.log_curves("thresholds", "beta", curve_rows(sweep.settings, sweep.swept))
+        tracker.log_curves("thresholds", "share_labelled_bias", curve_rows(sweep.settings, sweep.swept))
         for name, chart in charts.items():
             tracker.log_figure(name, lambda chart=chart: chart)
         tracker.log_report(pages)
@@ -255,9 +273,12 @@ def write_sweep(
         name = f"base model, seed {point.seed}, {point.decoding}"
         notes.append(_base_note(name, read_scores(base_folder / SCORES)))
         links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
+    fgb = find_score(read_scores(points[0].before.output_dir / SCORES), "fgb")
     description = {
         "title": title,
         "base_model": experiment.measure.model.name,
+        "classifier": experiment.measure.generation_bias.style_classifier.name,
+        "n": None if fgb is None else fgb.n,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],
