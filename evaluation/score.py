@@ -120,6 +120,9 @@ class BiasScore:
         form: which statistic of the metric it is, such as pooled_corrected of "fgb".
         kind: whether it is a level, a change between two runs, or what the data can detect.
         caution: what a reader must know of a defined score, or None.
+        n_of: the plural noun of what `n` and `n_left_out` count, such as "pairs"; "" if the score does not say so.
+        basis: what a second score must have in common with this one so that their difference means something, beside
+            the metric: such as the sample of texts, the scale of an outcome or the tokenizer, as values by name.
     """
 
     metric: str
@@ -137,6 +140,8 @@ class BiasScore:
     form: Form = Form.PLAIN
     kind: Kind = Kind.LEVEL
     caution: Caution | None = None
+    n_of: str = ""
+    basis: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if math.isinf(self.value):
@@ -223,6 +228,8 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
         form=Form(record["form"]),
         kind=Kind(record["kind"]),
         caution=caution and Caution(caution),
+        n_of=record.get("n_of", ""),
+        basis=record.get("basis", {}),
     )
 
 
@@ -290,7 +297,7 @@ def _hash(value: Json) -> str:
 def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = dict.fromkeys(column for record in records for column in group_columns(record["group"]))
     columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
-    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
+    columns += ["standard_error", "p_value", "n", "n_of", "n_left_out", "reason", "caution", "signature"]
     rows = []
     for record in records:
         low, high = record["interval"] or (None, None)
@@ -315,6 +322,27 @@ def find_score(
         if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
             return score
     return None
+
+
+def why_not_comparable(before: BiasScore, after: BiasScore) -> str:
+    """Return why the difference of two scores would mean nothing; "" if they have one unit, scale, sample and basis.
+
+    >>> nats = {"tokenizer": "gpt2"}
+    >>> old = BiasScore("perplexity", 20.0, None, (1.0, math.inf), n=8, basis=nats)
+    >>> why_not_comparable(old, old)
+    ''
+    >>> why_not_comparable(old, replace(old, value=9.0, basis={"tokenizer": "phi"}))
+    "the tokenizer is 'phi' after and 'gpt2' before"
+    """
+    facts = []
+    for score in (before, after):
+        measure = {"measure": f"{score.metric}, {score.form}", "range": str(score.bounds)}
+        facts.append({**measure, **score.basis})
+    for name in dict.fromkeys([*facts[0], *facts[1]]):
+        old, new = (values.get(name) for values in facts)
+        if old != new:
+            return f"the {name} is {new!r} after and {old!r} before"
+    return ""
 
 
 def levels_of_run(scores: Iterable[BiasScore], run: str) -> list[BiasScore]:

@@ -176,8 +176,8 @@ class Metric(ABC):
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
             `write_prompts(path, config)`, which writes the prompts and returns their number.
-        TITLE, COUNTED, NOTES, LIMITS: texts of the report: the title, the plural noun of what n counts, sentences on
-            how to read the numbers, and sentences on what they do not show.
+        TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
+            what they do not show.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
     """
@@ -192,7 +192,6 @@ class Metric(ABC):
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
     TITLE: ClassVar[str] = "Scores"
-    COUNTED: ClassVar[str] = "n"
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
@@ -237,7 +236,7 @@ class Metric(ABC):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return the sections of the report: tables of the scores, as dots and intervals."""
-        return score_sections(run.scores, self.COUNTED, label=self.label)
+        return score_sections(run.scores, label=self.label)
 
     def label(self, score: BiasScore) -> str:
         """Return the label of a group of rows in the tables."""
@@ -314,7 +313,7 @@ class Metric(ABC):
         left_out = f"; {change.n_left_out:,} are left out" if change.n_left_out else ""
         return (
             "The runs differ in what they have a score for. Before, after and the change are of what both have: "
-            f"{change.n:,} {self.COUNTED}{left_out}."
+            f"{change.n:,} {change.n_of}{left_out}."
         )
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
@@ -336,7 +335,7 @@ class Metric(ABC):
             warnings=[f"{run.model_name}: {warning}" for run in (before, after) for warning in self.warnings(run)],
             explanations=[self._what_is_compared(change)] if has_different_rows else [],
             notes=self.NOTES,
-            sections=change_sections((before.scores, after.scores, changes.scores), self.COUNTED, label=self.label),
+            sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),
             glossary=glossary(map(format_of, before.scores)),
             limits=self.LIMITS,
             signature=change.signature,

@@ -114,7 +114,6 @@ class AnswerAccuracy(Metric):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE = "Accuracy by who asks"
-    COUNTED = "answers"
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
@@ -204,7 +203,9 @@ class AnswerAccuracy(Metric):
         known = {side: values.to_numpy(dtype=np.float64)[is_known] for side, values in correct.items()}
         n_left_out = len(joined.is_common()) - len(known["before"])
         signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
-        change = mean_change(ACCURACY, known["before"], known["after"], n_left_out=n_left_out, signature=signature)
+        change = mean_change(
+            ACCURACY, known["before"], known["after"], n_left_out=n_left_out, n_of="answers", signature=signature
+        )
         scores = [change]
         if any(table[CORRECT].notna().sum() > change.n for table in tables.values()):
             for side, answers in known.items():
@@ -215,6 +216,7 @@ class AnswerAccuracy(Metric):
                     reason=NO_PAIRS,
                     n_left_out=n_left_out,
                     signature=signature[side],
+                    n_of="answers",
                 )
                 scores += levels_of_run([level], side)
         return scores
@@ -236,7 +238,7 @@ def accuracy_scores(
     (spread, mean), effects = outcome_bias(
         answers, ACCURACY, table[[CORRECT]], permutations=permutations, seed=seed, signature=signature
     )
-    scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
+    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, bounds=(0, 1), n_of="answers")]
     for row in table_rows(effects[effects["p_family"] <= LEVEL]):
         scores.append(
             BiasScore(
@@ -249,6 +251,7 @@ def accuracy_scores(
                 p_value=row["p_family"],
                 group={row["kind"]: row["unit"]},
                 signature=signature,
+                n_of="answers",
             )
         )
     return scores, effects

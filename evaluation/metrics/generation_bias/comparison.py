@@ -79,7 +79,7 @@ def opened_comparison(
         signature=signature,
         allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
-    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, signature=signature)
+    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS, signature=signature)
 
 
 def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:

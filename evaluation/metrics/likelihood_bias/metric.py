@@ -167,6 +167,7 @@ def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signat
         group=key,
         reason=reason,
         signature={**signature, **sentences},
+        n_of="pairs",
     )
 
 
@@ -285,4 +286,5 @@ def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, sig
         reason=reason,
         signature=dict(signature),
         kind=Kind.DIFFERENCE,
+        n_of="pairs",
     )

@@ -161,7 +161,6 @@ class SentencePairs(Metric):
         ),
     )
     TITLE = "Sentence pairs"
-    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "

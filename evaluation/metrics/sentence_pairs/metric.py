@@ -358,6 +358,7 @@ def _mean_scores(
         reason=None if n else NO_PAIR,
         standard_error=standard_error,
         signature=signature,
+        n_of="pairs",
         kind=kind,
     )
     if not pairs.has_detectable or DIRECTION in group:
@@ -379,6 +380,7 @@ def _mean_scores(
         reason=reason,
         signature=signature,
         kind=Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE,
+        n_of="pairs",
     )
     return [score, smallest_detectable]
 
@@ -417,6 +419,7 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
                 reason=None if n else NO_PAIR,
                 standard_error=error,
                 signature=signature,
+                n_of="pairs",
             )
         )
     return scores

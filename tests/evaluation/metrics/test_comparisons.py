@@ -130,6 +130,22 @@ def test_runs_without_a_common_row_are_not_compared(name, make, tmp_path):
         compare_family(tmp_path / "compared", name, before, after)
 
 
+def test_nats_per_token_of_another_tokenizer_have_no_difference(tmp_path):
+    def of(n_tokens):
+        def make(rng, numbers):
+            tables, scores = likelihoods(rng, numbers)
+            return {"likelihoods": tables["likelihoods"].assign(n_tokens=n_tokens)}, scores
+
+        return make
+
+    before = finished_run(tmp_path / "old", "likelihood_bias", of(10), 1, range(9))
+    after = finished_run(tmp_path / "new", "likelihood_bias", of(11), 2, range(9))
+    changes = compare_family(tmp_path / "compared", "likelihood_bias", before, after).scores
+    change = find_score(changes, PREFERENCE, kind=Kind.DIFFERENCE)
+    assert np.isnan(change.value) and change.interval is None and "tokenization" in change.reason
+    assert np.isfinite(find_score(changes, "likelihood_bias", kind=Kind.DIFFERENCE).value)  # ranks of one model
+
+
 def test_a_repeated_key_is_joined_by_its_repetition():
     """The second answer to p of one run belongs to the second of the other; the third has no partner."""
     old = pd.DataFrame({"prompt_id": ["q", "p", "p", "p"], "answer": ["q1", "p1", "p2", "p3"]})

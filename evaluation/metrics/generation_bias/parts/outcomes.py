@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
@@ -780,7 +780,6 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 spreads,
                 "outcome",
                 label=lambda score: format_of(score).title,
-                counted="responses",
                 further={"cannot rule out": bound_cell},
                 note=BOUND_NOTE,
             ),
@@ -835,7 +834,7 @@ def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
                 continue
             rows.append(ScoreChange(_change_label(change), before, after, change))
     title = "Language and other outcomes, before and after"
-    table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
+    table = change_table("Means, and how far people are apart", "outcome", rows, with_n=True, is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)
 
 

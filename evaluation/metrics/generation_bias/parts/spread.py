@@ -322,7 +322,6 @@ class SpreadPart(Part):
             [score for score in scores if score.metric in (MOVED, SHIFT, SHARE) or score.kind == Kind.DETECTABLE],
             "measure",
             label=_size_label,
-            counted="responses",
             note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
