@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from itertools import chain
@@ -26,13 +27,13 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
-from evenhand.evaluation.tracking import start_tracking
+from evenhand.evaluation.tracking import score_rows, start_tracking
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.published import write_published_tables
+from evenhand.recipes.sweep.published import published_rows, write_published_tables
 from evenhand.recipes.sweep.summary import (
     AXIS_FGB,
     BASE,
@@ -46,6 +47,7 @@ from evenhand.recipes.sweep.summary import (
     setting_label,
 )
 from evenhand.recipes.sweep.threshold_figure import curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.training_curves import training_curves
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -68,6 +70,8 @@ CHANGE_METRICS = {
 }
 # Settings of where a stage reads, writes and reports. They are no settings of the experiment.
 NOT_LOGGED = ("run", "labels", "output_dir", "report_to", "upload", "group")
+# Results of a point that have a panel in its run: what is left, what was removed, and what it cost.
+HEADLINES = ("fgb_pooled_corrected", "reduction", "relevance_kept", "perplexity_change")
 POINTS = "points"
 SWEEP = "sweep.json"
 TRACKED = "tracked"
@@ -201,21 +205,43 @@ def _value(scores: Sequence[BiasScore], metric: str) -> float:
     return math.nan if score is None else score.value
 
 
-def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
-    """Record a finished point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
+def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: TuningRejected | None = None) -> None:
+    """Record a point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
 
-    The run's config has the settings of the point, its summary the results.
+    The run's config has the settings of the point, its summary the results, and its panels the training curves and
+    HEADLINES. Points with the same tuning have its curves in the first one's run, which their config names. A point
+    that was refused is a failed run with the reason.
     """
-    folder = point.comparison.relative_to(settings.output_dir).as_posix()
-    mark = settings.output_dir / TRACKED / sha256(folder.encode()).hexdigest()[:12]
+    mark = mark_of(settings, "point", point.comparison)
     if mark.exists():
         return
+    tuned = None if point.tune is None else mark_of(settings, "curves", point.tune.output_dir)
+    curves = []
+    config = point_config(point)
+    if point.tune is not None and tuned is not None:
+        curves = [] if tuned.exists() else training_curves(point.tune.output_dir)
+        config["training_curves"] = tuned.read_text(encoding="utf-8").strip() if tuned.exists() else point.title
     group = settings.group or settings.output_dir.name
-    with start_tracking("point", settings, group=group, name=point.title, settings=point_config(point)) as tracker:
-        results = point_results(point)
-        tracker.log_summary({name: value for name, value in results.items() if isinstance(value, (int, float))})
-        tracker.log_scores(read_scores(point.comparison / SCORES))
+    tracked = start_tracking("point", settings, group=group, name=point.title, settings=config)
+    with suppress(TuningRejected), tracked as tracker:
+        tracker.log_curves("training", "step", curves)
+        if refused is not None:
+            tracker.log_summary({"refused": str(refused)})
+            raise refused  # ends the run as failed
+        results = {name: value for name, value in point_results(point).items() if isinstance(value, (int, float))}
+        tracker.log_values({name: results[name] for name in HEADLINES if math.isfinite(results.get(name, math.nan))})
+        tracker.log_summary(results)
+        tracker.log_table("scores", score_rows(read_scores(point.comparison / SCORES)))
+    if tuned is not None and curves:
+        write_text(tuned, f"{point.title}\n")
     write_text(mark, f"{point.title}\n")
+
+
+def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) -> Path:
+    """Return the file that says that the tracker has a folder of a sweep, as a point or with its training curves."""
+    name = folder.relative_to(settings.output_dir).as_posix()
+    identity = name if kind == "point" else f"{kind} {name}"  # of points: as in earlier versions
+    return settings.output_dir / TRACKED / sha256(identity.encode()).hexdigest()[:12]
 
 
 def point_config(point: Point) -> dict[str, object]:
@@ -236,6 +262,10 @@ def write_report(
     Args:
         refused: the error that ended each rejected point early, by the folder of the point's comparison.
     """
+    if isinstance(settings, AblateSettings):  # a loop tracks its stages
+        for point in points:
+            if point.comparison in refused:
+                track_point(settings, point, refused[point.comparison])
     if len(refused) == len(points):
         raise next(iter(refused.values()))
     folder = settings.output_dir
@@ -249,6 +279,8 @@ def write_report(
     group = settings.group or folder.name
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, sweep.points)
+        for name, rows in published_rows(sweep).items():
+            tracker.log_table(name, pd.DataFrame(rows))
         tracker.log_curves("thresholds", "share_labelled_bias", curve_rows(sweep.settings, sweep.swept))
         for name, chart in charts.items():
             tracker.log_figure(name, lambda chart=chart: chart)
@@ -277,7 +309,7 @@ def write_sweep(
     description = {
         "title": title,
         "base_model": experiment.measure.model.name,
-        "classifier": experiment.measure.generation_bias.style_classifier.name,
+        "classifier": getattr(experiment.measure, FAMILY).style_classifier.name,
         "n": None if fgb is None else fgb.n,
         "swept": swept,
         "notes": notes,

@@ -97,25 +97,42 @@ def published_tables(settings: Sequence[SettingRow], columns: Sequence[str], axe
     return tables
 
 
-def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
-    """Write the three tables of a sweep as CSV and as LaTeX, with intervals; return the paths of the files."""
+def published_rows(sweep: Sweep) -> dict[str, list[dict[str, object]]]:
+    """Return the lines of each table's CSV file, by the name of the table; {} if nothing was measured."""
+    settings = sweep.settings
+    if not any(math.isfinite(row.get("fgb", math.nan)) for row in settings):
+        return {}
+    tables = {name: setting_rows(rows, formats) for name, (rows, formats) in setting_tables(sweep).items()}
+    axes = columns_of_kind(sweep.points, AXIS_FGB)
+    if axes:
+        tables[AXIS_TABLE] = axis_rows(settings, axes)
+    return tables
+
+
+def setting_tables(sweep: Sweep) -> dict[str, tuple[list[SettingRow], list[Format]]]:
+    """Return the rows of Tables 8 and 9, the base models first, and the formats of their columns."""
     settings = sweep.settings
     columns = published_columns(sweep.points)
-    if not any(math.isfinite(row.get("fgb", math.nan)) for row in settings):
-        return []
     costs = cost_formats(sweep)
     names = [*columns, *(cost.name for cost in costs if cost.name.startswith(CAPABILITY))]
     rows = [*base_rows(settings, names), *settings]
+    return {table.name: (rows, [*table.formats(columns), *costs]) for table in TABLES}
+
+
+def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
+    """Write the three tables of a sweep as CSV and as LaTeX, with intervals; return the paths of the files."""
+    lines = published_rows(sweep)
+    if not lines:
+        return []
     texts: dict[str, str] = {}
-    for table in TABLES:
-        formats = [*table.formats(columns), *costs]
-        texts[f"{table.name}.csv"] = csv_table(rows, formats)
-        texts[f"{table.name}.tex"] = setting_latex(rows, formats, caption_of(sweep, table.caption), table.name)
-    axes = columns_of_kind(sweep.points, AXIS_FGB)
-    if axes:
-        texts[f"{AXIS_TABLE}.csv"] = axis_csv(settings, axes)
-        headings, lines = axis_cells(settings, axes)
-        texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, lines, set(), caption_of(sweep, AXIS_CAPTION), AXIS_TABLE)
+    captions = {table.name: table.caption for table in TABLES}
+    for name, (rows, formats) in setting_tables(sweep).items():
+        texts[f"{name}.csv"] = csv_text(list(lines[name][0]), lines[name])
+        texts[f"{name}.tex"] = setting_latex(rows, formats, caption_of(sweep, captions[name]), name)
+    if AXIS_TABLE in lines:
+        texts[f"{AXIS_TABLE}.csv"] = csv_text(list(lines[AXIS_TABLE][0]), lines[AXIS_TABLE])
+        headings, cells = axis_cells(sweep.settings, columns_of_kind(sweep.points, AXIS_FGB))
+        texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption_of(sweep, AXIS_CAPTION), AXIS_TABLE)
     for name, text in texts.items():
         write_text(folder / name, text)
     return [folder / name for name in texts]
@@ -164,8 +181,8 @@ def short_name(name: str) -> str:
     return display_name(name)
 
 
-def csv_table(rows: Sequence[SettingRow], formats: Sequence[Format]) -> str:
-    """Return labels, thresholds, seeds, and values with the ends of their 95 % intervals, as CSV."""
+def setting_rows(rows: Sequence[SettingRow], formats: Sequence[Format]) -> list[dict[str, object]]:
+    """Return labels, thresholds, seeds, and values with the ends of their 95 % intervals, by column."""
     table = []
     for row in rows:
         line: dict[str, object] = {"model": row["label"]}
@@ -175,13 +192,13 @@ def csv_table(rows: Sequence[SettingRow], formats: Sequence[Format]) -> str:
             for end in ("", "_low", "_high"):
                 line[f"{column.title}{end}"] = column.factor * row.get(f"{column.name}{end}", math.nan)
         table.append(line)
-    return csv_text(list(table[0]), table)
+    return table
 
 
-def axis_csv(settings: Sequence[SettingRow], axes: Sequence[str]) -> str:
-    """Return the FGB of each axis before and after, in thousandths, and the reduction in percent, as CSV."""
+def axis_rows(settings: Sequence[SettingRow], axes: Sequence[str]) -> list[dict[str, object]]:
+    """Return the FGB of each axis before and after, in thousandths, and the reduction in percent, by column."""
     bases = base_rows(settings, axes)
-    lines = []
+    lines: list[dict[str, object]] = []
     for setting in settings:
         base = base_of(setting, bases)
         for name in axes:
@@ -192,7 +209,7 @@ def axis_csv(settings: Sequence[SettingRow], axes: Sequence[str]) -> str:
                     line[f"{side}{end}"] = PER_UNIT * row[f"{name}{end}"]
             line["reduction_percent"] = 100 * (1 - setting[name] / base[name])
             lines.append(line)
-    return csv_text(list(lines[0]), lines)
+    return lines
 
 
 def axis_cells(settings: Sequence[SettingRow], axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:

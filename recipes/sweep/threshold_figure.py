@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -17,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.typing import LineStyleType
 
 from evenhand.evaluation.report.figures import INK, PAPER, WIDE, ZERO, new_chart, set_ticks, styled
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, tick_number
@@ -47,8 +49,14 @@ MARGIN = 1.5  # of an axis beyond the values, in units of their range: more of a
 SET = "β set"
 BY_QUANTILE = "quantile set"
 # Colours whose lightness differs, with other dashes, so that lines differ in print without colours.
-CURVE_STYLES = (("#0b5394", "-"), ("#c46210", (0, (5, 2))), ("#3d9a50", (0, (1, 1))), ("#6a3d9a", (0, (6, 2, 1, 2))))
-REFERENCE_STYLES = (
+Style = tuple[str, LineStyleType]
+CURVE_STYLES: tuple[Style, ...] = (
+    ("#0b5394", "-"),
+    ("#c46210", (0, (5, 2))),
+    ("#3d9a50", (0, (1, 1))),
+    ("#6a3d9a", (0, (6, 2, 1, 2))),
+)
+REFERENCE_STYLES: tuple[Style, ...] = (
     ("#1f1e1b", "-"),
     ("#7d7a72", (0, (8, 3))),
     ("#9d998f", (0, (2, 2))),
@@ -139,7 +147,7 @@ def ends_of(row: SettingRow, panel: Panel) -> tuple[float, float]:
     return max(low, panel.least), high
 
 
-def draw_reference(axes: Axes, setting: SettingRow, panel: Panel, color: str, dashes: object) -> None:
+def draw_reference(axes: Axes, setting: SettingRow, panel: Panel, color: str, dashes: LineStyleType) -> None:
     """Draw a model without a threshold as a horizontal line, with its interval as a band between two thin lines."""
     value = panel.factor * setting.get(panel.name, math.nan)  # the base model has no costs
     if not math.isfinite(value):
@@ -152,7 +160,7 @@ def draw_reference(axes: Axes, setting: SettingRow, panel: Panel, color: str, da
             axes.axhline(end, color=color, linewidth=0.6, linestyle=dashes)
 
 
-def draw_curve(axes: Axes, curve: ThresholdCurve, panel: Panel, color: str, dashes: object) -> None:
+def draw_curve(axes: Axes, curve: ThresholdCurve, panel: Panel, color: str, dashes: LineStyleType) -> None:
     """Draw the values of a curve with their intervals as a band: filled dots where β was set, squares for quantiles."""
     for kind, rows in rows_by_kind(curve).items():
         shares = [100 * row["share_labelled_bias"] for row in rows]
@@ -173,7 +181,7 @@ def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
     return {kind: rows for kind, rows in kinds.items() if rows}
 
 
-def marker(kind: str, color: str) -> dict[str, object]:
+def marker(kind: str, color: str) -> dict[str, Any]:
     """Return the arguments of a line's markers."""
     shape = {"marker": "o", "markerfacecolor": color} if kind == SET else {"marker": "s", "markerfacecolor": PAPER}
     return {**shape, "markeredgecolor": color, "markersize": 6, "markeredgewidth": 1.4}
@@ -257,6 +265,7 @@ def curve_rows(settings: Sequence[SettingRow], swept: Sequence[str]) -> list[dic
                 for panel in panels:
                     low, high = ends_of(setting, panel)
                     values = {"": panel.factor * setting[panel.name], "_low": low, "_high": high}
-                    row |= {f"{curve.label}, {kind} {panel.name}{end}": value for end, value in values.items()}
+                    name = f"{curve.label}, {kind} {panel.name}".replace("β", "beta")
+                    row |= {f"{name}{end}": value for end, value in values.items()}
                 rows.append(row)
     return sorted(rows, key=lambda row: row["share_labelled_bias"])

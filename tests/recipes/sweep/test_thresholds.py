@@ -162,10 +162,10 @@ def test_every_setting_with_a_threshold_is_in_the_table_and_on_the_first_screen(
 def test_rows_of_the_tracker_are_in_the_order_of_the_share(settings):
     rows = curve_rows(settings, SWEPT)
     assert [row["share_labelled_bias"] for row in rows] == [0.1, 0.5, 0.7]
-    curve = f"control_tags, {SET} fgb"
+    curve = "control_tags, beta set fgb"
     assert [row.get(curve) for row in rows] == [30.0, None, 20.0]
     assert rows[0][f"{curve}_low"] == pytest.approx(29) and rows[1][f"control_tags, {BY_QUANTILE} fgb"] == 10.0
-    assert f"control_tags, {SET} relevance_kept" in rows[0]
+    assert "control_tags, beta set relevance_kept" in rows[0]
 
 
 def read_csv(file):
