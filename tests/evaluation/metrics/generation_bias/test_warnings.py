@@ -1,13 +1,15 @@
 """The rate of false warnings when a model is compared with itself."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, template_warnings, warnings
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -113,3 +115,18 @@ def test_answers_of_which_more_than_half_were_cut_are_a_warning(n_cut, is_said):
     assert not cut_text(responses.drop(columns="cut"))
     assert cut_text(responses, responses) == texts  # before and after in one line
     assert len(cut_text(responses, pd.DataFrame({"cut": [True]}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "perplexity", "is_warned"),
+    [
+        ("org/base", 20.0, True),
+        ("package:evenhand/recipes/testbed/dialogue_model", 2.7, False),
+        ("package:evenhand/recipes/testbed/language_model", 71033.0, True),
+    ],
+)
+def test_a_model_without_a_chat_template_is_warned_of_unless_it_was_trained_so(name, perplexity, is_warned):
+    signature = {"format": {"template": NO_TEMPLATE}, "model": {"name": name}}
+    scores = [named_score("perplexity", perplexity, None, (1.0, np.inf), 9)]
+    run = SimpleNamespace(model_name=name, scores=scores, signature=lambda metric: signature)
+    assert bool(template_warnings(run)) == is_warned
