@@ -21,6 +21,11 @@ COMPLETION = "completion"
 COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
 COMPLETION_IDS = "completion_ids"  # the token ids in which the base wrote the response, or null
 OTHERS = "others"  # of `distill`: prompts of other people
+# Optional columns of `distill`: how many tokens of a response are trained, whether its first tokens learn the mean over
+# people, and whether words in which the prompts differ keep each person's own prediction.
+MAX_TOKENS = "max_tokens"
+IS_EVEN = "is_even"
+SPARES_OWN_WORDS = "spares_own_words"
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean

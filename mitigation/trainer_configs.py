@@ -60,6 +60,7 @@ def trainer_config(
         "dataloader_pin_memory": device.type == "cuda",
         "metric_for_best_model": "eval_loss",
         "greater_is_better": False,
+        "remove_unused_columns": False,  # the loss of `distill` reads columns that are no arguments of the model
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
     }

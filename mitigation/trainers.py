@@ -22,7 +22,8 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import Trainer, TrainingArguments
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import OTHERS, PROMPT
+from evenhand.mitigation.even_targets import even_targets, own_word_ids
+from evenhand.mitigation.labelled_responses import IS_EVEN, MAX_TOKENS, OTHERS, PROMPT, SPARES_OWN_WORDS
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
 Batch = dict[str, torch.Tensor]
@@ -30,6 +31,7 @@ Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
 IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
 BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
+OWN_WORDS = "own_words"  # the column of encoded rows of `distill` with the tokens that keep each person's prediction
 LOGITS_TO_KEEP = "logits_to_keep"  # the argument of models: how many of the last positions have logits
 NO_CACHE = {"use_cache": False}  # the argument of models: training generates nothing
 
@@ -128,9 +130,15 @@ class SFT(Trainer):
 
 @dataclass
 class DistillConfig(TrainingArguments):
-    """The arguments of training, and `first_tokens`: how many tokens of a response learn the mean."""
+    """The arguments of training, and which tokens learn the mean over people.
+
+    Attributes:
+        first_tokens: how many tokens at the start of a response.
+        min_divergence: only those of responses whose divergence between people is at least this, in nats.
+    """
 
     first_tokens: int = field(default=4, kw_only=True)
+    min_divergence: float = field(default=0.0, kw_only=True)
 
 
 class DistillTrainer(SFT):
@@ -163,10 +171,18 @@ class DistillTrainer(SFT):
         size = len(groups[0])
         prompts = [ids_of_all[start : start + size] for start in range(0, len(ids_of_all), size)]
         completions = response_ids(base, rows, [max(group, key=len) for group in prompts])
+        if MAX_TOKENS in rows.column_names:
+            limits = rows[MAX_TOKENS]
+            completions = [response[:limit] for response, limit in zip(completions, limits, strict=True)]
         pairs = list(zip(prompts, completions, strict=True))
         ids = [[prompt + response for prompt in group] for group, response in pairs]
         labels = [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs]
-        return Dataset.from_dict({"input_ids": ids, "labels": labels})
+        columns = {"input_ids": ids, "labels": labels}
+        if IS_EVEN in rows.column_names:
+            columns[IS_EVEN] = list(rows[IS_EVEN])
+        if SPARES_OWN_WORDS in rows.column_names:
+            columns[OWN_WORDS] = [own_word_ids(base.tokenizer, group) for group in prompts]
+        return Dataset.from_dict(columns)
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
@@ -181,7 +197,7 @@ class DistillTrainer(SFT):
             collated = collate(sequences)
             batch = {name: value for name, value in collated.items() if isinstance(value, torch.Tensor)}
             batch["labels"] = batch["labels"].unflatten(0, (len(rows), -1))
-            return batch
+            return batch | collate_choices(rows)
 
         return collate_rows
 
@@ -195,9 +211,10 @@ class DistillTrainer(SFT):
         """Return the mean divergence over the tokens of responses."""
         labels = inputs["labels"]  # (rows, prompts, k)
         is_response = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
-        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name != "labels"}
+        apart = ("labels", IS_EVEN, OWN_WORDS)
+        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name not in apart}
         trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
-        targets = self._targets(model, sequences, is_response)
+        targets = self._targets(model, sequences, labels[:, 0, 1:], inputs)
         learned = log_probabilities(model, trained, is_response)
         divergence = kl_div(learned, targets, reduction="sum", log_target=True) / self.n_trained
         if num_items_in_batch is None:
@@ -208,18 +225,21 @@ class DistillTrainer(SFT):
             loss = divergence * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
         return (loss, {}) if return_outputs else loss
 
-    def _targets(self, model: torch.nn.Module, sequences: Batch, is_response: torch.Tensor) -> torch.Tensor:
+    def _targets(self, model: torch.nn.Module, sequences: Batch, tokens: torch.Tensor, choices: Batch) -> torch.Tensor:
         """Return what the model learns to predict after each trained prompt: log-probabilities of the base model.
 
-        For the first tokens of a response, the target is the mean of the predictions after all prompts of the row; for
-        later tokens, it is the prediction after the trained prompt. The first `n_trained` prompts of a row are trained.
+        For the first tokens of a response, the target is `even_targets` of the predictions after all prompts of the
+        row; for later tokens, it is the prediction after the trained prompt. The first `n_trained` prompts of a row are
+        trained.
 
         Args:
             model: the model that is trained; without its adapter, it is the base model.
             sequences: tokens of each prompt with the response, (rows, prompts, t).
-            is_response: whether each of the last k tokens is of the response, bool (rows, k).
+            tokens: the last k tokens, (rows, k), which are IGNORE_INDEX before the response.
+            choices: the tensors of `collate_choices`.
         """
         first_tokens = self.args.first_tokens
+        is_response = tokens != IGNORE_INDEX
         trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
         others = {name: value[:, self.n_trained :] for name, value in sequences.items()}
         openings, is_in_opening = cut_responses(others, is_response.sum(1), first_tokens)
@@ -227,8 +247,46 @@ class DistillTrainer(SFT):
             targets = log_probabilities(model, trained, is_response)
             is_first = is_response.cumsum(1)[is_response] <= first_tokens
             predictions = torch.cat([targets[:, is_first], log_probabilities(model, openings, is_in_opening)])
-            targets[:, is_first] = log_softmax(predictions.mean(0), -1)
+            targets[:, is_first] = self._even(predictions, tokens[is_response][is_first], is_response, choices)
         return targets
+
+    def _even(
+        self, predictions: torch.Tensor, tokens: torch.Tensor, is_response: torch.Tensor, choices: Batch
+    ) -> torch.Tensor:
+        """Return the targets of the first tokens of all rows, (n_trained, n, vocabulary).
+
+        Args:
+            predictions: of the base after all prompts, (prompts, n, vocabulary); n counts the first tokens of all rows.
+            tokens: the first tokens, (n).
+        """
+        sizes = is_response.sum(1).clamp(max=self.args.first_tokens).tolist()
+        parts = []
+        for row, found in enumerate(predictions.split(sizes, dim=1)):
+            is_even = IS_EVEN not in choices or bool(choices[IS_EVEN][row])
+            words = choices[OWN_WORDS][row] if OWN_WORDS in choices else None
+            parts.append(
+                even_targets(
+                    found,
+                    tokens.split(sizes)[row],
+                    self.n_trained,
+                    min_divergence=self.args.min_divergence if is_even else torch.inf,
+                    own_words=None if words is None else words[words >= 0],
+                )
+            )
+        return torch.cat(parts, dim=1)
+
+
+def collate_choices(rows: Sequence[Mapping[str, Any]]) -> Batch:
+    """Return the tensors of `distill`'s rows that say what is evened out, if the rows have such columns.
+
+    They are IS_EVEN, bool (rows), and OWN_WORDS, token ids padded with −1, (rows, w).
+    """
+    batch = {}
+    if IS_EVEN in rows[0]:
+        batch[IS_EVEN] = torch.tensor([row[IS_EVEN] for row in rows])
+    if OWN_WORDS in rows[0]:
+        batch[OWN_WORDS] = _padded([row[OWN_WORDS] for row in rows], -1)
+    return batch
 
 
 def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Tensor) -> torch.Tensor:

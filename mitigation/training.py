@@ -219,21 +219,34 @@ def _write_facts(
     is_adapter: bool,
 ) -> None:
     """Write evenhand.json and the model card of a tuned model."""
+    loss = TRAINERS[method.trainer].loss_name
+    facts = tuning_facts(base, method, loss, recorded, result, folder)
+    write_json(folder / TUNING_FILE, facts)
+    has_template = bool(base.tokenizer.chat_template)
+    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
+    write_text(folder / "README.md", text)
+
+
+def tuning_facts(
+    base: DialogueModel,
+    method: TrainedMethod,
+    loss: str,
+    recorded: dict[str, object],
+    result: TuningResult,
+    folder: Path,
+) -> TuningFacts:
+    """Return the content of evenhand.json in the folder of a tuned model; `loss` is the unit of its losses."""
     content = {
         "control_tag": method.control_tag,
         "method": method.name,
-        "loss": TRAINERS[method.trainer].loss_name,
+        "loss": loss,
         "base": portable_name(base.name, folder),
         "base_revision": base.revision,
         "system_prompt": base.system_prompt,
         "settings": recorded,
         "training": {key: value for key, value in asdict(result).items() if key != "path"},
     }
-    facts: TuningFacts = json.loads(to_json(content, inf_nan_mode="null"))
-    write_json(folder / TUNING_FILE, facts)
-    has_template = bool(base.tokenizer.chat_template)
-    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
-    write_text(folder / "README.md", text)
+    return json.loads(to_json(content, inf_nan_mode="null"))
 
 
 def _log_result(result: TuningResult) -> None:

@@ -33,8 +33,8 @@ from evenhand.mitigation.methods import TrainedMethod, trained_method
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training import Dialogue, TuningResult
-from evenhand.mitigation.training import tune as train
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
+from evenhand.mitigation.tuners import TUNERS
 from evenhand.recipes.finished_runs import labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
@@ -76,7 +76,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
         with store.step("training"):
-            result = train(
+            result = TUNERS[method.tuner](
                 base,
                 rows,
                 settings.training,

@@ -31,7 +31,7 @@ from evenhand.evaluation.tracking import score_rows, start_tracking
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
-from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_rows, write_published_tables
 from evenhand.recipes.sweep.summary import (
@@ -101,7 +101,8 @@ def threshold_columns(point: Point) -> dict[str, float]:
     A quantile is set or β; the other is computed from the labelled responses. A point whose labelling was rejected has
     no threshold.
     """
-    trained = load_method(point.method).training_part
+    settings = {} if point.tune is None else settings_of_methods(point.tune)
+    trained = load_method(point.method, settings).training_part
     if point.label is None or trained is None or not trained.reads_labels:
         return {}
     if not (point.label.output_dir / THRESHOLD_FILE).exists():

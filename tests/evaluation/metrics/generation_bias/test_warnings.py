@@ -93,17 +93,19 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     assert len(set(warnings([scores])) - set(warnings([without_cautions]))) == expected
 
 
-def test_columns_of_a_point_have_the_published_forms_and_no_axes_or_styles():
+def test_columns_of_a_point_have_the_published_forms_axes_and_tasks_and_no_styles():
     groups = {"fgb": {}, "pgb": {"cluster": "CARE"}, "scgb": {"cluster": "CARE"}}
     after = [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3), group=group) for name, group in groups.items()]
     after += [BiasScore("fgb", 0.5, 0.0, (0, 1), 9, group=group) for group in ({"axis": "age"}, {"style": "Kind"})]
     corrected = ["fgb_corrected", "fgb_pooled_corrected"]
     after += [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3)) for name in corrected]
     after += [named_score("fgb_pooled_corrected_detectable", 0.5, 0.0, (0, 1), 9)]
+    after += [named_score("capability", 0.5, None, (0, 1), 9, (0.4, 0.6), group={"task": "piqa"})]
     columns = bias_columns([replace(score, value=0.25) for score in after], after)
     names = ["fgb", "pgb: CARE", "scgb: CARE", *corrected]
-    assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 30
+    assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 2 * 3 * 7
     assert [columns[f"{name}{end}"] for name in names for end in ("", "_low", "_high")] == [0.2, 0.1, 0.3] * 5
+    assert columns["fgb_axis: age"] == 0.5 and columns["capability: piqa_high"] == 0.6
 
 
 @pytest.mark.parametrize(("n_cut", "is_said"), [(2, False), (3, True)])
