@@ -20,9 +20,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from datasets import Dataset
 from scipy.stats import bootstrap
@@ -139,7 +139,9 @@ def train(base: DialogueModel, variant: Variant, rows: Dataset, seconds: float) 
     return model, n_steps * BATCH_SIZE
 
 
-def fit(base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int) -> tuple[torch.nn.Module, float]:
+def fit(
+    base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int, seed: int = SEED
+) -> tuple[torch.nn.Module, float]:
     """Return the model after so many steps, and the CPU seconds of its training."""
     with tempfile.TemporaryDirectory() as folder, ignore_renamed_checkpointing():
         config = DistillConfig(
@@ -150,7 +152,7 @@ def fit(base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int) -> t
             warmup_steps=TuningSettings().warmup_ratio,
             label_smoothing_factor=0.0,
             first_tokens=FIRST_TOKENS,
-            seed=SEED,
+            seed=seed,
             use_cpu=base.model.device.type == "cpu",
             save_strategy="no",
             report_to="none",
@@ -167,18 +169,19 @@ def fit(base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int) -> t
         return model, time.process_time() - start
 
 
-def split_rows(base: DialogueModel, folder: Path) -> tuple[Dataset, Dataset]:
-    """Return the encoded rows of one half of the descriptors, and N_TEST rows of the other half."""
-    table = read_styled_responses(folder).table
-    descriptors = np.random.default_rng(SEED).permutation(sorted(table[DESCRIPTOR].unique()))
-    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2])
-    method = trained_method("distill", {}, seed=SEED)
+def split_people(base: DialogueModel, table: pd.DataFrame, seed: int = SEED) -> tuple[np.ndarray, Dataset]:
+    """Return which responses are to the half of the descriptors to tune on, bool (n,), and N_TEST rows of the other."""
+    descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
+    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
+    test_rows = encoded_rows(base, table[~is_tuned], seed)
+    return is_tuned, test_rows.select(range(min(N_TEST, len(test_rows))))
+
+
+def encoded_rows(base: DialogueModel, table: pd.DataFrame, seed: int = SEED) -> Dataset:
+    """Return the encoded rows of `distill` on responses, shuffled."""
+    method = trained_method("distill", {}, seed=seed)
     render: ContextRenderer = partial(render_contexts, base)
-    encoded = []
-    for chosen in (table[is_tuned], table[~is_tuned]):
-        encoded.append(DistillTrainer.encode_rows(base, method.rows(chosen, render)).shuffle(SEED))
-    train_rows, test_rows = encoded
-    return train_rows, test_rows.select(range(min(N_TEST, len(test_rows))))
+    return DistillTrainer.encode_rows(base, method.rows(table, render)).shuffle(seed)
 
 
 def percent(value: float, low: float, high: float) -> str:
@@ -187,6 +190,12 @@ def percent(value: float, low: float, high: float) -> str:
 
 def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str:
     """Return the row of the printed table with what a variant learned."""
+    cells = [percent(*interval) for interval in removed_and_kept(before, after)]
+    return f"| {name} | {n_rows:,} | " + " | ".join(cells) + " |"
+
+
+def removed_and_kept(before: Predictions, after: Predictions) -> list[tuple[float, float, float]]:
+    """Return what is removed, what is kept and the rise of perplexity, each as (value, low, high)."""
 
     def removed(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
         return 1 - second.sum(axis) / first.sum(axis)
@@ -202,11 +211,11 @@ def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str
         ((before.later, after.later), kept),
         ((before.loss, after.loss, before.n_tokens), rise),
     ]
-    cells = []
+    found = []
     for data, statistic in measures:
         interval = bootstrap(data, statistic, paired=True, rng=SEED, method="percentile").confidence_interval
-        cells.append(percent(float(statistic(*data)), interval.low, interval.high))
-    return f"| {name} | {n_rows:,} | " + " | ".join(cells) + " |"
+        found.append((float(statistic(*data)), float(interval.low), float(interval.high)))
+    return found
 
 
 def main() -> None:
@@ -219,7 +228,9 @@ def main() -> None:
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
-    train_rows, test_rows = split_rows(base, options.responses)
+    table = read_styled_responses(options.responses).table
+    is_tuned, test_rows = split_people(base, table)
+    train_rows = encoded_rows(base, table[is_tuned])
     before = predictions(base, base.model, test_rows)
     print("| training | responses | removed | kept | perplexity |\n| --- | --- | --- | --- | --- |", flush=True)
     for name in options.variants:

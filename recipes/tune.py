@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, setti
 log = logging.getLogger("evenhand")
 
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
+CHAT_TEMPLATES = "*.jinja"  # files of a tokenizer
 MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
 
 
@@ -94,7 +96,8 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         }
         processes.on_rank_zero(lambda: write_json(store.folder / CURVES, curves))
         store.record |= {"share_cut": share_cut, **_facts(result)}
-        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER)
+        private = [] if config.model.chat_template is None else [CHAT_TEMPLATES]  # the user's own
+        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER, private=private)
 
 
 def chosen_settings(settings: TuneSettings, config: FamilyConfig) -> tuple[TuneSettings, TrainedMethod]:
@@ -137,7 +140,11 @@ def _facts(result: TuningResult) -> dict[str, Json]:
 
 def _load_base(method: TrainedMethod, config: FamilyConfig, loaded: DialogueModel | None) -> DialogueModel:
     """Return the model to tune, which may be loaded already; warn if the method does not suit it."""
-    base = load_dialogue_model(config.model) if loaded is None else loaded
+    if loaded is None:
+        base = load_dialogue_model(config.model)
+    else:  # it reads and is read as it was measured
+        system_prompt = config.model.system_prompt or ""
+        base = replace(loaded, system_prompt=system_prompt, reasoning=tuple(config.model.reasoning or ()))
     if base.kind == "chat" and method.name == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
@@ -206,6 +213,7 @@ def _callbacks(
         decoding=decoding_arguments(config.decoding.preset, **config.decoding.arguments),
         control_tag=tag,
         system_prompt=base.system_prompt,
+        reasoning=base.reasoning,
         batch_size=config.decoding.batch_size,
         seed=config.seed,
     )

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -21,13 +21,14 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
+from evenhand.evaluation.private_texts import is_private, stand_ins
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
-from evenhand.evaluation.tracking import score_rows, start_tracking
+from evenhand.evaluation.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
@@ -218,12 +219,13 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: 
         return
     tuned = None if point.tune is None else mark_of(settings, "curves", point.tune.output_dir)
     curves = []
+    name = replace(point, swept=public_swept(settings, point.swept)).title
     config = point_config(point)
     if point.tune is not None and tuned is not None:
         curves = [] if tuned.exists() else training_curves(point.tune.output_dir)
-        config["training_curves"] = tuned.read_text(encoding="utf-8").strip() if tuned.exists() else point.title
+        config["training_curves"] = tuned.read_text(encoding="utf-8").strip() if tuned.exists() else name
     group = settings.group or settings.output_dir.name
-    tracked = start_tracking("point", settings, group=group, name=point.title, settings=config)
+    tracked = start_tracking("point", settings, group=group, name=name, settings=config)
     with suppress(TuningRejected), tracked as tracker:
         tracker.log_curves("training", "step", curves)
         if refused is not None:
@@ -234,7 +236,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: 
         tracker.log_summary(results)
         tracker.log_table("scores", score_rows(read_scores(point.comparison / SCORES)))
     if tuned is not None and curves:
-        write_text(tuned, f"{point.title}\n")
+        write_text(tuned, f"{name}\n")
     write_text(mark, f"{point.title}\n")
 
 
@@ -243,6 +245,25 @@ def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) ->
     name = folder.relative_to(settings.output_dir).as_posix()
     identity = name if kind == "point" else f"{kind} {name}"  # of points: as in earlier versions
     return settings.output_dir / TRACKED / sha256(identity.encode()).hexdigest()[:12]
+
+
+def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict[str, object]:
+    """Return the swept values of a point as the tracker gets them: texts are numbered unless responses are uploaded."""
+    known = {} if uploads_responses(settings) else stand_ins(as_settings(settings).get("sweep"))
+    return {name: known.get(str(value), value) if is_private(name) else value for name, value in swept.items()}
+
+
+def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
+    """Return a sweep as the tracker gets it: swept texts are numbered unless responses are uploaded.
+
+    The links, whose labels have the texts, lead to files on this machine.
+    """
+    private = [name for name in sweep.swept if is_private(name)]
+    if uploads_responses(settings) or not private:
+        return sweep
+    known = stand_ins(as_settings(settings).get("sweep"))
+    points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in private})
+    return replace(sweep, points=points, links=[])
 
 
 def point_config(point: Point) -> dict[str, object]:
@@ -278,14 +299,15 @@ def write_report(
     files += write_charts(folder, charts)
     files += write_published_tables(folder, sweep)
     group = settings.group or folder.name
+    public = public_sweep(settings, sweep)
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
-        tracker.log_table(POINTS, sweep.points)
-        for name, rows in published_rows(sweep).items():
+        tracker.log_table(POINTS, public.points)
+        for name, rows in published_rows(public).items():
             tracker.log_table(name, pd.DataFrame(rows))
-        tracker.log_curves("thresholds", "share_labelled_bias", curve_rows(sweep.settings, sweep.swept))
-        for name, chart in charts.items():
+        tracker.log_curves("thresholds", "share_labelled_bias", curve_rows(public.settings, public.swept))
+        for name, chart in threshold_charts(public.settings, public.swept).items():
             tracker.log_figure(name, lambda chart=chart: chart)
-        tracker.log_report(pages)
+        tracker.log_report({path: page(public) for path in pages})
         tracker.log_artifact(POINTS, "report", *files)
 
 
