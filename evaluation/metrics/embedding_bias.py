@@ -105,6 +105,9 @@ class EmbeddingBias(Metric):
         "encoders or between languages.",
     )
 
+    def loads_model(self, config: FamilyConfig) -> bool:
+        return config.settings.vectors is None
+
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
 

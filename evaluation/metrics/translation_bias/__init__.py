@@ -150,6 +150,9 @@ class TranslationBias(Metric):
         "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
     )
 
+    def loads_model(self, config: FamilyConfig) -> bool:
+        return config.settings.translations is None
+
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
 
