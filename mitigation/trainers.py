@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Sampler
 from transformers import Trainer, TrainingArguments
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.modes import turn_off_dropout
 from evenhand.mitigation.even_targets import even_targets, own_word_ids
 from evenhand.mitigation.labelled_responses import IS_EVEN, MAX_TOKENS, OTHERS, PROMPT, SPARES_OWN_WORDS
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
@@ -157,12 +158,6 @@ class DistillTrainer(SFT):
     needs_base = True
     supports_encoder_decoder = False
 
-    def __init__(self, model: torch.nn.Module, **arguments: Any) -> None:
-        super().__init__(model, **arguments)
-        for module in self.model.modules():  # with dropout, two passes of the same model have a KL above 0
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `input_ids`, lists of ids: each prompt of the row with the response, and `labels`."""
@@ -209,6 +204,7 @@ class DistillTrainer(SFT):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
         """Return the mean divergence over the tokens of responses."""
+        turn_off_dropout(model)  # with dropout, two passes of the same model have a KL above 0
         labels = inputs["labels"]  # (rows, prompts, k)
         is_response = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
         apart = ("labels", IS_EVEN, OWN_WORDS)
