@@ -12,7 +12,6 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
-from evenhand.evaluation.old_score_names import current_record
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -205,8 +204,7 @@ def read_scores(path: Path | str) -> list[BiasScore]:
 
 
 def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -> BiasScore:
-    """Return the score in a record of a file of scores, of this version or of an earlier one."""
-    record = current_record(record)
+    """Return the score in a record of a file of scores."""
     low, high = record["bounds"]
     interval = record.get("interval")
     caution = record.get("caution")
@@ -214,7 +212,7 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
     value = record["value"]
     if value is None:
         value = math.nan
-        reason = reason or OVERFLOW  # earlier versions wrote infinity without a reason
+        reason = reason or OVERFLOW
     return BiasScore(
         metric=record["metric"],
         value=value,
