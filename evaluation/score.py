@@ -208,14 +208,10 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
     low, high = record["bounds"]
     interval = record.get("interval")
     caution = record.get("caution")
-    reason = record.get("reason")
     value = record["value"]
-    if value is None:
-        value = math.nan
-        reason = reason or OVERFLOW
     return BiasScore(
         metric=record["metric"],
-        value=value,
+        value=math.nan if value is None else value,
         ideal=record.get("ideal"),
         bounds=(-math.inf if low is None else low, math.inf if high is None else high),
         n=record["n"],
@@ -223,7 +219,7 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
         p_value=record.get("p_value"),
         n_left_out=record.get("n_left_out", 0),
         group=record["group"],
-        reason=reason,
+        reason=record.get("reason"),
         standard_error=record.get("standard_error"),
         signature=signatures[record["signature"]],
         form=Form(record["form"]),
