@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
-from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.data.other_people import other_people, prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
@@ -18,7 +19,9 @@ CONTEXT = "context"
 PROMPT = "prompt"
 COMPLETION = "completion"
 COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
-OTHERS = "others"  # of `distill`: prompts of other people
+OTHERS = "others"  # of the trainer "distill": contexts of other people, which the base reads
+TRAINED = "trained"  # of the trainer "distill": contexts after which the model is trained
+N_OTHERS = 7  # a person is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
 
@@ -37,6 +40,40 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
         columns[COMPLETION_CUT] = labelled[CUT].tolist()
     columns[CONTEXT] = contexts
     return Dataset.from_dict(columns)
+
+
+def rows_of_several_people(labelled: pd.DataFrame, render: ContextRenderer, tag: str, seed: int) -> "Dataset":
+    """Return a row for the trainer "distill" for each labelled response, except where a template has one descriptor.
+
+    Columns: `context` and `others`, the contexts of eight people, who differ in the descriptor only
+    (`several_people`); `trained`, the contexts of the first two with `tag` at the end, of which `prompt` is the first
+    (to train more people takes longer and teaches hardly more); `completion`, and perhaps `completion_cut`.
+
+    Raises:
+        InputError: no row remains.
+    """
+    others = several_people(labelled, N_OTHERS, seed)
+    has_others = others[:, 0] >= 0
+    if not has_others.any():
+        raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
+    receivers = labelled.loc[has_others]
+    repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
+    donors = labelled.iloc[others[has_others].ravel()]
+    prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
+    contexts = np.array(_render_distinct(prompts, render, ""), dtype=object).reshape(-1, N_OTHERS)
+    own = _render_distinct(receivers[[TEXT, PERSONA]], render, tag)
+    first_others = _render_distinct(prompts.iloc[::N_OTHERS], render, tag)
+    rows = untagged_rows(receivers, render, own)
+    rows = rows.add_column(OTHERS, contexts.tolist())
+    return rows.add_column(TRAINED, [list(pair) for pair in zip(own, first_others, strict=True)])
+
+
+def _render_distinct(prompts: pd.DataFrame, render: ContextRenderer, tag: str) -> list[str]:
+    """Return the contexts of prompts with a tag; equal prompts are rendered once."""
+    distinct = prompts.drop_duplicates()
+    contexts = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), tag)
+    by_prompt = dict(zip(distinct.itertuples(index=False, name=None), contexts, strict=True))
+    return [by_prompt[prompt] for prompt in prompts.itertuples(index=False, name=None)]
 
 
 def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:

@@ -10,11 +10,11 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.settings import as_settings, checked, identity_of
-from evenhand.mitigation.methods import JOIN, load_method
+from evenhand.mitigation.methods import JOIN, Method, load_method
 from evenhand.mitigation.methods import names as method_names
 from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
-from evenhand.recipes.settings import AblateSettings, LoopSettings
+from evenhand.recipes.settings import AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.points import track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
 from evenhand.recipes.sweep.thresholds import ALPHA, BETA, QUANTILE
@@ -81,7 +81,8 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
         for point in grid_points(grid):
             loop = point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
             method = str(point[METHOD])
-            used = {name: value for name, value in point.items() if is_used(name, method)}
+            loaded = load_method(method, settings_of_methods(loop))
+            used = {name: value for name, value in point.items() if is_used(name, loaded)}
             if loop.label.beta is not None:
                 used.pop(QUANTILE, None)
             if used not in distinct:
@@ -89,16 +90,16 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
     return distinct
 
 
-def is_used(setting: str, method: str) -> bool:
+def is_used(setting: str, method: Method) -> bool:
     """Return whether a method's result depends on a setting, given by its dotted name."""
     group = setting.partition(".")[0]
     if group in method_names():
-        return group in method.split(JOIN)
-    trained = load_method(method).training_part
+        return group in method.name.split(JOIN)
+    trained = method.training_part
     if group == "tune" or setting in (STRENGTH, "train_answers_per_cell"):
         return trained is not None
     if setting == "measure_without_tag":
-        return trained is not None and trained.control_tag != ""
+        return trained is not None and trained.control_tag != "" and not trained.is_activated
     if setting in (ALPHA, BETA, QUANTILE):
         return trained is not None and trained.reads_labels
     return True

@@ -18,6 +18,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -183,6 +184,9 @@ def _check_merge(settings: ExportSettings, model: ModelSettings) -> None:
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
         text = f"{settings.tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
+        raise InputError("merge", f"{text}; use --merge false.")
+    if settings.merge and is_adapter(adapter) and invocation_in(adapter) is not None:
+        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
         raise InputError("merge", f"{text}; use --merge false.")
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):

@@ -66,6 +66,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     config = family_config(measured, FAMILY)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
+    method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return

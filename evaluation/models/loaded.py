@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
-from evenhand.evaluation.models.decoding import arguments_of_part
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
+from evenhand.evaluation.models.revisions import adapter_folder, model_revision
 from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import label_batches
@@ -32,6 +33,7 @@ class LoadedModel(Model):
 
         if self.engine is None:
             self.engine = load_dialogue_model(self.settings)
+            _check_invocation(self.engine)
         return self.engine
 
     def close(self) -> None:
@@ -54,10 +56,14 @@ class LoadedModel(Model):
         return self.load().kind == "chat"
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
+        from evenhand.evaluation.models.activation import invocation_in
         from evenhand.evaluation.models.checkpoints import resolve_device
 
         super().check(prompts)
         resolve_device(self.settings.device)
+        adapter = adapter_folder(self.name, self.settings.revision, self.settings.base)
+        if adapter is not None and invocation_in(adapter) is not None:
+            check_no_beams(self.arguments)
 
     def identity(self) -> dict[str, Json]:
         """Return the revision of the model and, if a file replaces its chat template, the hash of the template."""
@@ -127,3 +133,21 @@ class LoadedModel(Model):
         from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 
         return sentence_log_likelihoods(self.load(), sentences, context, end_of_sequence)
+
+
+def _check_invocation(model: "DialogueModel") -> None:
+    """Raise InputError if the contexts of a model with an activated adapter lack its tokens: it would be its base."""
+    from evenhand.evaluation.models.activation import invocation_of, last_occurrence
+    from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
+
+    invocation = invocation_of(model.model)
+    if invocation is None:
+        return
+    context = render_contexts(model, ["a prompt."], [""], model.control_tag)
+    if last_occurrence(encode_contexts(model, context)[0], invocation) is None:
+        tokens = model.tokenizer.decode(invocation)
+        raise InputError(
+            "model",
+            f"the adapter {model.name} acts after the tokens {tokens!r}, which no context has, so that the model would "
+            "be its base; give the chat template and the base with which the adapter was trained.",
+        )

@@ -5,9 +5,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.decoding import check_no_beams
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
@@ -78,7 +79,8 @@ class TrainedMethod(Method):
     Attributes:
         trainer: the name of the trainer in `evenhand.mitigation.trainers.TRAINERS`.
         control_tag: the control tag at the end of every context of the tuned model; "" for none.
-        tags: all strings that get a meaning in training.
+        tags: all strings whose embeddings are trained.
+        is_activated: whether the adapter acts from the control tag on only (`evenhand.evaluation.models.activation`).
         reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
             threshold of the labels are one point.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
@@ -86,12 +88,13 @@ class TrainedMethod(Method):
             on one; None: the default of `TuningSettings`.
     """
 
-    trainer: ClassVar[str] = "sft"
+    trainer: str = "sft"
     control_tag: ClassVar[str] = ""
-    tags: ClassVar[Sequence[str]] = ()
-    reads_labels: ClassVar[bool] = True
-    defaults: ClassVar[Mapping[str, float]] = {"learning_rate": 4e-3}
-    large_model_learning_rate: ClassVar[float | None] = None
+    tags: Sequence[str] = ()
+    is_activated: bool = False
+    reads_labels: bool = True
+    defaults: Mapping[str, float] = {"learning_rate": 4e-3}
+    large_model_learning_rate: float | None = None
 
     @property
     def training_part(self) -> "TrainedMethod":
@@ -100,6 +103,11 @@ class TrainedMethod(Method):
     def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
+
+    def check_decoding(self, arguments: Mapping[str, Any]) -> None:
+        """Raise InputError if the tuned model cannot answer with these arguments of `generate`."""
+        if self.is_activated:
+            check_no_beams(arguments)
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":

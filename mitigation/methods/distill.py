@@ -1,11 +1,10 @@
 """Fine-tune on the base's mean prediction for different people.
 
-A row has a response, its prompt, and prompts that differ in the descriptor only (`several_people`). The base model
-predicts each token of the response after each of these prompts. After the response's own prompt and one of the others,
-the tuned model learns to predict the mean of these predictions for the first tokens (`first_tokens`), which decide the
-language and a part of the style, and the base's own prediction for the rest, which answers the person. A row of
-`exchange` is one random token at each position, and a row of `distill` is a whole distribution, so fewer rows suffice.
-Labels are not used.
+A row has a response, its prompt, and prompts that differ in the descriptor only. The base model predicts each token of
+the response after each of these prompts. After the response's own prompt and one of the others, the tuned model learns
+to predict the mean of these predictions for the first tokens (`first_tokens`), which decide the language and a part of
+the style, and the base's own prediction for the rest, which answers the person. A row of `exchange` is one random token
+at each position, and a row of `distill` is a whole distribution, so fewer rows suffice. Labels are not used.
 
 Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network" (soft targets); Garg et al. 2019,
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
@@ -16,24 +15,16 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.other_people import prompts_of_others, several_people
-from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import PERSONA, TEMPLATE, TEXT
 from evenhand.evaluation.settings import Count, StrictSettings
-from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, ContextRenderer, untagged_rows
+from evenhand.mitigation.labelled_responses import ContextRenderer, rows_of_several_people
 from evenhand.mitigation.methods import TrainedMethod
 
 if TYPE_CHECKING:  # slow to import
     from datasets import Dataset
 
-N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
-
 
 class Distill(TrainedMethod):
-    """Trains on rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
-
-    There is one row for each labelled response, except responses to a template that has only one descriptor.
-    """
+    """Trains on the rows of `rows_of_several_people`."""
 
     class Settings(StrictSettings):
         """Distill: how many tokens of a response are evened out."""
@@ -55,15 +46,4 @@ class Distill(TrainedMethod):
         return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}  # its loss smooths nothing
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        others = several_people(labelled, N_OTHERS, self.seed)
-        has_others = others[:, 0] >= 0
-        if not has_others.any():
-            raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
-        receivers = labelled.loc[has_others]
-        repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
-        donors = labelled.iloc[others[has_others].ravel()]
-        prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
-        distinct = prompts.drop_duplicates()
-        distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
-        contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
-        return untagged_rows(receivers, render).add_column(OTHERS, contexts.reshape(-1, N_OTHERS).tolist())
+        return rows_of_several_people(labelled, render, "", self.seed)

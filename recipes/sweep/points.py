@@ -27,10 +27,10 @@ from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score,
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.evaluation.tracking import start_tracking
-from evenhand.mitigation.methods import load_method
+from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
-from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings
+from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import write_published_tables
 from evenhand.recipes.sweep.summary import (
@@ -95,8 +95,9 @@ def threshold_columns(point: Point) -> dict[str, float]:
     A quantile is set or β; the other is computed from the labelled responses. A point whose labelling was rejected has
     no threshold.
     """
-    trained = load_method(point.method).training_part
-    if point.label is None or trained is None or not trained.reads_labels:
+    if point.label is None or point.tune is None:
+        return {}
+    if not trained_method(point.method, settings_of_methods(point.tune)).reads_labels:
         return {}
     if not (point.label.output_dir / THRESHOLD_FILE).exists():
         return {}
