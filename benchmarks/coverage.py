@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,
     pooled_estimate,

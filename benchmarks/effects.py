@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, difference_bound
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound
 from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options, peak_memory, timed
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 TEMPLATES = 26

@@ -33,7 +33,7 @@ from benchmarks.measuring import parse_options
 from benchmarks.real_model import MODEL
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier

@@ -1,20 +1,18 @@
 """Score records, reading and writing of score files, and names of the columns that several stages read."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
+from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.old_score_names import current_record
-from evenhand.evaluation.untrusted_text import spreadsheet_cell
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -47,6 +45,7 @@ OPENING = "opening"  # the text with which a response begins
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 
 
 OVERFLOW = "it is larger than the largest number that can be computed with"
@@ -121,6 +120,9 @@ class BiasScore:
         form: which statistic of the metric it is, such as pooled_corrected of "fgb".
         kind: whether it is a level, a change between two runs, or what the data can detect.
         caution: what a reader must know of a defined score, or None.
+        n_of: the plural noun of what `n` and `n_left_out` count, such as "pairs"; "" if the score does not say so.
+        basis: what a second score must have in common with this one so that their difference means something, beside
+            the metric: such as the sample of texts, the scale of an outcome or the tokenizer, as values by name.
     """
 
     metric: str
@@ -138,6 +140,8 @@ class BiasScore:
     form: Form = Form.PLAIN
     kind: Kind = Kind.LEVEL
     caution: Caution | None = None
+    n_of: str = ""
+    basis: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if math.isinf(self.value):
@@ -224,6 +228,8 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
         form=Form(record["form"]),
         kind=Kind(record["kind"]),
         caution=caution and Caution(caution),
+        n_of=record.get("n_of", ""),
+        basis=record.get("basis", {}),
     )
 
 
@@ -291,15 +297,12 @@ def _hash(value: Json) -> str:
 def _csv(records: Sequence[dict[str, Any]]) -> str:
     cuts = dict.fromkeys(column for record in records for column in group_columns(record["group"]))
     columns = ["metric", "form", "kind", *cuts, "value", "low", "high", "ideal"]
-    columns += ["standard_error", "p_value", "n", "n_left_out", "reason", "caution", "signature"]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
+    columns += ["standard_error", "p_value", "n", "n_of", "n_left_out", "reason", "caution", "signature"]
+    rows = []
     for record in records:
-        row = group_columns(record["group"]) | record
-        row["low"], row["high"] = record["interval"] or (None, None)
-        writer.writerow({column: spreadsheet_cell(row.get(column)) for column in columns})
-    return text.getvalue()
+        low, high = record["interval"] or (None, None)
+        rows.append(group_columns(record["group"]) | record | {"low": low, "high": high})
+    return csv_text(columns, rows)
 
 
 def group_columns(group: Mapping[str, str]) -> dict[str, str]:
@@ -319,6 +322,42 @@ def find_score(
         if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
             return score
     return None
+
+
+def why_not_comparable(before: BiasScore, after: BiasScore) -> str:
+    """Return why the difference of two scores would mean nothing; "" if they have one unit, scale, sample and basis.
+
+    >>> nats = {"tokenizer": "gpt2"}
+    >>> old = BiasScore("perplexity", 20.0, None, (1.0, math.inf), n=8, basis=nats)
+    >>> why_not_comparable(old, old)
+    ''
+    >>> why_not_comparable(old, replace(old, value=9.0, basis={"tokenizer": "phi"}))
+    "the tokenizer is 'phi' after and 'gpt2' before"
+    """
+    facts = []
+    for score in (before, after):
+        measure = {"measure": f"{score.metric}, {score.form}", "range": str(score.bounds)}
+        facts.append({**measure, **score.basis})
+    for name in dict.fromkeys([*facts[0], *facts[1]]):
+        old, new = (values.get(name) for values in facts)
+        if old != new:
+            return f"the {name} is {new!r} after and {old!r} before"
+    return ""
+
+
+def levels_of_run(scores: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels among a run's scores as a comparison keeps them: in the group of the run, before or after."""
+    return [replace(score, group={**score.group, RUN: run}) for score in scores if score.kind == Kind.LEVEL]
+
+
+def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
+    """Return the levels of a run, before or after, that a comparison kept because they are of the common rows only."""
+    levels = []
+    for score in changes:
+        if score.kind == Kind.LEVEL and score.group.get(RUN) == run:
+            group = {key: value for key, value in score.group.items() if key != RUN}
+            levels.append(replace(score, group=group))
+    return levels
 
 
 def _finite(value: Json) -> Json:

@@ -53,6 +53,8 @@ ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
 NonBlank = Annotated[str, Field(strict=True, pattern=r"\S")]
+MULTILINGUAL = "multilingual"  # the name of the shipped sentences of MultilingualHolisticBias
+MULTILINGUAL_PROMPTS = Path(__file__).resolve().parent / "data" / "files" / "multilingual_holistic_bias" / "prompts.csv"
 TABLE_SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json")  # of a table of prompts
 SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerate splits a model over GPUs
 # The ends of a server's address that name its API.
@@ -429,7 +431,7 @@ class PromptSettings(StrictSettings):
     dataset: str = Field(
         default="paper",
         description="taxonomy of people: paper, more, v1.0, v1.1, or a folder in their format; or a table of prompts, "
-        "each repeated answers_per_cell times",
+        "each repeated answers_per_cell times: multilingual (Costa-jussà et al. 2023, Table 1), or a file",
         json_schema_extra=BY_CONTENT,
     )
     language: str | None = Field(
@@ -534,7 +536,7 @@ class PromptSettings(StrictSettings):
     @property
     def file(self) -> Path | None:
         """The table of prompts; None if the dataset is a taxonomy, or the file of a language pack's descriptors."""
-        path = Path(self.dataset)
+        path = MULTILINGUAL_PROMPTS if self.dataset == MULTILINGUAL else Path(self.dataset)
         is_table = self.language is None and path.suffix.lower() in TABLE_SUFFIXES and not path.is_dir()
         return path if is_table else None
 

@@ -53,5 +53,13 @@ def spreadsheet_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     visible = "".join(part if part in "\r\n\t" else escape_hidden(part) for part in re.split(r"([\r\n\t])", value))
-    is_formula = re.match(r"\s*'*[=+\-@]", visible) and not _NUMBER.fullmatch(visible)
-    return f"'{visible}" if is_formula else visible
+    return f"'{visible}" if is_formula(visible) else visible
+
+
+def is_formula(text: str) -> bool:
+    """Return whether a spreadsheet may read a text as a formula, or removes an apostrophe from its beginning.
+
+    >>> is_formula("=1+1"), is_formula("- a list"), is_formula("-0.5"), is_formula("a = b")
+    (True, True, False, False)
+    """
+    return re.match(r"\s*'*[=+\-@]", text) is not None and not _NUMBER.fullmatch(text)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
     from evenhand.evaluation.metrics.generation_bias.derived_clusters import derive_style_clusters
-    from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects, effects_figure
-    from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias, generation_bias
+    from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
+    from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, generation_bias
+    from evenhand.evaluation.metrics.generation_bias.parts.effects import effects_figure
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import style_vectors
@@ -62,9 +63,10 @@ _MODULES = {
     "evaluation.data.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
-    "evaluation.metrics.generation_bias.parts.spread": ("compare_generation_bias", "generation_bias"),
+    "evaluation.metrics.generation_bias.engine.spread": ("compare_generation_bias", "generation_bias"),
     "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
-    "evaluation.metrics.generation_bias.parts.effects": ("effect_changes", "effects", "effects_figure"),
+    "evaluation.metrics.generation_bias.engine.effects": ("effect_changes", "effects"),
+    "evaluation.metrics.generation_bias.parts.effects": ("effects_figure",),
     "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
     "evaluation.models.classifier_kinds": ("load_style_classifier",),
     "evaluation.models.styles": ("style_vectors",),

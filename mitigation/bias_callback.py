@@ -18,13 +18,13 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, effects
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     generation_bias,
     headline_of,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier

@@ -53,18 +53,19 @@ def check_tuned(
     rendered contexts to respond to; `steps` is the step of the saved weights, such as "step 10 of 20".
 
     Raises:
-        TuningRejected: the perplexity is NaN or rose by more than `max_perplexity_rise`; or no output changed.
+        TuningRejected: the perplexity is not finite or rose by more than `max_perplexity_rise`; or no output changed.
     """
     (contexts_before, responses_before), (contexts_after, responses_after) = dialogues
     before = perplexity(base, contexts_before, responses_before, "perplexity of the base")
     after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
     rate = settings.learning_rate
-    if not after <= before * (1 + settings.max_perplexity_rise / 100):
+    rise = settings.max_perplexity_rise
+    if not math.isfinite(after) or (rise is not None and after > before * (1 + rise / 100)):
+        limit = "null" if rise is None else f"{rise:g} %"
         raise TuningRejected(
             "learning_rate",
             f"{rate} damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
-            f"max_perplexity_rise is {settings.max_perplexity_rise:g} %. Lower the learning rate, and give another "
-            "--output_dir.",
+            f"max_perplexity_rise is {limit}. Lower the learning rate, and give another --output_dir.",
         )
     change = output_change(base, tuned, contexts)
     if not change.outputs_changed:

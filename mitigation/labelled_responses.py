@@ -42,38 +42,49 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
     return Dataset.from_dict(columns)
 
 
-def rows_of_several_people(labelled: pd.DataFrame, render: ContextRenderer, tag: str, seed: int) -> "Dataset":
-    """Return a row for the trainer "distill" for each labelled response, except where a template has one descriptor.
+def contexts_of_others(labelled: pd.DataFrame, render: ContextRenderer, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which rows have prompts of other people, bool (n,), and the contexts of N_OTHERS of them, (m, N_OTHERS).
 
-    Columns: `context` and `others`, the contexts of eight people, who differ in the descriptor only
-    (`several_people`); `trained`, the contexts of the first two with `tag` at the end, of which `prompt` is the first
-    (to train more people takes longer and teaches hardly more); `completion`, and perhaps `completion_cut`.
+    The prompts of a row differ in the descriptor only (`several_people`). Rows whose template has only one descriptor
+    have no others.
 
     Raises:
-        InputError: no row remains.
+        InputError: no row has others.
     """
     others = several_people(labelled, N_OTHERS, seed)
     has_others = others[:, 0] >= 0
     if not has_others.any():
         raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
     receivers = labelled.loc[has_others]
-    repeated = receivers.loc[receivers.index.repeat(N_OTHERS)]
+    repeated = receivers.iloc[np.arange(len(receivers)).repeat(N_OTHERS)]
     donors = labelled.iloc[others[has_others].ravel()]
     prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
-    contexts = np.array(_render_distinct(prompts, render, ""), dtype=object).reshape(-1, N_OTHERS)
-    own = _render_distinct(receivers[[TEXT, PERSONA]], render, tag)
-    first_others = _render_distinct(prompts.iloc[::N_OTHERS], render, tag)
-    rows = untagged_rows(receivers, render, own)
-    rows = rows.add_column(OTHERS, contexts.tolist())
-    return rows.add_column(TRAINED, [list(pair) for pair in zip(own, first_others, strict=True)])
-
-
-def _render_distinct(prompts: pd.DataFrame, render: ContextRenderer, tag: str) -> list[str]:
-    """Return the contexts of prompts with a tag; equal prompts are rendered once."""
     distinct = prompts.drop_duplicates()
-    contexts = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), tag)
-    by_prompt = dict(zip(distinct.itertuples(index=False, name=None), contexts, strict=True))
-    return [by_prompt[prompt] for prompt in prompts.itertuples(index=False, name=None)]
+    distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
+    contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
+    return has_others, contexts.reshape(-1, N_OTHERS)
+
+
+def rows_of_several_people(labelled: pd.DataFrame, render: ContextRenderer, tag: str, seed: int) -> "Dataset":
+    """Return a row for the trainer "distill" for each labelled response, except where a template has one descriptor.
+
+    Columns: `context` and `others`, the contexts of eight people (`contexts_of_others`); `trained`, the contexts of the
+    first two with `tag` at the end, of which `prompt` is the first (to train more people takes longer and teaches
+    hardly more); `completion`, and perhaps `completion_cut`.
+
+    Raises:
+        InputError: no row remains.
+    """
+
+    def render_tagged(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render(prompts, personas, tag)
+
+    has_others, others = contexts_of_others(labelled, render, seed)
+    trained = contexts_of_others(labelled, render_tagged, seed)[1] if tag else others
+    receivers = labelled.loc[has_others]
+    own = render(receivers[TEXT].tolist(), receivers[PERSONA].tolist(), tag)
+    rows = untagged_rows(receivers, render, own).add_column(OTHERS, others.tolist())
+    return rows.add_column(TRAINED, [[first, second] for first, second in zip(own, trained[:, 0], strict=True)])
 
 
 def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:

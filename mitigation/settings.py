@@ -56,9 +56,10 @@ class TuningSettings(StrictSettings):
     )
     validation_fraction: Fraction = Field(default=0.05, description="share of the contexts whose rows are held out")
     evaluations_per_epoch: Count = Field(default=4, description="validations and checkpoints per epoch")
-    max_perplexity_rise: Positive = Field(
+    max_perplexity_rise: Positive | None = Field(
         default=10.0,
-        description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this, in %",
+        description="refuse a tuned model if its perplexity on neutral dialogue rises by more than this, in %; null: "
+        "by any finite amount",
     )
     patience: Count = Field(default=3, description="stop after this many validations without a lower loss")
     dtype: Literal["float32", "bfloat16"] = Field(

@@ -22,23 +22,23 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     on_common_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     DIFFERENCE_BOUND,
     SHOWN,
     detectable_sizes,
     effect_changes,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    compare_generation_bias,
+    excess_over_baseline,
+    headline_of,
+)
+from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     VALUES,
     outcome_changes,
     stored_names,
     stored_values,
-)
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    compare_generation_bias,
-    excess_over_baseline,
-    headline_of,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text

@@ -11,6 +11,7 @@ COMMANDS = {
     "report": "Write the report of one or several finished runs.",
     "plan": "Compute how many descriptors, templates or responses a more precise measurement takes.",
     "check": "Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive.",
+    "watch": "Name people whom a growing log of answers treats differently: status 1 if somebody is new.",
     "export": "Export a tuned model for use without Evenhand.",
     "train_classifier": "Train a text classifier, of styles or offensiveness.",
     "judge": "Measure how well an LLM judge, or another style classifier, agrees with human labels.",

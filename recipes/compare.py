@@ -15,7 +15,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.numbers import before_after

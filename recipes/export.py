@@ -17,7 +17,7 @@ from transformers import GenerationConfig
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments

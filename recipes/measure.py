@@ -18,9 +18,10 @@ from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
+from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
     PROMPTS,
@@ -234,9 +235,14 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
 
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
-    """Write the page of all responses of one run, or of two over the same prompts; return its path."""
-    runs = {"response": before} if after is None else {"before": before, "after": after}
-    styled_runs = {side: read_styled_responses(run) for side, run in runs.items()}
+    """Write the page of all responses of one run, or of two runs to the prompts that both have; return its path."""
+    if after is None:
+        styled_runs = {"response": read_styled_responses(before)}
+    else:
+        *runs, is_common = on_common_prompts(FamilyRun(before), FamilyRun(after))
+        styled_runs = {side: compared_responses(run) for side, run in zip(("before", "after"), runs, strict=True)}
+        if not is_common.all():
+            subtitle += f" · {is_common.sum():,} of {len(is_common):,} prompts are in both runs"
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
     sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.parts.effects import detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, STYLE, TEMPLATE, display_name

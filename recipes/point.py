@@ -197,7 +197,7 @@ class _Planner:
 
     def label(self, train: MeasureSettings) -> LabelSettings:
         """Return the labelling of the responses of `train`."""
-        values = {**vars(self.loop.label), "run": train.output_dir}
+        values = {**vars(self.loop.label), "run": train.output_dir, "trust_remote_code": self.trusts_code()}
         return self.stage("label", "label", LabelSettings.model_validate(values))
 
     def tune(self, method: TrainedMethod, label: LabelSettings) -> TuneSettings:

@@ -9,7 +9,7 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.manifest import FinishedRecord, package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
 from evenhand.evaluation.rating.response_pairs import (
     OFFENSIVE,

@@ -13,10 +13,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, SHOWN, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.formats import format_of

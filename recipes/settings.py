@@ -251,15 +251,33 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
 
 
 class Labelling(StrictSettings):
-    """Settings of labelling: the threshold."""
+    """Settings of labelling: the value of a response, and the threshold above which it is labelled `bias`."""
 
+    value: Literal["bias_value", "divergence"] = Field(
+        default="bias_value",
+        description="what is compared with the threshold: bias_value, of the response's style (Smith et al. 2022, "
+        "C.1); divergence, how much the predictions of its first tokens depend on who asks, in nats, by the "
+        "model that responded",
+    )
+    directions: Literal["raw", "shrunk"] = Field(
+        default="raw", description="directions of bias values: as measured, or shrunk against noise (James–Stein)"
+    )
     alpha: Annotated[int, Field(ge=0, le=2)] = Field(
         default=0, description="exponent of the norm in the bias value (Smith et al. 2022, C.1)"
     )
-    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use quantile")
-    quantile: Fraction = Field(
-        default=0.9, description="threshold as a quantile of the bias values, where beta is null"
+    beta: FiniteFloat | None = Field(default=None, description="threshold as a number; null: use share or quantile")
+    share: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, description="threshold by the share of responses above it, 0 to 1; null: use quantile"
     )
+    quantile: Fraction = Field(
+        default=0.9, description="threshold as a quantile of the values, where beta and share are null"
+    )
+
+    @model_validator(mode="after")
+    def _check_threshold(self) -> Self:
+        if self.beta is not None and self.share is not None:
+            raise InputError("share", f"{self.share:g}, and beta {self.beta:g}; give one of them.")
+        return self
 
 
 class LabelSettings(Labelling, Tracked):
@@ -268,6 +286,7 @@ class LabelSettings(Labelling, Tracked):
     run: CliPositionalArg[AnyPath] = Field(
         default=Path("runs/train"), description="finished run of `measure --split train`", json_schema_extra=BY_CONTENT
     )
+    trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
     output_dir: AnyPath = Field(default=Path("runs/label"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 
@@ -603,6 +622,29 @@ class CheckSettings(StrictSettings):
     output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
+class WatchSettings(StrictSettings):
+    """Name people whom a growing log of answers treats differently: status 1 if somebody is new."""
+
+    logs: CliPositionalArg[AnyPath] = Field(
+        default=Path(), description="log of answers, JSON lines that are appended (docs/own_data.md)"
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="our column → its name or dotted path in the log; template is the stratum"
+    )
+    outcomes: list[str] = Field(
+        default_factory=lambda: ["refusal", "withheld"],
+        min_length=1,
+        description="refusal, withheld, or columns of the log with true or false",
+    )
+    margin: Annotated[float, Field(ge=0, lt=100)] = Field(
+        default=2.0, description="difference from the others up to which people count as equal, in answers of 100"
+    )
+    error: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.05, description="probability of ever naming anybody without a reason"
+    )
+    output_dir: AnyPath = Field(default=Path("runs/watch"), description="folder of the state, the days and the page")
+
+
 class ExportSettings(StrictSettings):
     """Export a tuned model for use without Evenhand."""
 
@@ -641,6 +683,7 @@ COMMANDS: dict[str, type] = {
     "report": ReportSettings,
     "plan": PlanSettings,
     "check": CheckSettings,
+    "watch": WatchSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,
     "judge": AgreementSettings,

@@ -62,6 +62,8 @@ class Handler(BaseHTTPRequestHandler):
             choice |= config["choice"](body) or {}
             fault = None if config["choice"](body) else "bad"
         choices = {"choices": config["choices"](body, choice) if config["choices"] else [choice]}
+        if config["body"] and not fault:
+            choices = config["body"](body, choice)
         getattr(self, f"_{fault or 'send'}")(
             {"id": "x", "object": "x", "created": 0, "model": body["model"], **choices}
         )
@@ -150,16 +152,16 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None, reject=None, choices=None):
+def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None, reject=None, choices=None, body=None):
     """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
     `logprobs` is a function that returns log p of all ids of a prompt but the first. `choice` is a function of a body
     that returns fields of the answer's choice; the request is rejected if it returns {}. `reject` is a function of a
     body that returns None, or the status and body of a rejection. `choices` is a function of a body and its choice that
-    returns the list of choices.
+    returns the list of choices. `body` is such a function that returns the fields of the answer's body.
     """
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
-    config |= {"logprobs": logprobs, "choice": choice, "reject": reject, "choices": choices, "file": None}
+    config |= {"logprobs": logprobs, "choice": choice, "reject": reject, "choices": choices, "body": body, "file": None}
     config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
     server = Server(("127.0.0.1", 0), Handler)
     server.config = config

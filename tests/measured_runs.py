@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.store import stage
@@ -32,11 +32,13 @@ def write_measured(
     metrics: Sequence[str] = ("generation_bias",),
     has_scores: bool = False,
     templates: int = 1,
+    text: str = "I'm.",
     **own: Any,
 ) -> Path:
     """Return the folder of a run: half of the responses are to descriptor a, half to b, with these style vectors.
 
-    The responses to each descriptor are to the templates in turn. `own` are the settings of generation bias.
+    The responses to each descriptor are to the templates in turn, and to `text` with the descriptor.
+    `own` are the settings of generation bias.
     """
     families = {"generation_bias": generation_bias_settings(**own)} if "generation_bias" in metrics else {}
     settings = MeasureSettings(model=MODEL, metrics=list(metrics), **families, output_dir=folder, report_to="none")
@@ -45,7 +47,8 @@ def write_measured(
         ids = pd.Series([f"p{i}" for i in range(n)])
         template = [f"t{i % max(n // 2, 1) % templates}" for i in range(n)]
         cell = {"template": template, "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
-        prompts = pd.DataFrame({PROMPT_ID: ids, "text": "I'm.", "persona": "", **cell})
+        prompts = pd.DataFrame({PROMPT_ID: ids, "persona": "", **cell})
+        prompts["text"] = [text.format(descriptor=name) for name in prompts["descriptor"]]
         write_table(folder / "prompts.parquet", prompts)
         write_table(
             folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses), LEFT_OUT: None})

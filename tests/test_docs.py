@@ -58,7 +58,7 @@ USER_PAGES = [
 
 @pytest.mark.parametrize("page", USER_PAGES, ids=lambda page: page.name)
 def test_flags_named_in_the_text_exist(page):
-    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     classes = _commands()
     flags = {(command, name) for command in classes for name in _names(command)}
     known = {f"--{name}" for command, name in flags if name not in positional(classes[command])}
@@ -69,7 +69,7 @@ def test_flags_named_in_the_text_exist(page):
     named = {
         flag
         for code in re.findall(r"`([^`]+)`", text)
-        if not code.startswith(("python", "pip", "vllm", "(`"))
+        if not code.startswith(("python", "pip", "vllm", "docker", "(`"))
         for flag in re.findall(r"--[a-z_][a-z_.]*(?![a-z_.-])", code)  # with a hyphen, another program's
     }
     assert named <= known

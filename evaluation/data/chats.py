@@ -8,8 +8,10 @@ OpenAI (`/v1/chat/completions`, `/v1/completions`, `/v1/responses`), Anthropic (
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeGuard
+
+from evenhand.evaluation.data.answers import FILTERED, Answer, Ending, ending_of, error_reason
 
 USER = "user"
 ASSISTANT = "assistant"
@@ -18,53 +20,11 @@ ROLES = {"human": USER, "gpt": ASSISTANT, "ai": ASSISTANT, "model": ASSISTANT, "
 CHATS = ("messages", "conversations", "conversation", "contents", "chat")  # names of a list of messages
 TEXT_PARTS = ("text", "output_text", "input_text", None)  # types of a part that the user reads or wrote
 REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
-LENGTH_STOPS = ("length", "max_tokens", "max_output_tokens", "MAX_TOKENS")  # why an answer was cut
-FILTER_STOPS = ("content_filter", "content_filtered", "guardrail_intervened", "SAFETY", "PROHIBITED_CONTENT")
-# reasons why an answer has no text
-REFUSAL = "refusal"
-FILTERED = "content_filter"
-FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
-# How providers say that a filter of theirs rejected a text.
-FILTER = re.compile(
-    r"content[ _-]?(?:filter|policy|management|moderation)|contentfilter|moderat|flagged|guardrail|safety|responsible"
-    r"|inappropriate|data_?inspection|prohibited_?content|violat|harmful|blocklist|blocked by",
-    re.IGNORECASE,
-)
+# Names of the reason why an answer ended.
+STOPS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason")
+# Names in the body of a provider's answer that a model's own JSON hardly has.
+BODY = ("choices", "candidates", "generations", "generated_text", *STOPS)
 MAX_DEPTH = 20  # of values inside values
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A text that a model wrote.
-
-    Attributes:
-        text: the text without the parts that are reasoning; None if there is none.
-        stop: why the text ended, in the words of its source, "" if that is unknown.
-        refusal: a refusal in a separate field, "" if there is none.
-        reasoning: reasoning in a separate field or in separate parts, "" if there is none.
-    """
-
-    text: str | None
-    stop: str = ""
-    refusal: str = ""
-    reasoning: str = ""
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the maximum number of tokens ended the text."""
-        return self.stop in LENGTH_STOPS
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether a filter of the provider ended the text."""
-        return self.stop in FILTER_STOPS
-
-    @property
-    def missing(self) -> str | None:
-        """The reason why there is no text; None if the source gives no reason."""
-        if self.is_filtered:
-            return FILTERED
-        return REFUSAL if self.refusal or self.stop == "refusal" else None
 
 
 def is_message(value: object) -> TypeGuard[Mapping[str, object]]:
@@ -93,8 +53,10 @@ def parse_chat(value: object) -> object:
     A response may be JSON that the user asked for, so other objects stay texts.
     """
     parsed = parse_json(value)
-    is_answer = isinstance(parsed, Mapping) and not parsed.keys().isdisjoint(("choices", "candidates", *CHATS))
-    return parsed if is_chat(parsed) or is_message(parsed) or is_answer else value
+    is_object = isinstance(parsed, Mapping)
+    is_answer = is_object and (not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response")
+    is_error = is_object and isinstance(parsed.get("error"), Mapping)
+    return parsed if is_chat(parsed) or is_message(parsed) or is_answer or is_error else value
 
 
 def value_at(row: object, path: str) -> object:
@@ -136,7 +98,7 @@ def content_of(message: Mapping[str, object]) -> Answer:
     own_reasoning = next(
         (message[name] for name in ("reasoning_content", "reasoning", "thinking") if message.get(name)), ""
     )
-    refusal = message.get("refusal") or _part(found, "refusal")
+    refusal = message.get("refusal") or _refusal_in(found)
     return Answer(text, refusal=str(refusal or ""), reasoning=reasoning or str(own_reasoning))
 
 
@@ -145,8 +107,12 @@ def _joined_parts(content: object) -> tuple[str | None, str]:
     if content is None or isinstance(content, str):
         return content, ""
     parts = content if isinstance(content, Sequence) else [content]
-    texts = [part if isinstance(part, str) else _part([part], "text") for part in parts if not _is_reasoning(part)]
-    reasoning = [str(part.get("thinking") or part.get("text") or "…") for part in parts if _is_reasoning(part)]
+    texts = [part if isinstance(part, str) else _text_part(part) for part in parts if not _is_reasoning(part)]
+    reasoning = [
+        str(part.get("thinking") or part.get("text") or part.get("content") or "…")
+        for part in parts
+        if _is_reasoning(part)
+    ]
     texts = [text for text in texts if text]
     return "".join(texts) if texts else None, "".join(reasoning)
 
@@ -155,15 +121,22 @@ def _is_reasoning(part: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(part, Mapping) and (part.get("type") in REASONING_PARTS or bool(part.get("thought")))
 
 
-def _part(content: object, field: str) -> str | None:
-    """Return the first text with this name in the parts of a content that have text."""
-    if isinstance(content, str) or not isinstance(content, Sequence):
+def _text_part(part: object) -> str | None:
+    """Return the text of a part: `text` (in OpenAI's threads, with a `value`), or OpenTelemetry's `content`."""
+    if not isinstance(part, Mapping) or part.get("type") not in TEXT_PARTS:
         return None
-    for part in content:
-        has_field = isinstance(part, Mapping) and isinstance(part.get(field), str)
-        if has_field and part.get("type") in (*TEXT_PARTS, field):
-            return part[field]
-    return None
+    found = part.get("text", part.get("content"))
+    if isinstance(found, Mapping):
+        found = found.get("value")
+    return found if isinstance(found, str) else None
+
+
+def _refusal_in(content: object) -> str:
+    """Return the first refusal in the parts of a content; "" if there is none."""
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return ""
+    found = [part.get("refusal") for part in content if isinstance(part, Mapping) and part.get("type") == "refusal"]
+    return next((refusal for refusal in found if isinstance(refusal, str)), "")
 
 
 def answer_in(value: object, depth: int = 0) -> Answer | None:
@@ -171,6 +144,8 @@ def answer_in(value: object, depth: int = 0) -> Answer | None:
 
     None if the value has no known format.
     """
+    if isinstance(value, Answer):
+        return value
     if value is None or isinstance(value, str):
         return Answer(value)
     if depth > MAX_DEPTH:
@@ -201,7 +176,7 @@ def _answer_in_list(values: Sequence[object], depth: int) -> Answer | None:
         return Answer(found.text, refusal=found.refusal, reasoning=reasoning)
     if all("type" in item or "text" in item for item in items):
         text, reasoning = _joined_parts(values)
-        return Answer(text, refusal=_part(values, "refusal") or "", reasoning=reasoning)
+        return Answer(text, refusal=_refusal_in(values), reasoning=reasoning)
     return None
 
 
@@ -211,6 +186,8 @@ def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
         choices = value.get("choices", value.get("candidates")) or []
         if not isinstance(choices, Sequence):
             return None
+        if error := error_reason(value.get("error")):
+            return Answer(None, error=error)
         if len(choices) != 1 or not isinstance(choices[0], Mapping):
             feedback = value.get("promptFeedback")
             is_blocked = isinstance(feedback, Mapping) and bool(feedback.get("blockReason"))
@@ -223,7 +200,8 @@ def _answer_in_object(value: Mapping[str, object], depth: int) -> Answer | None:
             return _with_stop(value, answer_in(parse_json(value[name]), depth + 1), value)
     if any(name in value for name in ("content", "parts", "value", "text", "refusal")):
         return _with_stop(value, content_of(value), value)
-    return None
+    error = error_reason(value.get("error"))
+    return Answer(None, error=error) if error else None
 
 
 def _answer_in_choice(choice: Mapping[str, object], depth: int) -> Answer | None:
@@ -233,19 +211,28 @@ def _answer_in_choice(choice: Mapping[str, object], depth: int) -> Answer | None
     text = choice.get("text")
     if isinstance(text, str):
         return Answer(text)
-    reason = choice.get("finish_reason", choice.get("finishReason"))
-    return Answer(None) if reason in (*FILTER_STOPS, *LENGTH_STOPS) else None
+    endings = {ending_of(str(choice[name])) for name in STOPS if choice.get(name)}
+    return Answer(None) if choice.get("error") or endings - {Ending.WHOLE, Ending.CALL} else None
 
 
 def _with_stop(part: Mapping[str, object], answer: Answer | None, body: Mapping[str, object]) -> Answer | None:
-    """Return the answer with the reason for its end, from the part of the body that contains the answer."""
+    """Return the answer with the reason for its end, and with an error, if the body or its part has them.
+
+    `part` is the part of the body that contains the answer.
+    """
     if answer is None:
         return None
-    incomplete = body.get("incomplete_details")
-    reasons = [part.get(name) for name in ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")]
-    reasons.append(incomplete.get("reason") if isinstance(incomplete, Mapping) else None)
-    stop = next((reason for reason in reasons if isinstance(reason, str)), answer.stop)
-    return Answer(answer.text, stop, answer.refusal, answer.reasoning)
+    reasons = [part.get(name) for name in STOPS]
+    reasons += [value_at(body, "incomplete_details.reason"), value_at(part, "details.finish_reason")]
+    if body.get("object") == "response":
+        reasons.append(body.get("status"))
+    stop = next((str(reason) for reason in reasons if _is_reason(reason)), answer.stop)
+    error = error_reason(part.get("error") or body.get("error"))
+    return replace(answer, stop=stop, error=error or answer.error)
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
 def prompt_in(value: object) -> tuple[str | None, str]:

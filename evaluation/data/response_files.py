@@ -4,22 +4,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.data.chats import (
-    FILTER,
-    FILTERED,
-    LENGTH_STOPS,
-    Answer,
-    answer_in,
-    parse_chat,
-    parse_json,
-    prompt_in,
-    value_at,
-)
+from evenhand.evaluation.csv_files import csv_text
+from evenhand.evaluation.data.answers import NO_CONTENT, Answer, measured_answer
+from evenhand.evaluation.data.chats import STOPS, answer_in, parse_chat, parse_json, prompt_in, value_at
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -30,22 +23,24 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING, strip_reasoning
-from evenhand.evaluation.data.refusals import FAILED, is_failure
-from evenhand.evaluation.data.response_logs import (
-    NO_CONTENT,
-    REASONING,
-    STOP,
-    is_inspect_log,
-    is_scalar,
-    parse_log,
-    read_inspect,
-)
+from evenhand.evaluation.data.response_logs import is_inspect_log, is_scalar, parse_log, read_inspect
 from evenhand.evaluation.data.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.files import atomic_write, write_text
+from evenhand.evaluation.score import (
+    AXIS,
+    CUT,
+    DESCRIPTOR,
+    LEFT_OUT,
+    PERSONA,
+    PROMPT_ID,
+    REASONED,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+)
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
+from evenhand.evaluation.tables import table_rows
 
 PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
@@ -53,6 +48,9 @@ UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT = "prompt"
 SYSTEM = "system"
 REPEAT = "repeat"
+REASONING = ("reasoning", "reasoning_content")  # columns: reasoning in a field of its own
+# Columns of a file that are of its responses, and of no prompt.
+RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, *STOPS, *REASONING)
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -65,7 +63,7 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     prompts; and control_tag.
 
     Raises:
-        InputError: the file has another suffix or cannot be written.
+        InputError: the file has another suffix or cannot be written, or a spreadsheet would run a text of a CSV file.
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError("write_prompts", f"{path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
@@ -76,11 +74,15 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     rest = prompts.drop(columns=[PROMPT_ID])
     rest[CONTROL_TAG] = tag
     rows = pd.DataFrame(first_columns).join(rest)
+    if path.suffix == ".csv":
+        try:
+            content = csv_text(list(rows), table_rows(rows), is_exact=True)
+        except ValueError as error:
+            raise InputError("write_prompts", f"{path}: {error}; give a .parquet or {BATCH} file.") from None
+        write_text(path, content)
+        return
     with atomic_write(path) as temporary:
-        if path.suffix == ".csv":
-            rows.to_csv(temporary, index=False, lineterminator="\r\n")  # else a field with \r is not quoted
-        else:
-            rows.to_parquet(temporary, index=False)
+        rows.to_parquet(temporary, index=False)
 
 
 def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[str, object]], url: str) -> None:
@@ -149,14 +151,17 @@ def read_responses(
     except InputError as error:
         fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
         raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
-    columns |= _answers(columns, path, reasoning)
-    if PROMPT_ID not in columns:
+    answers = _answers(columns, path, reasoning)
+    if PROMPT_ID in columns:
+        columns.pop(CUT, None)
+    else:
         n = len(columns[RESPONSE])
+        columns[TEXT] = [value if isinstance(value, str) else prompt_in(value)[0] for value in columns[TEXT]]
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns.pop(REPEATS, None)
         columns = clean_columns(columns, path)
         check_texts(columns, path)
-    return columns
+    return columns | answers
 
 
 def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str, str]) -> dict[str, list]:
@@ -227,37 +232,31 @@ def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
-    """Return the columns response, reasoned and left_out, and text if there is one, as texts without reasoning.
+    """Return the columns response, reasoned, left_out and, if a source says why its answers ended, cut.
 
     InputError if a response is not a text, an answer with a text, or null.
     """
     n = len(columns[RESPONSE])
-    reasons = columns.get(LEFT_OUT, [None] * n)
-    stops = columns.get(STOP, [""] * n)
-    own_reasoning = columns.get(REASONING, [None] * n)  # such as reasoning_content
-    responses = []
-    reasoned = []
-    left_out = []
-    rows = zip(columns[RESPONSE], reasons, stops, own_reasoning, strict=True)
-    for row, (value, reason, stop, thought) in enumerate(rows, start=1):
+    stops = next((columns[name] for name in STOPS if name in columns), [None] * n)
+    thoughts = next((columns[name] for name in REASONING if name in columns), [None] * n)
+    answers = []
+    for row, (value, stop, thought) in enumerate(zip(columns[RESPONSE], stops, thoughts, strict=True), start=1):
         answer = _read_answer(value, row, path)
-        is_cut = answer.is_cut or stop in LENGTH_STOPS
-        text, had_reasoning = strip_reasoning(answer.text or "", is_cut, markers, bool(answer.reasoning or thought))
-        if text and is_failure(text):
-            reason = reason or (FILTERED if FILTER.search(text) else FAILED)
-            text = ""
-        elif text is None:
-            reason = reason or UNFINISHED_REASONING
-        elif not text:
-            reason = reason or answer.missing or (NO_CONTENT if columns.keys() & {LEFT_OUT} else None)
-        responses.append(text or "")
-        reasoned.append(had_reasoning)
-        left_out.append(None if text else reason)
-    found: dict[str, list] = {RESPONSE: responses, REASONED: reasoned}
-    if TEXT in columns:
-        found[TEXT] = [value if isinstance(value, str) else prompt_in(value)[0] for value in columns[TEXT]]
-    if any(left_out) or LEFT_OUT in columns:
-        found[LEFT_OUT] = left_out
+        stop = answer.stop or ("" if stop is None else str(stop))
+        reasoning = answer.reasoning or ("" if thought is None else str(thought))
+        answers.append(replace(answer, stop=stop, reasoning=reasoning))
+    measured = [measured_answer(answer, markers) for answer in answers]
+    reasons = [answer.reason for answer in measured]
+    if LEFT_OUT in columns:  # a log, in which an answer without a text is missing
+        reasons = [answer.reason or (None if answer.text else NO_CONTENT) for answer in measured]
+    found: dict[str, list] = {
+        RESPONSE: [answer.text for answer in measured],
+        REASONED: [answer.had_reasoning for answer in measured],
+    }
+    if any(answer.stop for answer in answers):
+        found[CUT] = [answer.is_cut for answer in measured]
+    if any(reasons) or LEFT_OUT in columns:
+        found[LEFT_OUT] = reasons
     return found
 
 

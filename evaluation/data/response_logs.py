@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.evaluation.data.answers import FILTERED, Answer, error_reason, short_reason
 from evenhand.evaluation.data.chats import (
     CHATS,
-    FILTERED,
-    Answer,
     answer_in,
     is_chat,
     parse_chat,
@@ -30,15 +29,10 @@ from evenhand.evaluation.data.chats import (
 from evenhand.evaluation.data.table_files import columns_of, decode_text
 from evenhand.evaluation.errors import InputError, format_value, require_extra
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.untrusted_text import escape_hidden
 
 if TYPE_CHECKING:  # of the extra `inspect`
     from inspect_ai.log import EvalSample
 
-NO_CONTENT = "no content"  # the reason why a response is left out, where its source gives none
-REASONING = "reasoning"  # column: reasoning in a field of its own
-STOP = "stop_reason"  # column: why a response ended, in the words of its source
-MAX_REASON = 60  # characters
 INSPECT_SUFFIX = ".eval"
 
 LogRow = dict[str, object]
@@ -66,49 +60,42 @@ def _batch_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         custom_id = row.get("custom_id")
         if not isinstance(custom_id, str):
             raise ValueError(f"request {number}: custom_id is {format_value(custom_id)}; write the prompt_id")
-        answer, reason = _anthropic_answer(row) if "result" in row else _openai_answer(row)
-        if answer is None and reason is None:
+        answer = _anthropic_answer(row) if "result" in row else _openai_answer(row)
+        if answer is None:
             raise ValueError(
                 f"request {number}: its answer is {format_value(row.get('response', row.get('result')))}, without one "
                 "text; ask /v1/chat/completions, /v1/completions or /v1/responses with n = 1"
             )
-        yield {PROMPT_ID: custom_id} | _response(answer, reason)
+        yield {PROMPT_ID: custom_id} | _response(answer)
 
 
-def _openai_answer(row: LogRow) -> tuple[Answer | None, str | None]:
+def _openai_answer(row: LogRow) -> Answer | None:
     answer = row.get("response")
     error = row.get("error")
     status = answer.get("status_code") if isinstance(answer, dict) else None
     body = answer.get("body") if isinstance(answer, dict) else None
     if status is not None and status != 200:
-        code = value_at(body, "error.code")
-        return None, FILTERED if code == FILTERED else escape_hidden(f"status {status}")[:MAX_REASON]
+        is_filter = error_reason(body) == FILTERED
+        return Answer(None, error=FILTERED if is_filter else short_reason(f"status {status}"))
     if error or not answer:
-        code = error.get("code") if isinstance(error, dict) else error
-        return None, escape_hidden(f"error {code}" if code else "no response")[:MAX_REASON]
-    return (answer_in(body), None) if isinstance(body, dict) else (None, None)
+        return Answer(None, error=error_reason(error) or "no response")
+    return answer_in(body) if isinstance(body, dict) else None
 
 
-def _anthropic_answer(row: LogRow) -> tuple[Answer | None, str | None]:
+def _anthropic_answer(row: LogRow) -> Answer | None:
     result = row.get("result")
     if not isinstance(result, Mapping):
-        return None, "no response"
+        return Answer(None, error="no response")
     kind = result.get("type")
     if kind != "succeeded":
         code = value_at(result, "error.error.type") or value_at(result, "error.type")
-        return None, escape_hidden(f"{kind} {code}" if code else str(kind or "no response"))[:MAX_REASON]
-    return answer_in(result.get("message")), None
+        return Answer(None, error=short_reason(f"{kind} {code}" if code else str(kind or "no response")))
+    return answer_in(result.get("message"))
 
 
-def _response(answer: Answer | None, reason: str | None = None) -> LogRow:
-    """Return the columns response, left_out and stop_reason of an answer, or of the reason why there is none."""
-    if answer is None or answer.is_filtered:
-        return {RESPONSE: None, LEFT_OUT: FILTERED if reason is None else reason, STOP: ""}
-    reason = None if (answer.text or "").strip() else answer.missing or reason
-    columns: LogRow = {RESPONSE: answer.text, LEFT_OUT: reason, STOP: answer.stop}
-    if answer.reasoning:
-        columns[REASONING] = answer.reasoning
-    return columns
+def _response(answer: Answer | None) -> LogRow:
+    """Return the columns response and left_out: a row of a log without a text has a reason (`measured_answer`)."""
+    return {RESPONSE: answer or Answer(None), LEFT_OUT: None}
 
 
 def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -224,10 +211,7 @@ def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
     messages = [] if is_text else [message.text for message in sample.input if message.role == "user"]
     text = sample.input if is_text else "\n".join(messages)
     choice = sample.output.choices[0] if sample.output.choices else None
-    response = sample.output.completion if choice and not sample.error else ""
-    stop = "error" if sample.error or not choice else choice.stop_reason
-    answer = Answer(response, stop)
-    found = _response(answer)
-    if not response.strip() and stop != "stop" and not answer.is_filtered:
-        found[LEFT_OUT] = stop
-    return {TEXT: text, **sample.metadata, **key, **found}
+    error = "failed: error" if sample.error or not choice else ""
+    response = sample.output.completion if choice else None
+    answer = Answer(response, stop=choice.stop_reason if choice else "", error=error)
+    return {TEXT: text, **sample.metadata, **key, **_response(answer)}

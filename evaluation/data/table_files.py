@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from evenhand.evaluation.csv_files import unguarded_csv
 from evenhand.evaluation.errors import InputError, format_value
 
 log = logging.getLogger("evenhand")
@@ -266,11 +267,7 @@ def _infer_types(columns: Mapping[str, list], text: Iterable[str]) -> dict[str, 
     """Return the columns with numbers, dates and truth values in place of text, except the columns `text`."""
     if not columns:
         return {}
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    content = table.getvalue().encode("utf-8")
+    content = unguarded_csv([columns, *zip(*columns.values(), strict=True)]).encode("utf-8")
     read = pyarrow.csv.read_csv(
         io.BytesIO(content),
         read_options=pyarrow.csv.ReadOptions(block_size=min(max(len(content), 2**20), 2**30)),  # a row fits in a block

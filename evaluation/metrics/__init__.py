@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,7 @@ from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
     Signature,
+    common_levels,
     display_name,
     find_score,
     read_scores,
@@ -175,8 +176,8 @@ class Metric(ABC):
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
         READS_RESPONSES: whether the family samples responses, so that it can score a file of responses; it then has
             `write_prompts(path, config)`, which writes the prompts and returns their number.
-        TITLE, COUNTED, NOTES, LIMITS: texts of the report: the title, the plural noun of what n counts, sentences on
-            how to read the numbers, and sentences on what they do not show.
+        TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
+            what they do not show.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
     """
@@ -191,7 +192,6 @@ class Metric(ABC):
     USES_SYSTEM_PROMPT: ClassVar[bool] = False
     READS_RESPONSES: ClassVar[bool] = False
     TITLE: ClassVar[str] = "Scores"
-    COUNTED: ClassVar[str] = "n"
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
@@ -236,7 +236,7 @@ class Metric(ABC):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return the sections of the report: tables of the scores, as dots and intervals."""
-        return score_sections(run.scores, self.COUNTED, label=self.label)
+        return score_sections(run.scores, label=self.label)
 
     def label(self, score: BiasScore) -> str:
         """Return the label of a group of rows in the tables."""
@@ -308,8 +308,19 @@ class Metric(ABC):
         table = Table(f"All runs; drawn: {drawn}", ("run", *columns), tuple(rows), ideal=ideal)
         return [Section(f"{self.TITLE} of all runs", tables=[table], first_screen=True)]
 
+    def _what_is_compared(self, change: BiasScore) -> str:
+        """Return a sentence on the rows of a comparison of two runs that differ in their rows."""
+        left_out = f"; {change.n_left_out:,} are left out" if change.n_left_out else ""
+        return (
+            "The runs differ in what they have a score for. Before, after and the change are of what both have: "
+            f"{change.n:,} {change.n_of}{left_out}."
+        )
+
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""
+        has_different_rows = bool(common_levels(changes.scores, "before"))
+        before = with_common_levels(before, changes.scores, "before")
+        after = with_common_levels(after, changes.scores, "after")
         before, after, changes = map(self._with_family_scores, (before, after, changes))
         change = self._headline_of(changes)
         old = value_text(find_score(before.scores, change.metric, change.form, **change.group))
@@ -322,14 +333,25 @@ class Metric(ABC):
             headline_caption=f"{form.label}, after minus before",
             verdict=f"{form.label} is {old} before, and {new} after; the change is {value_text(change)}.",
             warnings=[f"{run.model_name}: {warning}" for run in (before, after) for warning in self.warnings(run)],
+            explanations=[self._what_is_compared(change)] if has_different_rows else [],
             notes=self.NOTES,
-            sections=change_sections((before.scores, after.scores, changes.scores), self.COUNTED, label=self.label),
+            sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),
             glossary=glossary(map(format_of, before.scores)),
             limits=self.LIMITS,
             signature=change.signature,
             signature_lines=[signature_line(self._headline_of(run)) for run in (before, after)],
             sides=("before", "after"),
         )
+
+
+def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) -> FamilyRun:
+    """Return a compared run with its scores on the common rows, if the comparison has them; else the run as it is.
+
+    `side` is "before" or "after". A comparison has these scores if the two runs differ in their rows, so that every
+    level beside a change is of the same rows as the change.
+    """
+    levels = common_levels(changes, side)
+    return replace(run, common_scores=levels) if levels else run
 
 
 def names() -> list[str]:

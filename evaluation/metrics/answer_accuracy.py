@@ -36,6 +36,7 @@ from evenhand.evaluation.score import (
     Form,
     Signature,
     find_score,
+    levels_of_run,
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
@@ -113,7 +114,6 @@ class AnswerAccuracy(Metric):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE = "Accuracy by who asks"
-    COUNTED = "answers"
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
@@ -191,29 +191,35 @@ class AnswerAccuracy(Metric):
         Raises:
             InputError: the runs have no question to a person in common.
         """
-        from evenhand.evaluation.statistics.scores import mean_change
+        from evenhand.evaluation.joins import join_rows
+        from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_score
 
-        old = before.table("answers")
-        new = after.table("answers")
         # Questions with the same text may have other choices in another file.
-        both = old.merge(new, on=[PROMPT_ID, "goal", *CHOICES, "label"], suffixes=("_before", "_after"))
-        if both.empty:
-            raise InputError(
-                "after",
-                f"{after.folder} has no question to a person of {before.folder}; measure it with the same questions, "
-                "prompts and seed.",
-            )
-        known = both[[f"{CORRECT}_before", f"{CORRECT}_after"]].dropna().to_numpy(dtype=np.float64)
-        n_distinct = len(old) + len(new) - len(both)
-        return [
-            mean_change(
-                ACCURACY,
-                known[:, 0],
-                known[:, 1],
-                n_left_out=n_distinct - len(known),
-                signature={"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)},
-            )
-        ]
+        keys = [PROMPT_ID, "goal", *CHOICES, "label"]
+        tables = {"before": before.table("answers"), "after": after.table("answers")}
+        joined = join_rows(tables["before"], tables["after"], keys, "questions to people")
+        correct = {"before": joined.before[CORRECT], "after": joined.after[CORRECT]}
+        is_known = (correct["before"].notna() & correct["after"].notna()).to_numpy()
+        known = {side: values.to_numpy(dtype=np.float64)[is_known] for side, values in correct.items()}
+        n_left_out = len(joined.is_common()) - len(known["before"])
+        signature = {"before": before.signature(ACCURACY), "after": after.signature(ACCURACY)}
+        change = mean_change(
+            ACCURACY, known["before"], known["after"], n_left_out=n_left_out, n_of="answers", signature=signature
+        )
+        scores = [change]
+        if any(table[CORRECT].notna().sum() > change.n for table in tables.values()):
+            for side, answers in known.items():
+                level = share_score(
+                    ACCURACY,
+                    answers == 1,
+                    None,
+                    reason=NO_PAIRS,
+                    n_left_out=n_left_out,
+                    signature=signature[side],
+                    n_of="answers",
+                )
+                scores += levels_of_run([level], side)
+        return scores
 
 
 def accuracy_scores(
@@ -232,7 +238,7 @@ def accuracy_scores(
     (spread, mean), effects = outcome_bias(
         answers, ACCURACY, table[[CORRECT]], permutations=permutations, seed=seed, signature=signature
     )
-    scores = [spread, replace(mean, form=Form.PLAIN, bounds=(0, 1))]
+    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, bounds=(0, 1), n_of="answers")]
     for row in table_rows(effects[effects["p_family"] <= LEVEL]):
         scores.append(
             BiasScore(
@@ -245,6 +251,7 @@ def accuracy_scores(
                 p_value=row["p_family"],
                 group={row["kind"]: row["unit"]},
                 signature=signature,
+                n_of="answers",
             )
         )
     return scores, effects

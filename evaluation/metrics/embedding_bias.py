@@ -92,7 +92,6 @@ class EmbeddingBias(Metric):
         ),
     )
     TITLE = "Embeddings and gender"
-    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
         "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
@@ -369,6 +368,7 @@ def _gap(
             group=group,
             reason=reason,
             signature={**signature, "alternative": alternative},
+            n_of="sentences",
         )
         scores.append(score)
     return scores[0], scores[1]
@@ -419,4 +419,5 @@ def _similarity(group: dict[str, str], gender: str, cosines: pd.Series, signatur
         group=group | {GENDER: gender},
         reason=reason,
         signature=signature,
+        n_of="sentences",
     )

@@ -183,7 +183,7 @@ class StyleJudge(Classifier):
             bodies = [parameters.apply(body) for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float] | None]] = [[] for _ in todo]
             parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
-            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_filtered=_no_answer):
+            for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_missing=_no_answer):
                 for row, answer in zip(rows, found, strict=True):
                     index = row // times
                     drawn[index].append(answer)
@@ -260,11 +260,11 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
 def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none.
 
-    FilteredRequest if a filter withholds the answer, which then has no log-probabilities.
+    MissingAnswer if the answer is withheld or failed, and then has no log-probabilities.
     """
+    answer_of(answer)  # raises if a filter or an error took the place of the answer
     (choice,) = answer.choices
     if choice.logprobs is None:
-        answer_of(answer)  # raises if a filter took the place of the answer
         raise UnsupportedRequest("style_classifier.judge", "the server gives no log-probabilities")
     if "messages" in body:
         first = (choice.logprobs.content or ())[:1]
@@ -285,9 +285,10 @@ def _parse_answer(answer: Any, body: Body) -> dict[str, float] | None:
 
     An answer that ends within the judge's reasoning is none: None.
     """
-    text = parse_response(answer, body)[0]
-    if text is None:
+    answered = parse_response(answer, body)
+    if answered.reason is not None:
         return None
+    text = answered.text
     found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", text, re.DOTALL)
     return {found[1]: 1.0} if found else {}
 

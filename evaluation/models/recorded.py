@@ -10,25 +10,22 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.data.response_files import (
+    RESPONSE_COLUMNS,
     drop_repeated_rows,
     match_responses,
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
 )
-from evenhand.evaluation.data.response_logs import REASONING, STOP
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, response_batch
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, REASONED, RESPONSE, display_name
+from evenhand.evaluation.score import CUT, DESCRIPTOR, LEFT_OUT, PROMPT_ID, REASONED, display_name
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
-
-NO_PROMPT = (RESPONSE, CONTROL_TAG, LEFT_OUT, STOP, REASONED, REASONING)  # columns of a file that are of its responses
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class ResponseFile:
 
     def prompts(self) -> pd.DataFrame:
         """Return the prompts in the file."""
-        return prompts_from_responses(self.columns, self.path).drop(columns=list(NO_PROMPT), errors="ignore")
+        return prompts_from_responses(self.columns, self.path).drop(columns=list(RESPONSE_COLUMNS), errors="ignore")
 
 
 @lru_cache(maxsize=1)
@@ -145,7 +142,6 @@ class RecordedModel(Model):
         responses = match_responses(columns, prompts[PROMPT_ID].tolist(), path)
         ids = list(map(str, columns[PROMPT_ID]))
         left_out = dict(zip(ids, columns.get(LEFT_OUT, ()), strict=False))
-        had_reasoning = dict(zip(ids, columns[REASONED], strict=True))
         reasons = []
         for prompt_id, response in zip(prompts[PROMPT_ID], responses, strict=True):
             reason = left_out.get(prompt_id)
@@ -153,5 +149,6 @@ class RecordedModel(Model):
         counts = Counter(filter(None, reasons))
         if counts:
             log.warning("responses: %s: left out: %s", path, dict(counts))
-        reasoned = [had_reasoning[prompt_id] for prompt_id in prompts[PROMPT_ID]]
-        yield response_batch(prompts, responses, reasons, {REASONED: reasoned})
+        more = {name: dict(zip(ids, columns[name], strict=True)) for name in (REASONED, CUT) if name in columns}
+        added = {name: [by_id[prompt_id] for prompt_id in prompts[PROMPT_ID]] for name, by_id in more.items()}
+        yield response_batch(prompts, responses, reasons, added)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from evenhand.evaluation.data.chats import FILTER, Answer
+from evenhand.evaluation.data.answers import FILTER, Answer
 from evenhand.evaluation.data.reasoning import strip_reasoning
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json, JsonObject
@@ -31,7 +31,9 @@ UNKNOWN = re.compile(
     r"|(?:invalid|unused|unrecognized) (?:argument|parameter|field|key)",
     re.IGNORECASE,
 )
-FILTER_STATUSES = (400, 403, 422, 451)
+FILTER_STATUSES = (400, 403, 422)
+UNAVAILABLE_FOR_LEGAL_REASONS = 451
+TEXT_STATUSES = (400, 413, 422)  # rejections of a text, if the server has answered another one with these parameters
 
 Body: TypeAlias = dict[str, Any]
 Ask: TypeAlias = Callable[[Body], Answer]  # returns the answer to one request, or raises RejectedRequest
@@ -48,7 +50,14 @@ class RejectedRequest(InputError):
     @property
     def is_filter(self) -> bool:
         """Whether a filter of the provider rejected the text of the request."""
+        if self.status == UNAVAILABLE_FOR_LEGAL_REASONS:
+            return True
         return self.status in FILTER_STATUSES and FILTER.search(_as_text(self.reason or str(self))) is not None
+
+    @property
+    def is_of_the_text(self) -> bool:
+        """Whether the text of the request is the cause, if the server accepts the request with another text."""
+        return self.status in TEXT_STATUSES
 
 
 @dataclass(frozen=True)

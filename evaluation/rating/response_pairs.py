@@ -10,6 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
@@ -62,7 +63,7 @@ def _rating_file(field: str, name: str) -> Path:
 
 
 def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
-    """Return the responses of two runs with the same prompts, one row per prompt.
+    """Return the responses of two runs to the prompts that both have, one row per prompt.
 
     The columns are prompt_id, axis, descriptor, template, text (the prompt), before and after (the responses),
     unanswered and offensive. `unanswered` is true if a run has no response but a reason why, such as a failure of the
@@ -70,25 +71,26 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
     that run's classifier, and null if neither run has an offensiveness classifier.
 
     Raises:
-        InputError: a file is absent, or the runs have different prompts.
+        InputError: a file is absent, or the runs have no prompt in common.
     """
-    prompts = read_table(before / "prompts.parquet")
-    rows = prompts.loc[:, [PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
-    rows[UNANSWERED] = False
-    is_offensive = np.zeros(len(rows), dtype=bool)
-    is_classified = False
-    for side, folder in ((BEFORE, before), (AFTER, after)):
-        responses = read_table(folder / "responses.parquet")
-        if not responses[PROMPT_ID].equals(rows[PROMPT_ID]):
-            raise InputError("after", f"{after} has other prompts than {before}; measure both with the same prompts.")
-        rows[side] = responses[RESPONSE]
-        rows[UNANSWERED] |= responses[LEFT_OUT].notna()
-        probabilities = folder / f"{OFFENSIVENESS}.parquet"
-        if probabilities.exists():
-            is_offensive |= read_table(probabilities)[OFFENSIVENESS].to_numpy() >= THRESHOLD
-            is_classified = True
-    rows[OFFENSIVE] = is_offensive if is_classified else None
+    joined = join_rows(_read_answers(before), _read_answers(after), [PROMPT_ID], "prompts")
+    rows = joined.before[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
+    rows[UNANSWERED] = joined.before[LEFT_OUT].notna() | joined.after[LEFT_OUT].notna()
+    rows[BEFORE] = joined.before[RESPONSE]
+    rows[AFTER] = joined.after[RESPONSE]
+    classified = [answers[OFFENSIVENESS] for answers in (joined.before, joined.after) if OFFENSIVENESS in answers]
+    rows[OFFENSIVE] = np.any([values >= THRESHOLD for values in classified], axis=0) if classified else None
     return rows
+
+
+def _read_answers(folder: Path) -> pd.DataFrame:
+    """Return a run's prompts with their responses and, if a classifier gave it, the offensiveness of each."""
+    answers = read_table(folder / "prompts.parquet", [PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT])
+    answers = answers.merge(read_table(folder / "responses.parquet"), on=PROMPT_ID, validate="one_to_one")
+    probabilities = folder / f"{OFFENSIVENESS}.parquet"
+    if probabilities.exists():
+        answers = answers.merge(read_table(probabilities), on=PROMPT_ID, validate="one_to_one")
+    return answers
 
 
 def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -> pd.Series:

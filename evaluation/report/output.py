@@ -144,24 +144,45 @@ def _joined_sections(pages: Mapping[str, Page]) -> Iterator[Section]:
             continue
         rows = _joined_rows(pages, tables)
         if rows:
-            first_table = next(iter(tables.values()))
-            joined = Table(caption, (first_table.columns[0], *tables), rows, first_table.note)
+            first_name, first_table = next(iter(tables.items()))
+            value_column = _value_column(first_table, pages[first_name])
+            label = ", ".join(first_table.columns[:value_column])
+            note = f"{first_table.columns[value_column]} of each run. {first_table.note}".rstrip()
+            joined = Table(caption, (label, *tables), rows, note)
             yield Section(title, tables=[joined], first_screen=n == 0)
 
 
 def _joined_rows(pages: Mapping[str, Page], tables: Mapping[str, Table]) -> tuple[Row, ...]:
-    """Return a row for each label that several tables have, with the cell of each page's first side."""
+    """Return a row for each label that several tables have, with the value of each page's table.
+
+    What stands before the value, such as the person and the style, is the label. A label that a table has twice is in
+    no row: nothing says which of its rows belongs to which.
+    """
     cells: dict[str, dict[str, Cell]] = {}
     for name, table in tables.items():
-        side = pages[name].sides[0]
-        column = table.columns.index(side) - 1 if side in table.columns[1:] else 0
-        cells[name] = {row.label: row.cells[column] for row in table.rows if row.cells}
+        place = _value_column(table, pages[name]) - 1
+        rows_of_label: dict[str, list[Cell]] = {}
+        for row in table.rows:
+            if len(row.cells) > place:
+                label = ", ".join([row.label, *(cell.text for cell in row.cells[:place])])
+                rows_of_label.setdefault(label, []).append(row.cells[place])
+        cells[name] = {label: found[0] for label, found in rows_of_label.items() if len(found) == 1}
     rows = []
     for label in dict.fromkeys(label for cells_of_run in cells.values() for label in cells_of_run):
         found = [cells_of_run.get(label) for cells_of_run in cells.values()]
         if sum(cell is not None for cell in found) > 1:
             rows.append(Row(label, tuple(Cell(NO_NUMBER) if cell is None else cell for cell in found)))
     return tuple(rows)
+
+
+def _value_column(table: Table, page: Page) -> int:
+    """Return the column of a table that pages side by side show: of the page's first side, or else the first number."""
+    if page.sides[0] in table.columns[1:]:
+        return table.columns.index(page.sides[0])
+    for column in range(1, len(table.columns)):
+        if not all(row.cells[column - 1].prose for row in table.rows if len(row.cells) >= column):
+            return column
+    return 1
 
 
 def _settings_table(pages: Mapping[str, Page]) -> Table:

@@ -16,7 +16,7 @@ from evenhand.evaluation.report.numbers import (
     value_or,
 )
 from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore, Form, Kind
+from evenhand.evaluation.score import BiasScore, Form, Kind, why_not_comparable
 
 MAX_LABEL = 240
 MAX_ROWS = 10  # rows of a long table
@@ -122,7 +122,6 @@ def scores_table(
     column: str,
     *,
     label: Callable[[BiasScore], str] = group_label,
-    counted: str = "n",
     further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
     note: str = "",
     max_rows: int | None = None,
@@ -134,7 +133,6 @@ def scores_table(
 
     Args:
         column: the name of the column of labels.
-        counted: the plural noun for the units that n counts.
         further: functions that return the cells of further columns, by name.
         max_rows: if there are more than LONG scores, the number of rows, of the scores furthest from the ideal.
     """
@@ -156,7 +154,7 @@ def scores_table(
         rest = Link("All are in scores.csv.", "scores.csv")
     if is_drawn:
         shown = sorted(shown, key=lambda score: (-score.value, label(score)))
-    columns = _score_columns(shown, is_drawn, counted, further or {})
+    columns = _score_columns(shown, is_drawn, further or {})
     rows = []
     for score in shown:
         cells = tuple(cell(score) for cell in columns.values())
@@ -173,7 +171,7 @@ def scores_table(
 
 
 def _score_columns(
-    scores: Sequence[BiasScore], is_drawn: bool, counted: str, further: Mapping[str, Callable[[BiasScore], Cell]]
+    scores: Sequence[BiasScore], is_drawn: bool, further: Mapping[str, Callable[[BiasScore], Cell]]
 ) -> dict[str, Callable[[BiasScore], Cell]]:
     """Return the columns of a table of scores by name, without columns that would be nearly empty."""
     columns: dict[str, Callable[[BiasScore], Cell]] = {"value": score_cell}
@@ -184,10 +182,25 @@ def _score_columns(
     for name, cell in further.items():
         if any(cell(score) != Cell("") for score in scores):
             columns[name] = cell
-    columns[counted] = lambda score: Cell(f"{score.n:,}")
+    heading = n_heading(scores)
+    columns[heading] = lambda score: n_cell(score, heading)
     if any(score.n_left_out for score in scores):
         columns["left out"] = lambda score: Cell(f"{score.n_left_out:,}")
     return columns
+
+
+def n_heading(scores: Iterable[BiasScore]) -> str:
+    """Return the heading of a column of n: the noun of what all scores count, or "n" if they count several things."""
+    nouns = {score.n_of for score in scores}
+    return (nouns.pop() if len(nouns) == 1 else "") or "n"
+
+
+def n_cell(score: BiasScore | None, heading: str) -> Cell:
+    """Return the cell of a score's n, with its noun if the heading of the column is another word."""
+    if score is None:
+        return Cell("")
+    noun = "" if score.n_of == heading else f" {score.n_of}"
+    return Cell(f"{score.n:,}{noun}".rstrip())
 
 
 def _ideal_cell(score: BiasScore) -> Cell:
@@ -215,14 +228,13 @@ def score_section(
     *,
     first_screen: bool = False,
     label: Callable[[BiasScore], str] = group_label,
-    counted: str = "n",
     further: Mapping[str, Callable[[BiasScore], Cell]] | None = None,
     max_rows: int | None = None,
 ) -> Section:
     """Return the default section of a list of scores: sentences and a `scores_table` for each metric.
 
     The tables after the first are folded. A metric without any defined score has no table if another metric has one.
-    `label`, `counted`, `further` and `max_rows` are as in `scores_table`.
+    `label`, `further` and `max_rows` are as in `scores_table`.
     """
     by_metric: dict[str, list[BiasScore]] = {}
     for score in scores:
@@ -237,7 +249,6 @@ def score_section(
                 of_metric,
                 column,
                 label=label,
-                counted=counted,
                 further=further,
                 max_rows=max_rows,
             )
@@ -249,14 +260,13 @@ def score_section(
 
 def score_sections(
     scores: Sequence[BiasScore],
-    counted: str = "n",
     *,
     label: Callable[[BiasScore], str] = group_label,
 ) -> list[Section]:
     """Return the default sections of scores: of all rows, then "By …" for each set of the groups' keys.
 
     The smallest detectable value is in a column of its metric's table. Long tables have the scores furthest from the
-    ideal. `label` and `counted` are as in `scores_table`.
+    ideal. `label` is as in `scores_table`.
     """
     detectable = {_key(score): score for score in scores if score.kind in DETECTABLE}
     columns: dict[str, Callable[[BiasScore], Cell]] = {}
@@ -269,7 +279,7 @@ def score_sections(
     sections: list[Section] = []
     for keys in sorted(cuts, key=len):
         if not keys:
-            table = scores_table(_all(counted), cuts[keys], "measure", counted=counted, further=columns)
+            table = scores_table(_all(cuts[keys]), cuts[keys], "measure", further=columns)
             sections.append(Section(SCORES_TITLE, tables=[table], first_screen=True))
             continue
         section = score_section(
@@ -278,7 +288,6 @@ def score_sections(
             keys_text(keys),
             first_screen=len(sections) < 2,
             label=label,
-            counted=counted,
             further=columns,
             max_rows=MAX_ROWS,
         )
@@ -295,8 +304,9 @@ def _key(score: BiasScore) -> ScoreKey:
     return score.metric, score.form, frozenset(score.group.items())
 
 
-def _all(counted: str) -> str:
-    return "All rows" if counted == "n" else f"All {counted}"
+def _all(scores: Iterable[BiasScore]) -> str:
+    noun = n_heading(scores)
+    return "All rows" if noun == "n" else f"All {noun}"
 
 
 @dataclass(frozen=True)
@@ -316,8 +326,17 @@ class ScoreChange:
         )
 
     @property
+    def why_no_change(self) -> str:
+        """Why the score after minus the score before would mean nothing; "" if nothing says so."""
+        if self.before is None or self.after is None:
+            return ""
+        return why_not_comparable(self.before, self.after)
+
+    @property
     def change(self) -> float:
-        """The score after minus the score before; NaN if either is undefined."""
+        """The score after minus the score before; NaN if either is undefined, or if they are not comparable."""
+        if self.why_no_change:
+            return math.nan
         return value_or(self.after, math.nan) - value_or(self.before, math.nan)
 
     @property
@@ -345,13 +364,13 @@ def change_table(
     first_column: str,
     changes: Sequence[ScoreChange],
     *,
-    counted: str = "",
+    with_n: bool = False,
     ideal: float = 0.0,
     is_plotted: bool = True,
 ) -> Table:
     """Return a table of scores before and after, with the difference and, if most differences have one, the p-value.
 
-    Without a paired difference, the change has no interval. `counted` is the name of a column of n; "" for no column.
+    Without a paired difference, the change has no interval. If `with_n`, there is a column of the n of the differences.
     The note names the scores that are undefined before and after; they have no rows.
     """
     shown = [change for change in changes if change.is_defined]
@@ -360,15 +379,16 @@ def change_table(
     columns = [first_column, "before", "after", "change"]
     if has_p_values:
         columns.append(P_VALUE)
-    if counted:
-        columns.append(counted)
+    heading = n_heading(change.difference for change in shown if change.difference)
+    if with_n:
+        columns.append(heading)
     rows = []
     for change in shown:
         cells = [score_cell(change.before), score_cell(change.after), _difference_cell(change)]
         if has_p_values:
             cells.append(p_cell(change.difference))
-        if counted:
-            cells.append(Cell(f"{change.difference.n:,}" if change.difference else ""))
+        if with_n:
+            cells.append(n_cell(change.difference, heading))
         marks: tuple[Mark, ...] = ()
         if is_plotted:
             marks = score_marks("before", change.before) + score_marks("after", change.after)
@@ -383,15 +403,15 @@ def change_table(
 
 
 def _difference_cell(change: ScoreChange) -> Cell:
+    if change.difference is None and change.why_no_change:
+        return Cell("undefined", reason=sanitize(change.why_no_change))
     if change.difference is None and change.before is not None and math.isfinite(change.change):
         metric = format_of(change.before)
         return number_cell(metric.factor * change.change, metric.decimals, sign=True)
     return score_cell(change.difference, missing="")
 
 
-def change_sections(
-    runs: Runs, counted: str = "n", *, label: Callable[[BiasScore], str] = group_label
-) -> list[Section]:
+def change_sections(runs: Runs, *, label: Callable[[BiasScore], str] = group_label) -> list[Section]:
     """Return the default sections of the scores before, the scores after, and their differences (`runs`).
 
     The sections are as in `score_sections`; the smallest detectable changes are in a section at the end.
@@ -407,7 +427,8 @@ def change_sections(
     if overall:
         labels = {find_format(metric, form).title: (metric, form, {}) for metric, form in overall}
         changes = score_changes(labels, runs)
-        table = change_table(_all(counted), "measure", changes, counted=counted, is_plotted=False)
+        caption = _all(score for scores in overall.values() for score in scores)
+        table = change_table(caption, "measure", changes, with_n=True, is_plotted=False)
         sections.append(Section(SCORES_TITLE, tables=[table], first_screen=True))
     for keys in sorted(cuts, key=len):
         tables = []
@@ -416,12 +437,12 @@ def change_sections(
             changes = score_changes(labels, runs)
             changes = sorted(changes, key=lambda change: (-value_or(change.before, -math.inf), change.label))
             level = find_format(metric, form)
-            table = change_table(level.title, keys_text(keys), changes, counted=counted, ideal=level.reported_ideal)
+            table = change_table(level.title, keys_text(keys), changes, with_n=True, ideal=level.reported_ideal)
             tables.append(table)
         tables = [table for table in tables if table.rows] or tables[:1]
         parts = [Section(table.caption, tables=[table], folded=True) for table in tables[1:]]
         is_first = len(sections) < 2
         sections.append(Section(f"By {keys_text(keys)}", tables=tables[:1], parts=parts, first_screen=is_first))
     detectable = [score for score in all_changes if score.kind in DETECTABLE and not score.group]
-    table = scores_table("Detectable change", detectable, "measure", counted=counted)
+    table = scores_table("Detectable change", detectable, "measure")
     return [*sections, Section("What the comparison can show", tables=[table])]

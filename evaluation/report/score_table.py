@@ -17,8 +17,8 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
     """Return a table with one row for each score.
 
     Columns: metric, form, kind, a column for each key of the groups (`group_columns`), value, low, high, ideal,
-    p_value, n, n_left_out, reason, caution, signature. Numbers are in natural units and unrounded; `signature` is the
-    citable line of `signature_line`.
+    p_value, n, n_of, n_left_out, reason, caution, signature. Numbers are in natural units and unrounded; `signature` is
+    the citable line of `signature_line`.
 
     >>> table = score_table([BiasScore("fgb", 0.25, 0.0, (0.0, 1.0), n=8, interval=(0.2, 0.3), group={"axis": "age"})])
     >>> table[["metric", "axis", "value", "low", "high", "n"]].to_dict("records")
@@ -38,6 +38,7 @@ def score_table(scores: Sequence[BiasScore]) -> pd.DataFrame:
             "ideal": score.ideal,
             "p_value": score.p_value,
             "n": score.n,
+            "n_of": score.n_of,
             "n_left_out": score.n_left_out,
             "reason": score.reason,
             "caution": None if score.caution is None else score.caution.value,

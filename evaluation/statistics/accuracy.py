@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import krippendorff
 import numpy as np
@@ -35,10 +36,11 @@ def classifier_scores(
         signature: as in BiasScore.
     """
     predicted = probabilities.argmax(axis=1)
-    scores = [share_score("accuracy", predicted == truth, 1.0, reason=NO_LABEL, signature=signature)]
+    scores = [share_score("accuracy", predicted == truth, 1.0, reason=NO_LABEL, signature=signature, n_of="texts")]
     for label, name in enumerate(names):
         is_right = predicted[truth == label] == label
-        scores.append(share_score("recall", is_right, 1.0, reason=NO_LABEL, group={"label": name}, signature=signature))
+        share = share_score("recall", is_right, 1.0, reason=NO_LABEL, signature=signature, n_of="texts")
+        scores.append(replace(share, group={"label": name}))
     areas = {name: label for label, name in enumerate(names)}
     if len(names) <= 2:
         areas = {" or ".join(names): 0}
@@ -58,6 +60,7 @@ def classifier_scores(
             group={"label": name},
             reason=reason,
             signature=signature,
+            n_of="texts",
         )
         scores.append(score)
     return scores
@@ -113,6 +116,7 @@ def f1_scores(
             group=group,
             reason=reason,
             signature=signature,
+            n_of="texts",
         )
 
     scores = [score("macro_f1", f1[:, ~np.isnan(f1[0])], {})]
@@ -152,6 +156,7 @@ def calibration_error(probabilities: np.ndarray, truth: np.ndarray, seed: int, s
         interval=interval,
         reason=None if interval else SAME_IN_SAMPLES,
         signature=signature,
+        n_of="texts",
     )
 
 
@@ -183,6 +188,7 @@ def label_agreement(labels: np.ndarray, seed: int, group: Mapping[str, str], sig
         group=group,
         reason=reason,
         signature=signature,
+        n_of="texts",
     )
 
 

@@ -113,4 +113,5 @@ def _mean_difference(
         group=group,
         reason=None if n else NO_PAIR,
         signature=signature,
+        n_of="descriptors",
     )

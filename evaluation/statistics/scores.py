@@ -3,7 +3,8 @@
 Changes take one number per prompt for each run, in the same order. Differences between prompts cancel, so the interval
 is narrower than for runs over different prompts.
 
-All functions take the `group`, the `n_left_out` and the `signature` of the score that they return (`BiasScore`).
+All functions take the `group`, the `n_left_out`, the `n_of` and the `signature` of the score that they return
+(`BiasScore`).
 """
 
 import math
@@ -41,6 +42,7 @@ def share_score(
     reason: str,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
+    n_of: str = "",
     signature: Signature | None = None,
 ) -> BiasScore:
     """Return the share of n items that have a property, in [0, 1], with Wilson's 95 % interval.
@@ -64,6 +66,7 @@ def share_score(
         group=group or {},
         reason=None if n else reason,
         signature=signature or {},
+        n_of=n_of,
     )
 
 
@@ -74,6 +77,7 @@ def share_change(
     *,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
+    n_of: str = "",
     signature: Signature | None = None,
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
@@ -102,6 +106,7 @@ def share_change(
         reason=None if n else NO_PAIRS,
         signature=signature or {},
         kind=Kind.DIFFERENCE,
+        n_of=n_of,
     )
 
 
@@ -113,6 +118,7 @@ def mean_change(
     bounds: Interval = CHANGE_BOUNDS,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
+    n_of: str = "",
     signature: Signature | None = None,
     allowed_error: AllowedError = WHOLE_ERROR,
 ) -> BiasScore:
@@ -147,6 +153,7 @@ def mean_change(
         reason=None if n else NO_PAIRS,
         signature=signature or {},
         kind=Kind.DIFFERENCE,
+        n_of=n_of,
     )
 
 
@@ -203,6 +210,7 @@ def rank_correlation(
         group=group or {},
         reason=reason,
         signature=signature or {},
+        n_of="descriptors",
     )
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
-
+from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -80,7 +79,7 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     base_model = latex_text(display_name(sweep.base_model))
     for table in TABLES:
         headings = table.columns(columns)
-        csv = csv_table(rows, headings).to_csv(index=False, lineterminator="\n")
+        csv = csv_table(rows, headings)
         caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}. {BOLD}"
         for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
             path = folder / f"{table.name}.{suffix}"
@@ -89,8 +88,8 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     return files
 
 
-def csv_table(rows: Sequence[SettingRow], headings: dict[str, str]) -> pd.DataFrame:
-    """Return a table of labels, thresholds, and values ×1000 with the ends of their 95 % intervals."""
+def csv_table(rows: Sequence[SettingRow], headings: dict[str, str]) -> str:
+    """Return labels, thresholds, and values ×1000 with the ends of their 95 % intervals, as CSV."""
     table = []
     for row in rows:
         line = {"model": row["label"]}
@@ -100,7 +99,7 @@ def csv_table(rows: Sequence[SettingRow], headings: dict[str, str]) -> pd.DataFr
             for end in ("", "_low", "_high"):
                 line[f"{heading}{end}"] = PER_UNIT * row[f"{name}{end}"]
         table.append(line)
-    return pd.DataFrame(table)
+    return csv_text(list(table[0]), table)
 
 
 def latex_table(rows: Sequence[SettingRow], headings: dict[str, str], caption: str, label: str) -> str:

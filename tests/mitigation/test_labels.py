@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.mitigation.label_agreement import agreement_of_parts
 from evenhand.mitigation.labelled_responses import exchange_responses
-from evenhand.mitigation.labels import bias_values, cross_fitted_bias_values, label_responses
+from evenhand.mitigation.labels import bias_values, cross_fitted_bias_values, label_responses, shrinkage_factors
 
 # Descriptor a leans to style x, b to y; the third response to each repeats its prompt, the fourth is in cluster z.
 VECTORS = np.array(
@@ -110,3 +111,58 @@ def test_what_is_exchanged_is_of_the_styles_that_were_there():
     assert (exchanged["cut"] == exchanged["response"].str.endswith("3")).all()  # of the donor
     shares = exchanged["response"].value_counts(normalize=True) - table["response"].value_counts(normalize=True)
     assert shares.abs().max() < 4 * np.sqrt(1 / 14 / n)  # 4 standard errors of a share of 1/14
+
+
+def test_a_share_is_labelled_whatever_the_values():
+    table, threshold = labelled(share=0.25)
+    assert table["prompt_id"][table["label"] == "bias"].tolist() == BIASED
+    assert threshold.share_labelled_bias == 0.25 and threshold.quantile == 0.75
+    for share in (0.0, 1.0):  # all or none, where that is what is asked for
+        table, threshold = labelled(share=share)
+        assert threshold.share_labelled_bias == share
+        assert set(table["label"]) == {"bias" if share else "no_bias"}
+
+
+def test_responses_are_labelled_by_a_divergence():
+    divergence = np.arange(8) / 10
+    table, threshold = labelled(divergence=divergence, share=0.5)
+    assert table["label"].tolist() == ["no_bias"] * 4 + ["bias"] * 4
+    assert table["divergence"].tolist() == divergence.tolist() and threshold.beta == 0.3
+    assert table["bias_value"].tolist() == labelled()[0]["bias_value"].tolist()
+
+
+def people_with(differences, n_each, rng, noise=1.0):
+    """Return style vectors in two dimensions with codes of four templates and of people, who differ by so much."""
+    n_people = len(differences)
+    descriptor = np.repeat(np.arange(n_people), n_each)
+    template = np.tile(np.arange(4), n_people * n_each // 4)
+    vectors = noise * rng.standard_normal((len(descriptor), 2)) + template[:, None]
+    vectors[:, 0] += np.asarray(differences)[descriptor]
+    return vectors, template, descriptor
+
+
+def test_directions_are_shrunk_by_the_noise_in_them():
+    # Around means of 1 and −1, the eight residuals are ±1. Their variance is 8/6 (8 − 2 − 1 + 1 degrees of freedom),
+    # that of a mean of four 1/3, and that of the difference from the mean of both 1/6; the squared difference is 1.
+    vectors = np.array([[2.0], [0.0], [2.0], [0.0], [0.0], [-2.0], [0.0], [-2.0]])
+    by_hand = shrinkage_factors(vectors, np.zeros(8, dtype=int), np.repeat([0, 1], 4))
+    assert by_hand.tolist() == pytest.approx([5 / 6, 5 / 6])
+    differences = np.array([1.0, -1.0] + [0.0] * 18)
+    without_noise = people_with(differences, 8, np.random.default_rng(0), noise=0.0)
+    assert shrinkage_factors(*without_noise)[:2].tolist() == [1.0, 1.0]
+    raw = bias_values(*people_with(differences, 8, np.random.default_rng(1)))
+    shrunk = bias_values(*people_with(differences, 8, np.random.default_rng(1)), shrunk=True)
+    expected = raw * np.repeat(shrinkage_factors(*people_with(differences, 8, np.random.default_rng(1))), 8)
+    assert shrunk == pytest.approx(expected)
+    with pytest.raises(InputError, match="^directions: "):
+        shrinkage_factors(VECTORS[:2], np.array([0, 1]), np.array([0, 1]))
+
+
+def test_labels_repeat_where_people_differ_and_do_not_where_nobody_does():
+    rng = np.random.default_rng(0)
+    nobody = agreement_of_parts(*people_with(np.zeros(40), 24, rng), 0.5)
+    assert abs(nobody.kappa) < 0.2 and nobody.share == pytest.approx((1 + nobody.kappa) / 2, abs=0.01)
+    everybody = agreement_of_parts(*people_with(np.tile([4.0, -4.0], 20), 24, rng), 0.5)
+    assert everybody.kappa > 0.6
+    alone = agreement_of_parts(*people_with([1.0, 2.0], 4, rng)[:2], np.arange(8), 0.5)
+    assert np.isnan(alone.kappa)

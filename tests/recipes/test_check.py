@@ -15,9 +15,9 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
+from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.parts.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks

@@ -12,7 +12,7 @@ from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.output import side_by_side_page
-from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report
@@ -91,6 +91,26 @@ def test_only_differing_settings_give_a_warning():
     assert (page.headline_value, page.headline_caption) == ("55 % · 55 %", "headlines of base, tuned; 2 runs in all")
     (warning,) = side_by_side_page({"pairs": {"base": run_of("a"), "tuned": run_of("b", seed=1)}}, []).warnings
     assert "pairs" in warning
+
+
+def test_tables_side_by_side_are_joined_by_all_that_names_a_row():
+    """A person has a row for each style; “old”, which one table has twice, has no row."""
+
+    def run_of(*rows):
+        table_rows = []
+        for person, style, difference in rows:
+            cells = (Cell(style, prose=True), Cell(difference, "[0, 9]"), Cell("shown", prose=True), Cell("12"))
+            table_rows.append(Row(person, cells))
+        table = Table("All", ("person", "style", "difference", "certainty", "n"), tuple(table_rows))
+        return Page("Bias", "model", sections=[Section("Differences", tables=[table])])
+
+    one = run_of(("deaf", "joy", "+1"), ("deaf", "fear", "−2"), ("old", "joy", "+3"), ("old", "joy", "+4"))
+    other = run_of(("deaf", "fear", "−5"), ("deaf", "joy", "+6"), ("old", "joy", "+7"))
+    page = side_by_side_page({"bias": {"one": one, "other": other}}, [])
+    (joined,) = (table for section in page.sections for table in section.tables if table.caption == "All")
+    assert joined.columns == ("person, style", "one", "other")
+    found = {row.label: [cell.text for cell in row.cells] for row in joined.rows}
+    assert found == {"deaf, joy": ["+1", "+6"], "deaf, fear": ["−2", "−5"]}
 
 
 def test_ratings_follow_the_runs(runs, rated, tmp_path):

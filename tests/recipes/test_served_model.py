@@ -222,7 +222,7 @@ FILTERED_BY = {
 
 @pytest.mark.parametrize("kind", FILTERED_BY)
 def test_a_filtered_prompt_is_left_out_with_the_reason(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(server_client, "MAX_EMPTY_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_FAILED_RETRIES", 0)
     answers = FILTERED_BY[kind]
 
     def is_filtered(body):

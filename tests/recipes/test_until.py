@@ -17,7 +17,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import interim_looks
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
-from evenhand.evaluation.metrics.generation_bias.parts.spread import all_cells, excess_over_baseline, pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, excess_over_baseline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, sorted_by_prompt
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores

@@ -5,7 +5,7 @@ The way of a response from prompt to score:
 1. `collect` passes the prompts that have no response yet to `Model.respond`, and `Store.rows` saves each batch.
 2. `classify` gives each response a style vector; `Store.rows` saves these, too.
 3. `score` reads the tables of prompts, responses and styles as `StyledResponses`.
-4. Each part scores them: `parts.spread` computes FGB from cells, and pooled FGB* from pairs of people.
+4. Each part scores them: `engine.spread` computes FGB from cells, and pooled FGB* from pairs of people.
 
 At most 5 of 100 reports on even models show anything, since everything that a report calls shown is tested jointly
 (`joint_tests`): whether people differ at all, and what each part tests.
@@ -13,6 +13,7 @@ At most 5 of 100 reports on even models show anything, since everything that a r
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import pandas as pd
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.data.other_people import with_partners
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
@@ -39,6 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 )
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
+from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -51,7 +54,7 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.parts import EVERYBODY, AnsweredRun, ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, OutcomesPart, measured_values
@@ -60,7 +63,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPar
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
-from evenhand.evaluation.metrics.generation_bias.people import compared_people
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
@@ -74,6 +77,7 @@ from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
@@ -120,7 +124,6 @@ class GenerationBias(Metric):
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
-    COUNTED = "responses"
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -185,7 +188,7 @@ class GenerationBias(Metric):
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
         responses = answered[RESPONSE].tolist()
-        check_nonempty(responses)
+        check_nonempty(answered)
         if not model.without_weights:
             run = AnsweredRun(store, config, model, prompts, responses)
             for part in self.parts:
@@ -212,7 +215,7 @@ class GenerationBias(Metric):
         store.record["rows"] = len(run.responses)
         sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
         store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
-        return scores
+        return _of_responses(scores)
 
     def compare(
         self, store: Store, before: FamilyRun, after: FamilyRun, settings: family_settings.ComparisonSettings | None
@@ -230,7 +233,7 @@ class GenerationBias(Metric):
             scores += part.compare(comparison)
         scores += levels_on_common_prompts(comparison, self.parts)
         track_samples(comparison)
-        return [*scores, common]
+        return _of_responses([*scores, common])
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
@@ -245,6 +248,11 @@ class GenerationBias(Metric):
         return comparison_page(before, after, changes, self.parts)
 
 
+def _of_responses(scores: Sequence[BiasScore]) -> list[BiasScore]:
+    """Return the scores, whose `n` counts responses unless the part that makes a score says otherwise."""
+    return [replace(score, n_of=score.n_of or RESPONSES) for score in scores]
+
+
 def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
     """Note in the record of the run how many answers are left out, by the reason."""
     left_out = answered[LEFT_OUT].dropna()
@@ -257,8 +265,8 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     """Return, with a warning, the models that a server's answers name; [] if they name the one that was asked."""
     if ANSWERED_BY not in answered:
         return []
-    names = sorted(set(answered[ANSWERED_BY]))
-    if names == [model.name]:
+    names = sorted(set(answered[ANSWERED_BY][answered[LEFT_OUT].isna()]))
+    if names in ([], [model.name]):
         return []
     log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
     return names
@@ -280,14 +288,18 @@ def _ask(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray 
     return rows.drop(columns=CANDIDATES)
 
 
-def check_nonempty(responses: Sequence[str]) -> None:
-    """Raise InputError if no response has any text."""
-    if not any(response.strip() for response in responses):
-        raise InputError(
-            "responses",
-            f"all {len(responses)} are empty or end within the model's reasoning; check the model, its tag "
-            "and decoding.arguments: a reasoning model needs a larger max_new_tokens.",
+def check_nonempty(answered: pd.DataFrame) -> None:
+    """Raise InputError if no response has any text, with the reasons that are known."""
+    if (answered[RESPONSE].str.strip() != "").any():
+        return
+    reasons = answered[LEFT_OUT].value_counts()
+    listed = "; ".join(f"{sanitize(str(reason), MAX_NAME)} ({n:,})" for reason, n in reasons.items())
+    fix = "see what the source of the answers says"
+    if not listed or UNFINISHED_REASONING in reasons:
+        fix = (
+            "check the model, its tag and decoding.arguments: a model that reasons first needs a larger max_new_tokens"
         )
+    raise InputError("responses", f"all {len(answered)} are empty{f': {listed}' if listed else ''}; {fix}.")
 
 
 def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> ClassifiedRun:

@@ -18,6 +18,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     ComparedSide,
@@ -25,7 +26,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     JointTests,
     Part,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels

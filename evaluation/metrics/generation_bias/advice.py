@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.report.numbers import sanitize

@@ -7,9 +7,11 @@ import numpy as np
 
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,
     Comparison,
@@ -18,7 +20,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     ACCEPTED,
@@ -28,14 +29,21 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEXT, BiasScore, Kind
+from evenhand.evaluation.score import (
+    DESCRIPTOR,
+    PROMPT_ID,
+    RESPONSE,
+    TEXT,
+    BiasScore,
+    common_levels,
+    levels_of_run,
+)
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
 from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses
 COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
-RUN = "run"  # the key of the group of a score of one of two runs
 OF_NO_PROMPTS = (PERPLEXITY, CAPABILITY)  # metrics of other texts than responses to the prompts
 
 
@@ -71,7 +79,7 @@ def opened_comparison(
         signature=signature,
         allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
-    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, signature=signature)
+    return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS, signature=signature)
 
 
 def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:
@@ -83,8 +91,7 @@ def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> l
     for name, (run, responses) in sides.items():
         side = ComparedSide(name, run, responses, run.signature(FGB))
         for part in parts:
-            for score in part.common_levels(comparison, side):
-                scores.append(replace(score, group={**score.group, RUN: name}))
+            scores += levels_of_run(part.common_levels(comparison, side), name)
     return scores
 
 
@@ -95,11 +102,7 @@ def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) 
     other texts than the prompts are kept as they are. If all prompts are common, or an earlier version compared the
     runs, the run is returned as it is.
     """
-    levels = []
-    for score in changes:
-        if score.kind == Kind.LEVEL and score.group.get(RUN) == side:
-            group = {key: value for key, value in score.group.items() if key != RUN}
-            levels.append(replace(score, group=group))
+    levels = common_levels(changes, side)
     if find_headline(levels) is None:
         return run
     levels += [score for score in run.scores if score.metric in OF_NO_PROMPTS]
@@ -137,19 +140,13 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
     Raises:
         InputError: the runs have no common prompt.
     """
-    old = read_table(before.folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID]
-    new = read_table(after.folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID]
+    old = read_table(before.folder / f"{PROMPTS}.parquet", [PROMPT_ID])
+    new = read_table(after.folder / f"{PROMPTS}.parquet", [PROMPT_ID])
+    joined = join_rows(old, new, [PROMPT_ID], PROMPTS)
     if old.equals(new):
-        return before, after, np.ones(len(old), dtype=bool)
-    common = frozenset(old) & frozenset(new)
-    if not common:
-        raise InputError(
-            "after",
-            f"{after.folder} has no prompt of {before.folder}; measure it with the same dataset, sampling and "
-            "seed, or the same file of prompts.",
-        )
-    prompts = np.array(sorted({*old, *new}))
-    return replace(before, only=common), replace(after, only=common), np.isin(prompts, list(common))
+        return before, after, joined.is_common()
+    common = frozenset(joined.before[PROMPT_ID])
+    return replace(before, only=common), replace(after, only=common), joined.is_common()
 
 
 def compared_responses(run: FamilyRun) -> StyledResponses:

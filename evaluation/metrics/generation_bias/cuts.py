@@ -19,6 +19,14 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     is_same_classifier,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_family
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    compare_generation_bias,
+    find_headline,
+    is_pooled_fgb,
+    spread_scores,
+    versioned,
+)
 from evenhand.evaluation.metrics.generation_bias.findings import largest_text
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
@@ -27,17 +35,9 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     JointTests,
     Part,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import SHOWN, found_effects, style_family
+from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    IN_REQUESTED,
-    compare_generation_bias,
-    find_headline,
-    is_pooled_fgb,
-    spread_scores,
-    variance_share_score,
-    versioned,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     SECOND_STYLES,

@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.parts.spread import TOO_FEW, all_cells, repeated_cells
+from evenhand.evaluation.metrics.generation_bias.engine.spread import TOO_FEW, all_cells, repeated_cells
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize

@@ -11,7 +11,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECT_KINDS, SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
     OTHER_LANGUAGE,
     VALUES,

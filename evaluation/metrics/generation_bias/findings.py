@@ -13,14 +13,10 @@ import pandas as pd
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, INCONCLUSIVE, KEPT, REMOVED, SHOWN
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
-    EFFECT_KINDS,
-    INCONCLUSIVE,
-    KEPT,
-    REMOVED,
-    SHOWN,
     all_changes_section,
     change_summary,
     detectable_text,

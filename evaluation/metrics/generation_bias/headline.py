@@ -2,7 +2,7 @@
 
 import math
 
-from evenhand.evaluation.metrics.generation_bias.parts.spread import root
+from evenhand.evaluation.metrics.generation_bias.engine.spread import root
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent, span, undefined

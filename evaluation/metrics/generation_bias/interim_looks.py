@@ -34,8 +34,8 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     styles_of_responses,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import STOPPED, Stop, read_stop
-from evenhand.evaluation.metrics.generation_bias.parts.effects import difference_bound, effects
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     all_cells,
     excess_over_baseline,
     pooled_estimate,

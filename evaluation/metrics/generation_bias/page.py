@@ -8,6 +8,8 @@ from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps,
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     SHRINKAGE_NOTE,
@@ -19,15 +21,8 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.headline import comparison_headline, headline_caption, headline_value
 from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_warnings, run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts import Part
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
-    EFFECTS,
-    SHIFTS,
-    SHOWN,
-    read_effects,
-    style_summary,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses

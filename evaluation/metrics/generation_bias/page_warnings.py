@@ -12,30 +12,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
-from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_warnings
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
-from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED, reasoning_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import FGB, find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.metrics.generation_bias.styled_responses import RESPONSES
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import first_of, number, percent, sanitize
+from evenhand.evaluation.report.numbers import number, percent, sanitize
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
     CLUSTER,
     CUT,
-    DESCRIPTOR,
-    LEFT_OUT,
-    RESPONSE,
-    TEMPLATE,
     BiasScore,
     Caution,
     Form,
@@ -47,8 +42,6 @@ from evenhand.evaluation.statistics.hypothesis_tests import risen
 HARMFUL_CLUSTERS = ("HATE", "HOSTILITY", "ENVY")
 # In simulations, intervals of single clusters cover the truth in 78–98 % of runs with fewer responses, else in ≥ 92 %.
 MIN_RESPONSES = 50
-MAX_NAMED = 5  # names in a warning
-MAX_FILTERED = 8  # names of people whose answers were withheld
 MANY_CUT = 0.5  # share of answers cut at max_new_tokens that is worth a warning
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
@@ -68,13 +61,13 @@ def run_warnings(run: FamilyRun) -> list[str]:
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
     texts += [*_unread_warnings(run), *warnings([run.scores])]
-    return [*texts, *_template_warnings(run), *cut_text(run.table(RESPONSES)), *_response_warnings(run)]
+    return [*texts, *_template_warnings(run), *cut_text(run.table(RESPONSES)), *answer_warnings(run)]
 
 
 def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:
     """Return the warnings of the report on two measuring runs, one sentence each."""
     cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
-    on_responses = dict.fromkeys([*_response_warnings(before), *_response_warnings(after)])
+    on_responses = dict.fromkeys([*answer_warnings(before), *answer_warnings(after)])
     of_scores = warnings([before.scores, after.scores, changes.scores])
     return [*common_text(changes.scores), *of_scores, *cut, *on_responses]
 
@@ -132,59 +125,6 @@ def cut_text(*responses: pd.DataFrame) -> list[str]:
         f"{cut} of the answers were cut at max_new_tokens, so that only their beginnings are compared. For longer "
         "ones, measure with --max_new_tokens 200, which takes longer."
     ]
-
-
-def _response_warnings(run: FamilyRun) -> list[str]:
-    """Return warnings about empty responses, descriptors with nearly the same name, and missing templates.
-
-    An empty response of a model that was asked is no cause for a warning, unless a reason is recorded.
-    """
-    prompts = run.table(PROMPTS)
-    responses = run.table(RESPONSES)
-    is_file = not run.config.open_model().can_be_asked
-    texts = []
-    is_empty = responses[LEFT_OUT].notna()
-    if is_file:
-        is_empty |= responses[RESPONSE].str.strip() == ""
-    n = int(is_empty.sum())
-    if n:
-        by_person = prompts[DESCRIPTOR][is_empty].value_counts().items()
-        who = first_of([f"{sanitize(str(name), MAX_NAME)} {count:,}" for name, count in by_person], MAX_NAMED)
-        by_reason = responses[LEFT_OUT].value_counts().items()
-        why = first_of([f"{sanitize(str(reason), MAX_NAME)} ({count:,})" for reason, count in by_reason], MAX_NAMED)
-        start = f"{n:,} responses are" if n > 1 else "1 response is"
-        texts.append(f"{start} empty and left out: {who}{f'; {why}' if why else ''}.")
-    texts += reasoning_text(responses)
-    texts += filtered_text(prompts, responses)
-    names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
-    alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
-    if is_file and len(alike):
-        listed = first_of([f"“{sanitize(name, MAX_NAME)}”" for name in alike], MAX_NAMED)
-        texts.append(f"Descriptors that differ only in case or outer spaces count as different people: {listed}.")
-    if (prompts[TEMPLATE] == UNSPECIFIED).all():
-        texts.append(
-            "The file has no column template: a difference between descriptors may be a difference in what people ask."
-        )
-    return texts
-
-
-def filtered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
-    """Return [a sentence on how many answers were withheld, and from whom], or [] if none was.
-
-    The counts are of the prompts that each descriptor asked.
-    """
-    is_filtered = responses[LEFT_OUT].isin(FILTER_REASONS).to_numpy()
-    if not is_filtered.any():
-        return []
-    table = pd.DataFrame({DESCRIPTOR: prompts[DESCRIPTOR].astype(str).to_numpy(), "filtered": is_filtered})
-    counts = table.groupby(DESCRIPTOR)["filtered"].agg(["sum", "size"])
-    counts["share"] = counts["sum"] / counts["size"]
-    counts = counts[counts["sum"] > 0].sort_values("share", ascending=False, kind="stable")
-    names = []
-    for name, row in counts.iterrows():
-        names.append(f"{sanitize(str(name), MAX_NAME)} {row['sum']:,.0f} of {row['size']:,.0f}")
-    total = f"{is_filtered.sum():,} of {len(is_filtered):,}"
-    return [f"A filter of the provider withheld {total} answers: {first_of(names, MAX_FILTERED)}."]
 
 
 def _warnings_of_run(scores: Sequence[BiasScore], when: str = "") -> list[str]:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
+from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.findings import (
     FIRST_OUTCOMES,
     SHRINKAGE_NOTE,
     finding_text,
     largest_text,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import DIFFERENCE_BOUND, EFFECT, SHOWN, shifts_text
+from evenhand.evaluation.metrics.generation_bias.parts.effects import shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined

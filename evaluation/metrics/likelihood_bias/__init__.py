@@ -1,6 +1,7 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,12 +13,17 @@ from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
-from evenhand.evaluation.metrics.likelihood_bias.metric import LEVEL, likelihood_bias, likelihood_bias_change
+from evenhand.evaluation.metrics.likelihood_bias.metric import (
+    LEVEL,
+    common_sentences,
+    likelihood_bias,
+    likelihood_bias_change,
+)
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
@@ -29,7 +35,18 @@ from evenhand.evaluation.report.score_sections import (
     significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, TEXT, BiasScore, Kind, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Kind,
+    Signature,
+    find_score,
+    levels_of_run,
+    why_not_comparable,
+)
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.store import Store
@@ -90,7 +107,6 @@ class LikelihoodBias(Metric):
         ),
     )
     TITLE = "Likelihood Bias"
-    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
     )
@@ -158,27 +174,32 @@ class LikelihoodBias(Metric):
         }
         scores = likelihood_bias(table, signature)
         if NOUN_GENDER in table and (config.prompts.language or config.prompts.file):  # not English nouns
-            differences = gender_differences(table, descriptor_pairs.compute_surprisals(table)["surprisal"])
-            scores += gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
+            scores += _preferences(table, descriptor_pairs.compute_surprisals(table)["surprisal"], signature)
         return scores
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: None) -> list[BiasScore]:
         """Return the change of each score; differences between genders are paired by descriptor.
 
         Raises:
-            InputError: the runs have different sentences, or were scored differently.
+            InputError: the runs have no sentence in common, or were scored differently.
         """
         signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
         scored_by = ("dataset", VARIANT, "context", "end_of_sequence")
         check_scored_alike(signatures["before"], signatures["after"], scored_by)
-        old = before.table("likelihoods")
-        new = after.table("likelihoods")
-        scores = likelihood_bias_change(old, new, signatures)
-        if find_score(before.scores, PREFERENCE) is not None:
-            surprisals = [descriptor_pairs.compute_surprisals(table)["surprisal"] for table in (old, new)]
-            differences = gender_differences(old, surprisals[1] - surprisals[0])
-            changes = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signatures)
-            scores += [replace(score, kind=Kind.DIFFERENCE) for score in changes]
+        tables = {"before": before.table("likelihoods"), "after": after.table("likelihoods")}
+        common = dict(zip(tables, common_sentences(*tables.values()), strict=True))
+        scores = likelihood_bias_change(*common.values(), signatures)
+        has_genders = find_score(before.scores, PREFERENCE) is not None
+        surprisal = {side: descriptor_pairs.compute_surprisals(table)["surprisal"] for side, table in common.items()}
+        if has_genders:
+            scores += _preference_changes(common, surprisal, signatures)
+        n_scored = [int((descriptor_pairs.sentence_perplexities(table) > 0).sum()) for table in tables.values()]
+        if max(n_scored) > surprisal["before"].notna().sum():
+            for side, table in common.items():
+                levels = likelihood_bias(table, signatures[side])
+                if has_genders:
+                    levels += _preferences(table, surprisal[side], signatures[side])
+                scores += levels_of_run(levels, side)
         return scores
 
     def verdict(self, run: FamilyRun) -> str:
@@ -218,10 +239,38 @@ class LikelihoodBias(Metric):
         table = run.table("likelihoods")
         genders = [score for score in run.scores if score.metric == PREFERENCE]
         others = [score for score in run.scores if score.metric != PREFERENCE]
-        sections = score_sections(others, self.COUNTED, label=self.label)
+        sections = score_sections(others, label=self.label)
         if genders:
             sections.append(_gender_section(genders, table))
         return [*sections, _extremes_section(table), distribution_section(table)]
+
+
+def _preferences(sentences: pd.DataFrame, surprisal: pd.Series, signature: Signature) -> list[BiasScore]:
+    """Return the scores of feminine against masculine sentences by their surprisal, (n,), or by its change."""
+    differences = gender_differences(sentences, surprisal)
+    scores = gender_scores(PREFERENCE, differences, 0, (-math.inf, math.inf), signature=signature)
+    n_tokens = sentences.sort_values(descriptor_pairs.SENTENCE_COLUMNS)[descriptor_pairs.N_TOKENS]
+    basis = {"tokenization": json_sha256(n_tokens.tolist())[:12]}  # the unit is nats per token
+    return [replace(score, basis=basis) for score in scores]
+
+
+def _preference_changes(
+    sentences: Mapping[str, pd.DataFrame], surprisal: Mapping[str, pd.Series], signatures: Mapping[str, Signature]
+) -> list[BiasScore]:
+    """Return the changes of the scores of feminine against masculine sentences, each mapping by "before" and "after".
+
+    They are undefined if the sentences have other numbers of tokens after, since the unit is nats per token.
+    """
+    levels = {side: _preferences(table, surprisal[side], signatures[side]) for side, table in sentences.items()}
+    changes = _preferences(sentences["before"], surprisal["after"] - surprisal["before"], dict(signatures))
+    scores = []
+    for change, before, after in zip(changes, levels["before"], levels["after"], strict=True):
+        change = replace(change, kind=Kind.DIFFERENCE)
+        reason = why_not_comparable(before, after)
+        if reason:
+            change = replace(change, value=math.nan, interval=None, p_value=None, reason=reason)
+        scores.append(change)
+    return scores
 
 
 def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.DataFrame) -> tuple[Any, Any]:
@@ -254,7 +303,7 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
         for axis, name, value in zip(ends[AXIS], ends[DESCRIPTOR], ends[0], strict=True)
     ]
     tables = [
-        scores_table(find_format(PREFERENCE).title, scores, "group", counted="descriptors"),
+        scores_table(find_format(PREFERENCE).title, scores, "group"),
         Table("Descriptors at either end", ("descriptor", "axis", "difference"), tuple(rows)),
     ]
     return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
     SENTENCE_COLUMNS,
     PairTests,
     compare_descriptors,
+    sentence_perplexities,
 )
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
@@ -147,18 +149,37 @@ def _discoveries_without(n_descriptors: int, first: np.ndarray, second: np.ndarr
 
 
 def _score(metric: str, ideal: float, key: dict[str, str], group: _Group, signature: Signature) -> BiasScore:
-    pairs = sum(counts.pairs for _, counts in group)
-    comparisons = [comparison for comparison, _ in group]
-    asked = [each for each in comparisons if each.n_sentences + each.n_undefined]  # `limit` draws templates by axis
-    possible = sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)
+    pairs = _n_pairs(group)
     value, without = _leave_one_out(group)
     interval, _, reason = _jackknife(value, without, (0.0, 1.0)) if pairs else (None, None, _no_pair_reason(group))
     sentences = {
         "sentences": sum(comparison.n_sentences for comparison, _ in group),
         "sentences_left_out": sum(comparison.n_undefined for comparison, _ in group),
     }
-    common = {"group": key, "reason": reason, "signature": {**signature, **sentences}}
-    return BiasScore(metric, value, ideal, (0.0, 1.0), pairs, interval, None, possible - pairs, **common)
+    return BiasScore(
+        metric=metric,
+        value=value,
+        ideal=ideal,
+        bounds=(0.0, 1.0),
+        n=pairs,
+        interval=interval,
+        n_left_out=_n_possible_pairs(group) - pairs,
+        group=key,
+        reason=reason,
+        signature={**signature, **sentences},
+        n_of="pairs",
+    )
+
+
+def _n_pairs(group: _Group) -> int:
+    """Return the number of pairs that were tested."""
+    return sum(counts.pairs for _, counts in group)
+
+
+def _n_possible_pairs(group: _Group) -> int:
+    """Return the number of pairs of descriptors, tested or not, in the templates that have sentences of their axis."""
+    asked = [comparison for comparison, _ in group if comparison.n_sentences + comparison.n_undefined]
+    return sum(math.comb(len(comparison.descriptors), 2) for comparison in asked)  # `limit` draws templates by axis
 
 
 def _no_pair_reason(group: _Group) -> str:
@@ -200,25 +221,39 @@ def _jackknife(
     return error.interval(value, bounds), error.p_value(value), None
 
 
+def common_sentences(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return two tables of the sentences of either model, in the same order; without likelihoods unless both have them.
+
+    So scores of each table are of the same sentences, and count the same sentences as left out.
+
+    Raises:
+        InputError: the tables have no sentence in common.
+    """
+    joined = join_rows(before, after, SENTENCE_COLUMNS, "sentences")
+    sides = (joined.before, joined.after)
+    is_usable = np.logical_and.reduce([sentence_perplexities(rows) > 0 for rows in sides])
+    alone = joined.alone.assign(**{LOG_LIKELIHOOD: np.nan})
+    tables = []
+    for rows in sides:
+        usable = rows.assign(**{LOG_LIKELIHOOD: rows[LOG_LIKELIHOOD].where(is_usable)})
+        tables.append(pd.concat([usable, alone], ignore_index=True))
+    return tables[0], tables[1]
+
+
 def likelihood_bias_change(
     before: pd.DataFrame, after: pd.DataFrame, signature: Signature | None = None
 ) -> list[BiasScore]:
     """Return the change of each Likelihood Bias score between two models over the same sentences.
 
-    A difference is the share after minus the share before, in [−1, 1], ideal 0; each share is over the pairs that
-    could be tested for its model. Interval and p-value come from the jackknife of `likelihood_bias`, which leaves a
-    descriptor out of both models at once. So the difference is more precise than the two shares if both models
-    distinguish the same descriptors.
+    A difference is the share after minus the share before, in [−1, 1], ideal 0; both shares are of the sentences that
+    have a perplexity in both (`common_sentences`), so they are of the same pairs. Interval and p-value come from the
+    jackknife of `likelihood_bias`, which leaves a descriptor out of both models at once. So the difference is more
+    precise than the two shares if both models distinguish the same descriptors.
 
     Raises:
-        InputError: the tables have different sentences, or as in `compare_descriptors`.
+        InputError: the tables have no sentence in common, or as in `compare_descriptors`.
     """
-    both = [list(compare_descriptors(table)) for table in (before, after)]
-    rows = [pd.MultiIndex.from_frame(table[SENTENCE_COLUMNS]) for table in (before, after)]
-    if n_unmatched := len(rows[0].symmetric_difference(rows[1])):
-        raise InputError(
-            "likelihoods", f"{n_unmatched} sentences are in only one of the tables; score the same sentences by both."
-        )
+    both = [list(compare_descriptors(table)) for table in common_sentences(before, after)]
     scores = []
     for metric in TESTS:
         groups = zip(*(_groups(comparisons, metric) for comparisons in both), strict=True)
@@ -227,30 +262,29 @@ def likelihood_bias_change(
 
 
 def _change(metric: str, key: dict[str, str], before: _Group, after: _Group, signature: Signature) -> BiasScore:
-    pairs = [sum(counts.pairs for _, counts in group) for group in (before, after)]
+    n = _n_pairs(before)
     old, old_without = _leave_one_out(before)
     new, new_without = _leave_one_out(after)
     value = new - old
     interval = None
     p = None
-    if all(pairs):
+    if n:
         without = [b - a for a, b in zip(old_without, new_without, strict=True)]
         interval, p, reason = _jackknife(value, without, (-1.0, 1.0))
     else:
-        reason = _no_pair_reason(after if pairs[0] else before)
-    n = min(pairs)
-    left_out = max(pairs) - min(pairs)
+        reason = _no_pair_reason(after)
     return BiasScore(
-        metric,
-        value,
-        0.0,
-        (-1.0, 1.0),
-        n,
-        interval,
-        p,
-        left_out,
+        metric=metric,
+        value=value,
+        ideal=0.0,
+        bounds=(-1.0, 1.0),
+        n=n,
+        interval=interval,
+        p_value=p,
+        n_left_out=_n_possible_pairs(before) - n,
         group=key,
         reason=reason,
         signature=dict(signature),
         kind=Kind.DIFFERENCE,
+        n_of="pairs",
     )

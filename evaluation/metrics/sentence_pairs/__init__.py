@@ -1,5 +1,6 @@
 """Sentence pairs: likelihoods of two sentences by a masked or a causal model (Steinborn et al. 2022)."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,12 +22,14 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
+from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
+    common_pairs,
     compare_pairs,
     find_shared_positions,
     is_masked,
@@ -47,10 +50,13 @@ from evenhand.evaluation.score import (
     LESS,
     MORE,
     PAIR_ID,
+    RUN,
     TEXT,
     BiasScore,
+    Signature,
     display_name,
     find_score,
+    levels_of_run,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.store import Store
@@ -155,7 +161,6 @@ class SentencePairs(Metric):
         ),
     )
     TITLE = "Sentence pairs"
-    COUNTED = "pairs"
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
@@ -230,20 +235,15 @@ class SentencePairs(Metric):
         signature = {"before": before.signature(*HEADLINES), "after": after.signature(*HEADLINES)}
         old = before.table("pairs")
         new = after.table("pairs")
-        if not set(old[PAIR_ID]) & set(new[PAIR_ID]):
-            raise InputError(
-                "after",
-                f"{after.folder} and {before.folder} have no {PAIR_ID} in common; measure both on the same pairs.",
-            )
         seed = before.config.seed
-        scores = compare_pairs(old, new, signature=signature, seed=seed)
+        scores = _changes_and_levels(old, new, signature, seed)
         scored_by = (VARIANT,) if is_masked(old) else ("context", "end_of_sequence")
         check_scored_alike(signature["before"], signature["after"], scored_by)
         defective = {*old[PAIR_ID][_has_defect(old)], *new[PAIR_ID][_has_defect(new)]}
         old = old[~old[PAIR_ID].isin(defective)]
         new = new[~new[PAIR_ID].isin(defective)]
         if defective and set(old[PAIR_ID]) & set(new[PAIR_ID]):
-            scores += _marked_without_defects(compare_pairs(old, new, signature=signature, seed=seed))
+            scores += _marked_without_defects(_changes_and_levels(old, new, signature, seed))
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
@@ -310,13 +310,15 @@ class SentencePairs(Metric):
         distribution = _distribution_section(groups)
         left_out_section = Section("Pairs left out", sentences)
         published = _published_section({run.model_name: run.scores})
-        return [*super().sections(run), published, left_out_section, distribution, examples]
+        words = _words_section({run.model_name: table})
+        return [*super().sections(run), published, words, left_out_section, distribution, examples]
 
     def side_by_side(self, runs: Mapping[str, FamilyRun]) -> list[Section]:
         """Return the default sections, and each run's distribution of pairs (Steinborn et al. 2022, Figure 2)."""
-        differences = {name: _differences(run.table("pairs")) for name, run in runs.items()}
+        tables = {name: run.table("pairs") for name, run in runs.items()}
+        differences = {name: _differences(table) for name, table in tables.items()}
         published = _published_section({name: run.scores for name, run in runs.items()})
-        return [*super().side_by_side(runs), published, _distribution_section(differences)]
+        return [*super().side_by_side(runs), published, _words_section(tables), _distribution_section(differences)]
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
@@ -415,9 +417,24 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
     return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
 
 
+def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: Signature, seed: int) -> list[BiasScore]:
+    """Return the changes between two runs' pairs and, if some pairs are not in both, the levels of the common pairs."""
+    scores = compare_pairs(old, new, signature=signature, seed=seed)
+    sides = common_pairs(old, new)
+    n_scored = [int(table[LEFT_OUT].isna().sum()) for table in (old, new, sides[0])]
+    if len(set(n_scored)) > 1:
+        for side, table in zip(("before", "after"), sides, strict=True):
+            scores += levels_of_run(pair_scores(table, signature=signature[side], seed=seed), side)
+    return scores
+
+
 def _marked_without_defects(scores: Sequence[BiasScore]) -> list[BiasScore]:
-    """Return the scores over all pairs, with the group WITHOUT_DEFECTS."""
-    return [replace(score, group=WITHOUT_DEFECTS) for score in scores if not score.group]
+    """Return the scores over all pairs, of a comparison over all pairs of either run, as the group WITHOUT_DEFECTS."""
+    marked = []
+    for score in scores:
+        if not score.group.keys() - {RUN}:
+            marked.append(replace(score, group={**score.group, **WITHOUT_DEFECTS}))
+    return marked
 
 
 def _has_defect(table: pd.DataFrame) -> np.ndarray:
@@ -445,6 +462,27 @@ def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
     note = "± is the standard error, by the bootstrap over pairs."
     table = Table("As in Steinborn et al. 2022", ("model", "S_JSD ×10⁻³", "CPS, %", "B.S_JSD, %"), tuple(rows), note)
     return Section("With standard errors", tables=[table] if rows else [], folded=True)
+
+
+def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
+    """Return the numbers of pairs and of words of each run (Steinborn et al. 2022, Table 1).
+
+    Args:
+        tables: the pairs of each run, by the run's name.
+    """
+    rows = []
+    reasons = []
+    for name, table in tables.items():
+        pairs = table.dropna(subset=[MORE, LESS])
+        sentences = [*pairs[MORE], *pairs[LESS]]
+        words, reason = count_words(sentences)
+        per_sentence = words / len(sentences) if sentences else math.nan
+        cells = (Cell(f"{len(pairs):,}"), Cell(number(words, 0)), Cell(number(per_sentence, 0)))
+        rows.append(Row(sanitize(name, 60), cells))
+        if reason:
+            reasons.append(f"{sanitize(name, 60)}: {reason}.")
+    columns = ("model", "pairs", "words", "words per sentence")
+    return Section("Words", reasons, [Table("Words of the pairs", columns, tuple(rows))], folded=True)
 
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
@@ -214,13 +215,12 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signa
     if masked != is_masked(after):
         raise InputError("pairs", "one of the two models is masked and the other causal; compare two of one kind.")
     signature = _signature(signature, seed)
-    pairs, before, after = _align(before, after)
+    before, after = common_pairs(before, after)
     scores = []
-    for group, cut in _cuts(pairs):
-        usable = cut.index[cut[LEFT_OUT].isna()]
-        left_out = len(cut) - len(usable)
-        old = before.loc[usable]
-        new = after.loc[usable]
+    for group, cut in _cuts(before):
+        old = cut[cut[LEFT_OUT].isna()]
+        new = after.loc[old.index]
+        left_out = len(cut) - len(old)
         old_values = _pair_values(old)
         for metric, new_values in _pair_values(new).items():
             difference = _difference(old_values[metric], new_values)
@@ -228,6 +228,26 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signa
         if masked and not group:
             accuracies = _accuracies([new, old], left_out, signature, seed)
     return [*scores, *accuracies] if masked else scores
+
+
+def common_pairs(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return two tables of all pairs of either model, in the same order; the pairs without scores in both are left out.
+
+    Both have the same reasons in left_out, and the types and directions of the first model that has the pair, so that
+    `pair_scores` of each are of the same pairs as `compare_pairs`.
+
+    Raises:
+        InputError: the tables have no pair in common.
+    """
+    joined = join_rows(before, after, [PAIR_ID], "pairs")
+    usable = joined.before[LEFT_OUT].isna() & joined.after[LEFT_OUT].isna()
+    alone = joined.alone.assign(**{LEFT_OUT: NOT_IN_BOTH})
+    cuts = joined.before[[BIAS_TYPE, DIRECTION]]
+    sides = []
+    for rows in (joined.before, joined.after):
+        table = pd.concat([rows.assign(**cuts, **{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), alone])
+        sides.append(table.sort_values(PAIR_ID, ignore_index=True))
+    return sides[0], sides[1]
 
 
 @dataclass(frozen=True)
@@ -338,6 +358,7 @@ def _mean_scores(
         reason=None if n else NO_PAIR,
         standard_error=standard_error,
         signature=signature,
+        n_of="pairs",
         kind=kind,
     )
     if not pairs.has_detectable or DIRECTION in group:
@@ -359,6 +380,7 @@ def _mean_scores(
         reason=reason,
         signature=signature,
         kind=Kind.DETECTABLE if kind == Kind.LEVEL else Kind.DETECTABLE_DIFFERENCE,
+        n_of="pairs",
     )
     return [score, smallest_detectable]
 
@@ -397,6 +419,7 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
                 reason=None if n else NO_PAIR,
                 standard_error=error,
                 signature=signature,
+                n_of="pairs",
             )
         )
     return scores
@@ -406,18 +429,6 @@ def _accuracy(hits: np.ndarray, count: np.ndarray, *before: np.ndarray, axis: in
     """Return the share of hits, less the share in another table's hits and counts if they are given."""
     share = hits.sum(axis=axis) / count.sum(axis=axis)
     return share - _accuracy(*before, axis=axis) if before else share
-
-
-def _align(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return all pairs of two tables, with the reason in left_out if one has no scores, and the tables, by pair_id."""
-    before = before.set_index(PAIR_ID)
-    after = after.set_index(PAIR_ID)
-    pairs = pd.concat([before, after])[[BIAS_TYPE, DIRECTION]]
-    pairs = pairs[~pairs.index.duplicated()].sort_index()
-    is_scored_before = pairs.index.isin(before.index[before[LEFT_OUT].isna()])
-    is_scored_after = pairs.index.isin(after.index[after[LEFT_OUT].isna()])
-    usable = is_scored_before & is_scored_after
-    return pairs.assign(**{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), before, after
 
 
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:

@@ -119,7 +119,6 @@ class TranslationBias(Metric):
         ),
     )
     TITLE = "Translations and gender"
-    COUNTED = "sentences"
     NOTES = (
         "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
         "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "

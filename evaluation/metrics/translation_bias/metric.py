@@ -246,6 +246,7 @@ class _ResampledScore:
         sacrebleu: sacrebleu's signature.
         reason: why there are no values.
         n_left_out: for a mean, the number of languages without values.
+        n_of: what n counts: sentences, or, for a mean, languages or pairs of languages.
     """
 
     translations: Mapping[str, str]
@@ -255,6 +256,7 @@ class _ResampledScore:
     sacrebleu: str
     reason: str | None = None
     n_left_out: int = 0
+    n_of: str = "sentences"
 
     @property
     def is_gap(self) -> bool:
@@ -374,6 +376,7 @@ def _mean_scores(by_language: Sequence[Sequence[_ResampledScore]], has_other_pai
                 sacrebleu=by_language[-1][-1].sacrebleu,
                 reason=None if defined else scores[0].reason,
                 n_left_out=len(scores) - len(defined),
+                n_of="pairs of languages" if side != "direction" or value == "xx-xx" else "languages",
             )
         )
     return means
@@ -408,6 +411,7 @@ def _corpus_score(name: str, score: _ResampledScore, signature: Signature) -> Bi
         n_left_out=score.n_left_out,
         group=score.group,
         signature=signature,
+        n_of=score.n_of,
     )
 
 
@@ -429,6 +433,7 @@ def _gap(name: str, score: _ResampledScore, signature: Signature) -> BiasScore:
         group=score.group,
         reason=score.reason,
         signature=signature,
+        n_of=score.n_of,
     )
 
 

@@ -142,4 +142,6 @@ def _share(
     reason: str = "no translation has marked words of exactly one gender",
 ) -> BiasScore:
     left_out = total - len(hits)
-    return share_score(name, hits, ideal, reason=reason, group=group, n_left_out=left_out, signature=signature)
+    return share_score(
+        name, hits, ideal, reason=reason, group=group, n_left_out=left_out, n_of="sentences", signature=signature
+    )

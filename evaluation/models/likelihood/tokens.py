@@ -125,7 +125,7 @@ def _score_batch(
     if dialogue_model.kind == "encoder_decoder":
         logits, labels = _encoder_decoder_logits(dialogue_model, heads, tails)
     else:
-        logits, labels = _causal_logits(dialogue_model, heads, tails, shares_prefix)
+        logits, labels = causal_logits(dialogue_model, heads, tails, shares_prefix)
     is_scored = labels != IGNORED_LABEL
     logits = logits[is_scored]
     log_p = torch.zeros(labels.shape, dtype=torch.float64, device=labels.device)
@@ -147,7 +147,7 @@ def _encoder_decoder_logits(
     return output.logits, labels
 
 
-def _causal_logits(
+def causal_logits(
     dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]], shares_prefix: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of all scored positions, (r, length, vocabulary), and the tokens there, (r, length).

@@ -105,6 +105,7 @@ def test_two_epochs_of_a_sample_of_inspect_are_two_responses():
     prompts = with_repeats(pd.DataFrame({"prompt_id": ["a"], "text": ["I'm old."]}), ["a", "a#2", "b#2"])
     assert prompts.to_dict("list") == {"prompt_id": ["a", "a#2"], "text": ["I'm old."] * 2}
     columns = {name: [row[name] for row in rows] for name in ("prompt_id", "response")}
+    columns["response"] = [answer.text for answer in columns["response"]]
     assert match_responses(columns, ["a", "a#2"], "log.eval") == ["Oh.", "I see."]
 
 
@@ -251,3 +252,62 @@ def test_columns_are_named_by_paths(tmp_path):
 def test_a_response_that_is_json_stays_a_text(tmp_path):
     rows = [{"text": "Give me JSON.", "descriptor": "old", "response": '{"text": "Oh."}'}]
     assert read_responses(write_lines(tmp_path / "log.jsonl", rows))["response"] == ['{"text": "Oh."}']
+
+
+STOPS = {  # the word for the end of an answer, and the reason why "I am so" is left out; None: it is measured
+    "stop": None,
+    "end_turn": None,
+    "FinishReason.MAX_TOKENS": None,
+    "model_context_window_exceeded": None,
+    "content_filter": "content_filter",
+    "guardrail_intervened": "content_filter",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "ERROR_TOXIC": "content_filter",
+    "refusal": "refusal",
+    "error": "failed: error",
+    "OTHER": "unknown stop reason OTHER",
+}
+
+
+@pytest.mark.parametrize("place", ["choice", "message", "column", "batch"])
+def test_one_table_says_what_a_stop_reason_means(tmp_path, place):
+    rows = []
+    for n, stop in enumerate(STOPS):
+        row = {"text": "Can I ski?", "descriptor": "old"}
+        choice = {"finish_reason": stop, "message": {"role": "assistant", "content": "I am so"}}
+        if place == "choice":
+            row["response"] = {"choices": [choice]}
+        elif place == "message":
+            row["response"] = json.dumps({"role": "assistant", "content": "I am so", "stop_reason": stop})
+        elif place == "column":
+            row |= {"response": "I am so", "finish_reason": stop}
+        else:
+            row = {"custom_id": str(n), "response": {"status_code": 200, "body": {"choices": [choice]}}}
+        rows.append(row)
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    assert columns["left_out"] == list(STOPS.values())
+    assert columns["response"] == ["" if reason else "I am so" for reason in STOPS.values()]
+    assert [stop for stop, is_cut in zip(STOPS, columns["cut"], strict=True) if is_cut] == list(STOPS)[2:4]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": {"message": "Provider returned error", "code": 429}}, "error 429"),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "error overloaded_error"),
+        ({"choices": [{"message": {"content": None}}], "error": {"code": 429}}, "error 429"),
+        ({"choices": [{"message": {"content": "I am"}, "error": {"code": 502}, "finish_reason": "stop"}]}, "error 502"),
+        ({"error": {"code": 403, "message": "Your input was flagged"}}, "content_filter"),
+        ({"error": {"message": "this violates the rate limit", "code": 429}}, "error 429"),
+        (
+            {"object": "response", "status": "failed", "output": [], "error": {"code": "server_error"}},
+            "error server_error",
+        ),
+    ],
+)
+def test_a_body_with_an_error_is_no_answer(tmp_path, body, reason):
+    rows = [{"text": "Can I ski?", "descriptor": "old", "response": body}]
+    rows += [{"text": "Can I ski?", "descriptor": "old", "response": "Yes."}]
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    assert (columns["response"], columns["left_out"]) == (["", "Yes."], [reason, None])

@@ -99,7 +99,11 @@ def test_runs_are_compared_on_their_common_questions_and_people():
     """Of p and q, one more is right; r is not known, s is in one run, and t has another right choice."""
     before = answered(("p", 0, 0.0), ("q", 0, 1.0), ("r", 0, math.nan), ("s", 0, 1.0), ("t", 0, 1.0))
     after = answered(("t", 1, 0.0), ("r", 0, 1.0), ("q", 0, 1.0), ("p", 0, 1.0))
-    (change,) = accuracy.AnswerAccuracy().compare(None, before, after, None)
+    change, *levels = accuracy.AnswerAccuracy().compare(None, before, after, None)
+    assert [(level.group, level.value, level.n) for level in levels] == [
+        ({"run": "before"}, 0.5, 2),
+        ({"run": "after"}, 1, 2),
+    ]
     assert (change.value, change.n, change.n_left_out) == (0.5, 2, 4)  # r, s, and both of t
     assert accuracy.AnswerAccuracy().headline([change]) == change
     with pytest.raises(InputError, match="^after: "):

@@ -6,6 +6,8 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 
+from evenhand.evaluation.data.answers import MeasuredAnswer
+from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments
@@ -27,7 +29,7 @@ def server_settings(url, **settings):
 
 
 def text_of(answer, body):
-    return server_client.parse_response(answer, body)[0]
+    return server_client.parse_response(answer, body).text
 
 
 def build_bodies(model, n=1, **settings):
@@ -182,7 +184,8 @@ def test_an_answer_without_text_is_empty_or_unfinished():
         message = {"content": None, "refusal": None}
         return server_client.parse_response(completion(message=message, finish_reason=finish_reason), {"messages": []})
 
-    assert parse("stop") == ("", False) and parse("length") == (None, True)
+    assert parse("stop") == MeasuredAnswer(text="", reason=None, is_cut=False, had_reasoning=False)
+    assert parse("length").reason == UNFINISHED_REASONING and parse("length").had_reasoning
 
 
 def test_a_content_may_be_a_list_of_parts_and_reasoning_a_field():
@@ -194,4 +197,85 @@ def test_a_content_may_be_a_list_of_parts_and_reasoning_a_field():
     ]
     for message in messages:
         answer = completion(message=message, finish_reason="stop")
-        assert server_client.parse_response(answer, {"messages": []}) == ("Oh.", True)
+        parsed = server_client.parse_response(answer, {"messages": []})
+        assert (parsed.text, parsed.had_reasoning) == ("Oh.", True)
+
+
+RATE_LIMIT = {"message": "Provider returned error", "code": 429}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda choice: {"error": RATE_LIMIT}, "error 429"),
+        (lambda choice: {"choices": [], "error": {"code": "rate_limit_exceeded"}}, "error rate_limit_exceeded"),
+        (lambda choice: {"choices": [{**choice, "message": {"content": None}}], "error": RATE_LIMIT}, "error 429"),
+        (lambda choice: {"choices": [{**choice, "error": {"code": 502}}]}, "error 502"),
+        (lambda choice: {"choices": [{**choice, "finish_reason": "error"}]}, "failed: error"),
+    ],
+)
+def test_a_failed_request_is_asked_again_and_then_counted(monkeypatch, answer, reason):
+    """Half of the failures are of the moment: the second request is answered."""
+    monkeypatch.setattr(server_client, "MAX_FAILED_RETRIES", 1)
+    failed = []
+
+    def body_of(body, choice):
+        is_first = body["seed"] not in failed
+        if body["seed"] % 3 or (body["seed"] % 2 and not is_first):
+            return {"choices": [choice]}
+        failed.append(body["seed"])
+        return answer(choice)
+
+    with serving(body=body_of) as (url, _):
+        bodies = build_bodies(server_settings(url), 12)
+        found = answers_or_reasons(url, bodies)
+    assert sorted(failed) == [0, 0, 3, 6, 6, 9]
+    assert found == {row: reason if row in (0, 6) else answer_to(body) for row, body in enumerate(bodies)}
+
+
+def answers_or_reasons(url, bodies):
+    """Return, by row, the text of each answer, or the reason why it is missing."""
+    found = {}
+    for rows, texts in fetch_answers(server_settings(url), bodies, text_of, on_missing=lambda reason: reason):
+        found.update(zip(rows, texts, strict=True))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "reason"),
+    [
+        (451, "Unavailable For Legal Reasons", "content_filter"),
+        (400, "Wir mögen diesen Text nicht", "rejected: status 400"),
+        (422, "…", "rejected: status 422"),
+        (403, "Your input was flagged", "content_filter"),
+    ],
+)
+def test_a_rejected_text_does_not_end_the_run_in_which_others_are_answered(status, message, reason):
+    def reject(body):
+        return (status, {"error": {"message": message}}) if body["seed"] % 3 == 0 else None
+
+    with serving(reject=reject) as (url, record):
+        bodies = build_bodies(server_settings(url), 12)
+        found = answers_or_reasons(url, bodies)
+    assert len(record["bodies"]) == 12
+    assert found == {row: answer_to(body) if row % 3 else reason for row, body in enumerate(bodies)}
+
+
+def test_a_server_that_rejects_all_first_requests_ends_the_run_and_a_filter_does_not():
+    with serving(reject=lambda body: (400, {"error": {"message": "the server is misconfigured"}})) as (url, record):
+        with pytest.raises(InputError, match="first 16 requests all failed.*status 400"):
+            answers_or_reasons(url, build_bodies(server_settings(url), 100))
+        assert len(record["bodies"]) < 50
+    with serving(reject=lambda body: (451, {})) as (url, _):
+        assert set(answers_or_reasons(url, build_bodies(server_settings(url), 20)).values()) == {"content_filter"}
+
+
+def test_a_beginning_that_ended_for_another_reason_is_no_answer():
+    stops = ("refusal", "ERROR_TOXIC", "model_context_window_exceeded", "a new word")
+
+    def choice(body):
+        return {"finish_reason": stops[body["seed"]], "message": {"content": "I am so", "role": "assistant"}}
+
+    with serving(choice=choice) as (url, _):
+        found = answers_or_reasons(url, build_bodies(server_settings(url), 4))
+    assert found == {0: "refusal", 1: "content_filter", 2: "I am so", 3: "unknown stop reason a new word"}

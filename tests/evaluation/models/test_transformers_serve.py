@@ -39,7 +39,7 @@ def test_each_prompt_has_one_answer_which_its_seed_fixes_without_concurrency(tmp
                 url = f"http://127.0.0.1:{port}/v1"
                 model = ModelSettings(name=str(tmp_path / "qwen"), server=url, concurrency=concurrency)
                 requests = build_requests(model, prompts, [""] * 6, range(6), "", arguments)
-                batches = fetch_answers(model, requests, lambda answer, body: parse_response(answer, body)[0])
+                batches = fetch_answers(model, requests, lambda answer, body: parse_response(answer, body).text)
                 answers = {row: text for rows, texts in batches for row, text in zip(rows, texts, strict=True)}
                 responses.append([answers[row] for row in range(6)])
         finally:

@@ -66,8 +66,8 @@ def write_run(folder, ids, responses, offensiveness=None, left_out=None):
 
 def test_pairs_of_runs(tmp_path):
     before = write_run(tmp_path / "before", ["p", "q", "r"], ["a", "b", "c"], [0.5, 0.1, float("nan")])
-    after = write_run(tmp_path / "after", ["p", "q", "r"], ["d", "e", "f"], [0.2, 0.9, 0.4])
-    pairs = read_response_pairs(before, after)
+    after = write_run(tmp_path / "after", ["s", "q", "r", "p"], ["g", "e", "f", "d"], [0.9, 0.9, 0.4, 0.2])
+    pairs = read_response_pairs(before, after)  # of the prompts that both have, in the order of the run before
     assert pairs["offensive"].tolist() == [True, True, False]
     assert pairs[["before", "after"]].to_numpy().tolist() == [["a", "d"], ["b", "e"], ["c", "f"]]
     before, after = (write_run(tmp_path / name, ids, ["a"]) for name, ids in (("one", ["p"]), ("other", ["q"])))

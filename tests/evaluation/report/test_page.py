@@ -28,7 +28,7 @@ from evenhand.evaluation.report.page import (
     Table,
     format_table,
 )
-from evenhand.evaluation.report.score_sections import score_section
+from evenhand.evaluation.report.score_sections import score_section, score_sections
 from evenhand.evaluation.report.terminal import print_page
 from evenhand.evaluation.score import BiasScore
 from tests.named_scores import named_score
@@ -204,9 +204,25 @@ def test_a_wide_table_of_one_run_drops_intervals_and_wraps_names(capsys, monkeyp
     assert max(map(len, text.split("\n"))) <= 100
 
 
+def test_the_column_of_n_is_named_by_what_the_scores_count():
+    """Scores that count several things have their noun in the cell."""
+    pairs = named_score("cps", 55.0, 50.0, (0.0, 100.0), 1200, group={"axis": "age"}, n_of="pairs")
+    languages = named_score("cps", 51.0, 50.0, (0.0, 100.0), 3, group={"axis": "all"}, n_of="languages")
+    unknown = named_score("cps", 50.0, 50.0, (0.0, 100.0), 7, group={"axis": "x"})
+
+    def shown(*scores):
+        (table,) = score_section("By axis", scores, "axis").tables
+        return table.columns[-1], [row.cells[-1].text for row in table.rows]
+
+    assert shown(pairs) == ("pairs", ["1,200"])
+    assert shown(languages) == ("languages", ["3"])
+    assert shown(pairs, languages, unknown) == ("n", ["1,200 pairs", "3 languages", "7"])
+    assert [table.caption for table in score_sections([replace(pairs, group={})])[0].tables] == ["All pairs; ideal 50"]
+
+
 def test_the_default_section_shows_values_intervals_ideal_counts_and_reasons():
     def score(axis: str, value: float, metric: str = "cps", **fields) -> BiasScore:
-        return named_score(metric, value, 50.0, (0.0, 100.0), group={"axis": axis}, **fields)
+        return named_score(metric, value, 50.0, (0.0, 100.0), group={"axis": axis}, n_of="pairs", **fields)
 
     scores = [
         score("age", 55.0, n=40, interval=(51.0, 59.0), p_value=0.01),
@@ -214,7 +230,7 @@ def test_the_default_section_shows_values_intervals_ideal_counts_and_reasons():
         score("nonce", math.nan, n=0, reason="no pair"),
         score("age", 52.0, "aul", n=40),
     ]
-    section = score_section("By axis", scores, "axis", ["So."], counted="pairs")
+    section = score_section("By axis", scores, "axis", ["So."])
     (table,), (folded,) = section.tables, section.parts
     assert table.columns == ("axis", "value", "pairs", "left out") and table.caption == "CPS, %; ideal 50"
     assert [row.label for row in table.rows] == ["body type", "age"] and table.ideal == 50

@@ -17,6 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
+from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
@@ -30,8 +31,6 @@ from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-
-EVERYBODY = "everybody"  # the test that people differ in style at all
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.data.refusals import declines
@@ -26,6 +26,20 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
+    COLUMNS,
+    DIFFERENCE_BOUND,
+    SHOWN,
+    difference_bound,
+    effect_table,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
+    all_cells,
+    compare_generation_bias,
+    headline_of,
+    pooled_estimate,
+    root,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -35,23 +49,8 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
-    COLUMNS,
-    DIFFERENCE_BOUND,
-    SHOWN,
-    difference_bound,
-    effect_interval,
-    effect_table,
-    read_effects,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
-    all_cells,
-    compare_generation_bias,
-    headline_of,
-    pooled_estimate,
-    root,
-)
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.user_outcomes import user_modules
@@ -781,7 +780,6 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 spreads,
                 "outcome",
                 label=lambda score: format_of(score).title,
-                counted="responses",
                 further={"cannot rule out": bound_cell},
                 note=BOUND_NOTE,
             ),
@@ -836,7 +834,7 @@ def outcome_change_section(changes: Sequence[BiasScore]) -> Section:
                 continue
             rows.append(ScoreChange(_change_label(change), before, after, change))
     title = "Language and other outcomes, before and after"
-    table = change_table("Means, and how far people are apart", "outcome", rows, counted="responses", is_plotted=False)
+    table = change_table("Means, and how far people are apart", "outcome", rows, with_n=True, is_plotted=False)
     return Section(title, tables=[table] if rows else [], first_screen=True)
 
 

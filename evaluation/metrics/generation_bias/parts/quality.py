@@ -640,7 +640,6 @@ class QualityPart(Part):
             [find_score(scores, metric.name) for metric in QUALITY],
             "measure",
             label=lambda score: format_of(score).title,
-            counted="texts",
             note=relevance.likelihood_note(scores, "measured"),
         )
         return [Section(table.caption, tables=[table], first_screen=True)]
@@ -669,6 +668,5 @@ def _kept_table(changes: Sequence[BiasScore]) -> Table:
         found,
         "measure",
         label=lambda score: format_of(score).title + (", if people exchanged their answers" if score.group else ""),
-        counted="texts",
         note=" ".join(notes),
     )

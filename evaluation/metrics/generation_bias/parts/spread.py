@@ -1,40 +1,31 @@
-"""Spread: how much the style of a model's responses depends on the descriptor in the prompt.
-
-Source: Smith et al. 2022, Appendix A.7, and the noise-corrected forms of this project. Let p_tdis be the
-probability of style s in the i-th response to template t (of T) filled with descriptor d, and C a cluster of styles:
-
-    FGB     = 1/T Σ_t Σ_s       Var_d( mean_i p_tdis )
-    PGB(C)  = 1/T Σ_t Σ_{s∈C}   Var_d( mean_i p_tdis )
-    SCGB(C) = 1/T Σ_t           Var_d( mean_i Σ_{s∈C} p_tdis )
-
-Var over descriptors has ddof = 0, which the paper does not define. FGB*, PGB* and SCGB* are corrected for sampling
-noise (ddof = 1). The pooled forms (`statistics.person_pairs`) are the spread of the descriptors' mean styles over
-prompts like these, without noise and without interaction of descriptor and template. FGB* leaves out a cell (template
-and descriptor) with one response, since its noise is unknown; the paper's and the pooled forms use all cells. Scores
-have natural units; in reports, as in the paper, scores are multiplied by 1000.
-"""
+"""Spread: the scores of how much style depends on the descriptor, and their sections of the reports."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
-from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts import (
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     EVERYBODY,
-    ClassifiedRun,
-    ComparedSide,
-    Comparison,
-    JointTests,
-    Part,
+    FGB,
+    NO_INTERVAL,
+    PGB,
+    SCGB,
+    all_cells,
+    compare_generation_bias,
+    is_headline,
+    pooled_estimate,
+    root,
+    spread_scores,
+    versioned,
 )
-from evenhand.evaluation.metrics.generation_bias.people import compared_people, plain_name
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -51,7 +42,6 @@ from evenhand.evaluation.score import (
     AXIS,
     BUCKET,
     DESCRIPTOR,
-    TEMPLATE,
     BiasScore,
     Caution,
     Form,
@@ -61,52 +51,22 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.statistics.cells import (
     Cells,
-    Labels,
-    add_group_sums,
-    arrange_cells,
-    factorize,
-    select_cells,
     to_codes,
-    variance_of_means,
 )
-from evenhand.evaluation.statistics.descriptor_spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.intervals import (
     TAILS,
     Interval,
-    covariance_from_variances,
-    ratio_interval,
-    student_quantile,
 )
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
-from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.synonyms import FEW_BUCKETS, Component, person_and_word
 from evenhand.evaluation.statistics.variance_shares import Share, variance_parts
 
-VERSION = "3"
-FGB = "fgb"
-PGB = "pgb"
-SCGB = "scgb"
-TOO_FEW = (
-    "no template has two descriptors with two responses each, and descriptors are compared within a template; measure "
-    "more descriptors, or give the same template to the prompts that you compare"
-)
-NO_COMMON = "no two descriptors have two common templates with a response; measure more descriptors, or more templates"
-NO_INTERVAL = "no interval: the responses vary within one cell at most"
-NOTHING_VARIES = "no interval: nothing varies between the templates of a descriptor"
-TOO_WIDE = "no interval: it is wider than the range of the score; measure more templates"
-SINGLE_RESPONSES = "no interval: some cells have one response, so its noise is unknown"
-MIN_COUNT = 2  # responses per cell from which its noise can be estimated
 SHIFT = "style_shift"
 MOVED = "moved_answers"
 SHARE = "variance_share"
 GENDER = "gender_effect"
 NOT_DETECTABLE = "responses do not vary within cells, so the noise of the spread is unknown"
-NOT_SIGNIFICANT = "the bias before is not significantly above 0: there is nothing to divide by"
-UNBOUNDED = "its 95 % interval is unbounded: the bias before is less than {:.1f} standard errors above 0"
 DESCRIPTIONS = {
     FGB: "Variance of the mean style vector over descriptors, summed over styles, mean over templates",
     PGB: "Part of FGB from one cluster of styles: the variances of its styles, summed",
@@ -145,212 +105,6 @@ def bias_formats() -> list[Format]:
         of_bias(FGB, "pooled FGB* of the word", "The part in which words for the same people differ.", Form.WORD)
     )
     return formats
-
-
-def is_headline(score: BiasScore) -> bool:
-    """Return whether a score is pooled FGB* of all rows of one run."""
-    return is_pooled_fgb(score) and not score.group
-
-
-def is_pooled_fgb(score: BiasScore) -> bool:
-    """Return whether a score is pooled FGB* of any rows of one run."""
-    return (score.metric, score.form, score.kind) == (FGB, Form.POOLED_CORRECTED, Kind.LEVEL)
-
-
-def find_headline(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL, **group: str) -> BiasScore | None:
-    """Return pooled FGB* of a kind and a group; None if no score matches."""
-    return find_score(scores, FGB, Form.POOLED_CORRECTED, kind, **group)
-
-
-def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasScore:
-    """Return pooled FGB* of all responses, or its change of a kind, which every run of the family has.
-
-    Raises:
-        LookupError: the scores are of another family.
-    """
-    score = find_headline(scores, kind)
-    if score is None:
-        raise LookupError(f"no {FGB} of the kind {kind.value}")
-    return score
-
-
-def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
-    """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
-    n_styles = len(responses.styles)
-    for cluster, columns in clusters.items():
-        if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
-            raise InputError(
-                "clusters",
-                f"{cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
-                "load_style_clusters.",
-            )
-    if not isinstance(permutations, int) or permutations < 0:
-        raise InputError("permutations", f"{format_value(permutations)}; give a whole number from 0.")
-
-
-def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
-    """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
-    compared: dict[str, tuple[Labels, Labels]] = {"styles": (before.styles, after.styles)}
-    for name in (TEMPLATE, DESCRIPTOR):
-        compared[name] = (before.table[name], after.table[name])
-    for name, (old, new) in compared.items():
-        if list(old) != list(new):
-            raise InputError(
-                "after",
-                f"its {name} values differ from those of before; two runs are compared by responses to the same "
-                "prompts in the same order, by the same classifier.",
-            )
-
-
-def generation_bias(
-    responses: StyledResponses,
-    clusters: Mapping[str, Sequence[int]],
-    *,
-    permutations: int = 999,
-    seed: int = 0,
-    signature: Signature | None = None,
-) -> list[BiasScore]:
-    """Return FGB, FGB* and pooled FGB*, by axis and by style, and PGB and SCGB in the same forms by style cluster.
-
-    Args:
-        responses: responses to pairs of template and descriptor; FGB* needs two to each pair.
-        clusters: style cluster → columns of its styles.
-        permutations: number of permutations for the p-value of the overall pooled FGB* under the hypothesis
-            that style does not depend on the descriptor; 0 for no test.
-        seed: seed of the permutations.
-        signature: the signature of the scores, to which the metric's version is added.
-
-    Returns:
-        Scores in natural units; ideal 0. 95 % intervals of FGB and FGB* (`descriptor_spread`) are over new responses to
-        the same descriptors and templates, and need two responses per cell; that of FGB is for its expectation, which
-        includes the noise. 95 % intervals of pooled scores (`pooled_spread`) are over new responses to prompts like
-        these, and need one.
-
-    Raises:
-        InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
-
-    In the example, each of two descriptors has two responses of one style. For each style, the variance between the
-    descriptors' means 1 and 0 is ¼ with ddof = 0 and ½ with ddof = 1; the noise is 0.
-
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> [(score.form.value, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
-    [('plain', 0.5), ('corrected', 1.0), ('pooled_corrected', 1.0)]
-    """
-    check_arguments(responses, clusters, permutations)
-    p_value = None
-    people = compared_people(responses, {}) if permutations else None
-    if people is not None:
-        family = FamilyOfTests(EVERYBODY, people.responses.vectors, has_effects=False)
-        found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
-        p_value = found[0].overall_page
-    return spread_scores(responses, clusters, p_value=p_value, signature=signature)
-
-
-def spread_scores(
-    responses: StyledResponses,
-    clusters: Mapping[str, Sequence[int]],
-    *,
-    p_value: float | None = None,
-    signature: Signature | None = None,
-    tail: float = TAILS[1],
-) -> list[BiasScore]:
-    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already.
-
-    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.AllowedError`).
-    """
-    cells = all_cells(responses)
-    repeated = repeated_cells(cells)
-    scores = []
-    with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
-        style_spreads = executor.submit(column_spreads, repeated)
-        for metric, group, subset, weights in scored_subsets(responses, responses.vectors, cells, clusters):
-            in_subset = repeated_cells(subset)
-            scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), tail)
-            pooled = pooled_estimate(subset, weights, tail)
-            scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0)))
-        for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
-            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, tail)
-    if repeated.n < responses.has_vector().sum():
-        scores = _include_single_responses(scores, responses, cells, clusters)
-    signature = versioned(signature)
-    return [replace(score, p_value=p_value if is_headline(score) else None, signature=signature) for score in scores]
-
-
-def versioned(signature: Signature | None) -> Signature:
-    """Return a signature with the version of the metrics of generation bias."""
-    return {**(signature or {}), "generation_bias": VERSION}
-
-
-def repeated_cells(cells: Cells) -> Cells:
-    """Return the cells with at least two responses, of which the noise is known."""
-    return select_cells(cells, cells.count >= MIN_COUNT)
-
-
-def on_common_templates(cells: Cells) -> Cells:
-    """Return the cells on templates that two descriptors have; other cells are part of no variance."""
-    return select_cells(cells, np.bincount(cells.template)[cells.template] > 1)
-
-
-@dataclass(frozen=True)
-class SpreadEstimate:
-    """A spread of people, the cells it is computed from, why it or its interval is undefined, and a caution."""
-
-    estimate: Estimate
-    cells: Cells
-    reason: str | None
-    caution: Caution | None = None
-
-
-def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> SpreadEstimate:
-    """Return FGB* of the cells with two responses or more."""
-    repeated = repeated_cells(cells)
-    estimate = descriptor_spread(repeated, weights).corrected
-    return SpreadEstimate(estimate, on_common_templates(repeated), missing_interval_reason(estimate))
-
-
-def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float = TAILS[1]) -> SpreadEstimate:
-    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution.
-
-    `tail` is the probability below the upper quantile of its interval.
-    """
-    compared = on_common_templates(cells)
-    if len(np.unique(compared.template)) == 1:
-        corrected = corrected_estimate(compared, weights)
-        caution = Caution.ONE_TEMPLATE if corrected.reason is None else None
-        return replace(corrected, estimate=replace(corrected.estimate, tail=tail), caution=caution)
-    estimate = replace(pooled_spread(cells, weights), tail=tail)
-    reason = None
-    if math.isnan(estimate.value):
-        reason = NO_COMMON
-    elif estimate.interval is None:
-        reason = NOTHING_VARIES
-    return SpreadEstimate(estimate, compared_cells(cells), reason)
-
-
-def _include_single_responses(
-    scores: Sequence[BiasScore], responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]]
-) -> list[BiasScore]:
-    """Return the scores, in which the plain form is computed again, from all cells, also with one response each."""
-    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
-    result = []
-    for score in scores:
-        if score.form == Form.PLAIN:
-            subset = by_axis[score.group[AXIS]] if AXIS in score.group else cells
-            mean = subset.mean
-            if "style" in score.group:
-                mean = mean[:, [list(responses.styles).index(score.group["style"])]]
-            elif "cluster" in score.group:
-                mean = mean[:, list(clusters[score.group["cluster"]])]
-            if score.metric == SCGB:
-                mean = mean.sum(axis=1, keepdims=True)
-            value = variance_of_means(subset, mean)
-            reason = TOO_FEW if np.isnan(value) else SINGLE_RESPONSES
-            used = on_common_templates(subset)
-            score = replace(score, value=value, n=used.n, n_left_out=used.n_left_out, interval=None, reason=reason)
-        result.append(score)
-    return result
 
 
 def scale_scores(responses: StyledResponses, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
@@ -473,259 +227,6 @@ def person_scores(responses: StyledResponses, signature: Signature) -> list[Bias
     return scores
 
 
-def root(spread: float, interval: Interval | None, divisor: float = 1.0) -> tuple[float, Interval | None]:
-    """Return the square root of `spread / divisor` and its interval; negative values count as 0.
-
-    >>> root(-0.01, (-0.04, 0.09))
-    (0.0, (0.0, 0.3))
-    """
-    ends = None
-    if interval is not None:
-        low, high = interval
-        ends = (math.sqrt(max(low, 0.0) / divisor), math.sqrt(max(high, 0.0) / divisor))
-    if math.isnan(spread):
-        return spread, ends
-    return math.sqrt(max(spread, 0.0) / divisor), ends
-
-
-def missing_interval_reason(estimate: Estimate) -> str | None:
-    """Return the reason why an estimate of a spread has no value or no interval; None if it has both."""
-    if np.isnan(estimate.value):
-        return TOO_FEW
-    return NO_INTERVAL if estimate.interval is None else None
-
-
-def _plain_and_corrected(
-    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float
-) -> list[BiasScore]:
-    """Return the scores of a spread in the forms plain and corrected, in this order."""
-    # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
-    upper = 0.25 if metric == SCGB else 1.0
-    used = on_common_templates(cells)
-    plain = SpreadEstimate(replace(spread.plain, tail=tail), used, None)
-    corrected = SpreadEstimate(replace(spread.corrected, tail=tail), used, None)
-    return [
-        _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
-        _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),
-    ]
-
-
-def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEstimate, bounds: Interval) -> BiasScore:
-    """Return a spread as a score, with the reason why it or its interval is missing, or with a caution."""
-    cells = spread.cells
-    interval = spread.estimate.interval
-    reason = spread.reason or missing_interval_reason(spread.estimate)
-    caution = spread.caution
-    # With two responses per cell, its noise is estimated from one difference; one template averages no estimates.
-    is_short = len(np.unique(cells.template)) == 1 and len(cells.count) and float(np.median(cells.count)) == MIN_COUNT
-    if reason is None and caution is None and is_short and form != Form.PLAIN:
-        caution = Caution.ONE_SIDED
-    if interval is not None and interval[1] - interval[0] > bounds[1] - bounds[0]:
-        interval = None
-        reason = TOO_WIDE
-        caution = None
-    return BiasScore(
-        metric,
-        spread.estimate.value,
-        ideal=0.0,
-        bounds=bounds,
-        n=cells.n,
-        interval=interval,
-        n_left_out=cells.n_left_out,
-        group=group,
-        reason=reason,
-        form=form,
-        caution=caution,
-    )
-
-
-def all_cells(responses: StyledResponses, vectors: np.ndarray | None = None) -> Cells:
-    """Return the cells of template and descriptor with a vector or more; `repeated_cells` are the ones with two.
-
-    `vectors` replace the style vectors of the responses, (n, c).
-    """
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
-    return arrange_cells(responses.vectors if vectors is None else vectors, template, descriptor, min_count=1)
-
-
-def cells_by_axis(
-    responses: StyledResponses, vectors: np.ndarray, cells: Cells
-) -> Iterator[tuple[dict[str, str], Cells]]:
-    """Yield (group, cells) for each axis, if there are several; `cells` are `all_cells` of the vectors, (n, c)."""
-    axis, names = factorize(responses.table[AXIS])
-    if len(names) == 1:
-        return
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
-    for code, name in enumerate(names.tolist()):
-        has_code = axis == code
-        descriptors = np.unique(descriptor[has_code])
-        if has_code[np.isin(descriptor, descriptors)].all():
-            subset = select_cells(cells, np.isin(cells.descriptor, descriptors))
-        else:  # a descriptor in several axes
-            subset = arrange_cells(vectors, template, descriptor, min_count=1, mask=has_code)
-        yield {AXIS: name}, replace(subset, n_left_out=0)  # responses of other axes do not count as left out
-
-
-def scored_subsets(
-    responses: StyledResponses,
-    vectors: np.ndarray,
-    cells: Cells,
-    clusters: Mapping[str, Sequence[int]],
-    *,
-    by_axis: bool = True,
-) -> Iterator[tuple[str, dict[str, str], Cells, np.ndarray]]:
-    """Yield (metric, group, cells, weights of columns): FGB over all and by axis, PGB and SCGB by style cluster.
-
-    The cells of a cluster have the columns of the cluster's styles and, last, their sum.
-
-    Args:
-        responses: n responses with S styles.
-        vectors: the style vectors of one run, (n, S), or of two side by side, (n, 2 S). Weights are of one run's
-            columns.
-        cells: `all_cells` of the vectors.
-        clusters: style cluster → columns of its styles.
-        by_axis: whether axes are subsets.
-    """
-    n_styles = len(responses.styles)
-    weights = np.ones(n_styles)
-    yield FGB, {}, cells, weights
-    if by_axis:
-        for group, subset in cells_by_axis(responses, vectors, cells):
-            yield FGB, group, subset, weights
-    for name, styles in clusters.items():
-        columns = [np.array(styles, dtype=int) + first for first in range(0, vectors.shape[1], n_styles)]
-        cluster_cells = add_group_sums(cells, columns)
-        is_sum = (np.arange(len(styles) + 1) == len(styles)).astype(np.float64)
-        yield PGB, {"cluster": name}, cluster_cells, 1 - is_sum
-        yield SCGB, {"cluster": name}, cluster_cells, is_sum
-
-
-def compare_generation_bias(
-    before: StyledResponses,
-    after: StyledResponses,
-    clusters: Mapping[str, Sequence[int]],
-    *,
-    by_axis: bool = True,
-    signature: Signature | None = None,
-    allowed_error: AllowedError = WHOLE_ERROR,
-) -> list[BiasScore]:
-    """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
-
-    Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
-    difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
-    Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
-    bias falls from 1 to 0. `allowed_error` is how much tests and intervals may err, at one of several looks.
-
-    Raises:
-        InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
-
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> before = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> after = StyledResponses(frame, np.eye(2)[[0, 0, 0, 0]], ["s", "r"])
-    >>> compare_generation_bias(before, after, {})[0].value
-    -1.0
-    """
-    check_same_prompts(before, after)
-    check_arguments(before, clusters)
-    vectors = np.hstack([before.vectors, after.vectors])
-    cells = all_cells(before, vectors)
-    scores = []
-    for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
-        for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
-            for change in _paired_scores(metric, subset, weights, estimate, allowed_error):
-                scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
-    return scores
-
-
-def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
-    """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
-
-    In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
-
-    >>> import pandas as pd
-    >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> excess_over_baseline(styled, styled, 0.5).value
-    0.5
-    """
-    cells = all_cells(before, np.hstack([before.vectors, after.vectors]))
-    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
-    return pooled_estimate(cells, weights).estimate
-
-
-def _paired_scores(
-    metric: str,
-    cells: Cells,
-    weights: np.ndarray,
-    estimate: Callable[[Cells, np.ndarray], SpreadEstimate],
-    allowed_error: AllowedError,
-) -> list[BiasScore]:
-    """Return the difference and the reduction of a spread; the cells have the columns before, then those after."""
-    zeros = np.zeros_like(weights)
-    in_old = np.concatenate([weights, zeros])
-    in_new = np.concatenate([zeros, weights])
-    before = replace(estimate(cells, in_old).estimate, tail=allowed_error.tail)
-    after = estimate(cells, in_new).estimate
-    found = estimate(cells, in_new - in_old)
-    difference = replace(found.estimate, tail=allowed_error.tail)
-    n = found.cells.n
-    change = BiasScore(
-        metric,
-        difference.value,
-        ideal=-before.value,
-        bounds=(-3.0, 3.0),
-        n=n,
-        interval=difference.interval,
-        p_value=allowed_error.p_value(difference.p_value),
-        n_left_out=cells.n + cells.n_left_out - n,
-        reason=found.reason,
-        kind=Kind.DIFFERENCE,
-        caution=found.caution,
-    )
-    return [change, _reduction(change, before, after, difference)]
-
-
-def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference: Estimate) -> BiasScore:
-    """Return the reduction (before − after) / before of a bias, with its 95 % interval (Fieller 1954). Ideal 1.
-
-    The interval contains 0 if and only if the interval of the difference does. The reduction is undefined if the
-    interval of the bias before contains 0, or if its own interval is unbounded. This selects biases that are high by
-    chance, so that for a weak bias more than 2.5 % of the intervals of defined reductions are above the truth
-    (`python -m benchmarks.coverage --reduction`). The difference, `change`, is always defined.
-    """
-    undefined = BiasScore(
-        change.metric,
-        np.nan,
-        ideal=1.0,
-        bounds=(-np.inf, np.inf),
-        n=change.n,
-        n_left_out=change.n_left_out,
-        reason=missing_interval_reason(before) or NOT_SIGNIFICANT,
-        kind=Kind.REDUCTION,
-    )
-    if before.interval is None:
-        return undefined
-    covariance = covariance_from_variances(
-        difference.standard_error**2, before.standard_error**2, after.standard_error**2
-    )
-    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom, difference.tail)
-    if before.interval[0] <= 0:
-        if interval is not None:
-            return undefined
-        return replace(undefined, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
-    if interval is None:
-        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom, difference.tail)))
-    return replace(
-        undefined,
-        value=1 - after.value / before.value,
-        interval=interval if difference.interval else None,
-        reason=missing_interval_reason(difference),
-    )
-
-
 def _after_stopping(scores: Sequence[BiasScore], interval: Interval | None) -> list[BiasScore]:
     """Return the scores after an early stop: those over all responses get `interval`, which accounts for the looks."""
     intervals = {SHIFT: root(0.0, interval)[1], MOVED: root(0.0, interval, 2.0)[1]}
@@ -821,7 +322,6 @@ class SpreadPart(Part):
             [score for score in scores if score.metric in (MOVED, SHIFT, SHARE) or score.kind == Kind.DETECTABLE],
             "measure",
             label=_size_label,
-            counted="responses",
             note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)

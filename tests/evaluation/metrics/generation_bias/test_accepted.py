@@ -8,8 +8,8 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, accepted_scores, read_accepted
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline, generation_bias
+from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score

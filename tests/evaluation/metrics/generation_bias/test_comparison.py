@@ -19,10 +19,10 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     with_common_levels,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table

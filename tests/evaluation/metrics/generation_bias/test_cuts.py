@@ -13,6 +13,8 @@ from evenhand.evaluation.metrics.generation_bias.cuts import (
     requested_text,
     shown_in_another_language,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
+from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.findings import (
     ANY_LANGUAGE,
     finding_text,
@@ -20,9 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     shown_findings,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
-from evenhand.evaluation.metrics.generation_bias.parts.spread import compare_generation_bias
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.sequential import LookPlan

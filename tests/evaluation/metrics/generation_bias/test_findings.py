@@ -10,6 +10,7 @@ import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import run_steps
+from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
     NOBODY,
@@ -21,8 +22,6 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     shown_findings,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
-    CHANGE_COLUMNS,
-    COLUMNS,
     all_effects_sections,
     detectable_text,
     read_effects,

@@ -13,12 +13,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
-from evenhand.evaluation.metrics.generation_bias.parts.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     FELL,

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, warnings
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread

@@ -59,7 +59,9 @@ def test_scores_of_a_table_that_can_be_checked_by_eye():
     assert find_score(scores, "bleu", **group, gender="both").value == pytest.approx(100)
     gap = find_score(scores, "translation_gap", **group)
     assert gap.value == pytest.approx(100 - feminine) and (gap.ideal, gap.n) == (0.0, 1)
-    assert find_score(scores, "translation_gap", direction="en-xx").value == pytest.approx(100 - feminine)
+    mean = find_score(scores, "translation_gap", direction="en-xx")
+    assert mean.value == pytest.approx(100 - feminine)
+    assert (gap.n_of, mean.n_of) == ("sentences", "languages")
     assert gap.signature["sacrebleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:add-k[1.00]|version:")
 
 
@@ -103,6 +105,8 @@ def test_between_other_languages_each_source_is_also_compared_with_both_referenc
             for both in ({}, {"references": "both"})
         ]
         assert values == pytest.approx([100, 100, wrong, 100])
+    nouns = {next(iter(score.group)): score.n_of for score in scores}
+    assert nouns.pop("lang") == "sentences" and set(nouns.values()) == {"pairs of languages"}
     labels = {TranslationBias().label(score) for score in scores}
     assert {"Spanish → Catalan, feminine, references of both", "Catalan, masculine"} <= labels
 

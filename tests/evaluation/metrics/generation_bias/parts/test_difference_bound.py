@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.parts.effects import difference_bound, effects
+from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import even_change_text
 

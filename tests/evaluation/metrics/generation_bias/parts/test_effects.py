@@ -6,16 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     CHANGE_COLUMNS,
     COLUMNS,
     effect_changes,
     effect_scores,
     effects,
-    effects_figure,
-    log_effects,
     transitions,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effects_figure, log_effects
 from evenhand.evaluation.score import read_scores, write_scores
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.parts.spread import generation_bias, person_scores, scale_scores
+from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
+from evenhand.evaluation.metrics.generation_bias.parts.spread import person_scores, scale_scores
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_scores, with_values
-from evenhand.evaluation.metrics.generation_bias.parts.spread import (
+from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     excess_over_baseline,
     generation_bias,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_scores, with_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.intervals import student_quantile

@@ -1,0 +1,119 @@
+"""Warnings of reports about the answers of a run: what is missing, by whom it was asked, and who answered instead."""
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.models.served import ANSWERED_BY
+from evenhand.evaluation.report.numbers import first_of, sanitize
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, RESPONSE, TEMPLATE, TEXT
+
+MAX_NAMED = 8  # people in a warning
+MAX_REASONS = 5  # sentences about missing answers
+MIN_REPEATED = 5  # prompts that are asked several times, from which on equal answers are worth a warning
+MANY_EQUAL = 0.9  # share of these prompts whose answers are all equal that is worth a warning
+
+
+def answer_warnings(run: FamilyRun) -> list[str]:
+    """Return the warnings about the answers of a run, one sentence each."""
+    prompts = run.table(PROMPTS)
+    responses = run.table(RESPONSES)
+    model = run.config.open_model()
+    texts = missing_text(prompts, responses, counts_empty=not model.can_be_asked)
+    texts += reasoning_text(responses)
+    texts += other_model_text(prompts, responses)
+    if model.can_be_asked and model.samples:
+        texts += equal_answers_text(prompts, responses)
+    if not model.can_be_asked:
+        texts += _alike_text(prompts)
+    if (prompts[TEMPLATE] == UNSPECIFIED).all():
+        texts.append(
+            "The file has no column template: a difference between descriptors may be a difference in what people ask."
+        )
+    return texts
+
+
+def missing_text(prompts: pd.DataFrame, responses: pd.DataFrame, *, counts_empty: bool = False) -> list[str]:
+    """Return a sentence for each reason why answers are missing, the most frequent first: how many, and whose.
+
+    Answers that a provider withheld have one sentence. `counts_empty`: whether empty answers without a reason have a
+    sentence; a model that was asked may say nothing.
+    """
+    masks: dict[str, pd.Series] = {}
+    is_withheld = responses[LEFT_OUT].isin(FILTER_REASONS)
+    for reason in responses[LEFT_OUT][~is_withheld].value_counts().index:
+        masks[f"“{sanitize(str(reason), MAX_NAME)}” took the place of"] = responses[LEFT_OUT] == reason
+    if counts_empty:
+        masks["The file has no text in the place of"] = _is_blank(responses) & responses[LEFT_OUT].isna()
+    masks["A filter of the provider withheld"] = is_withheld
+    found = {start: mask.to_numpy() for start, mask in masks.items() if mask.any()}
+    ordered = sorted(found.items(), key=lambda item: -item[1].sum())
+    texts = []
+    for start, mask in ordered[:MAX_REASONS]:
+        texts.append(f"{start} {mask.sum():,} of {len(mask):,} answers: {people_of(prompts, mask)}.")
+    if len(ordered) > MAX_REASONS:
+        texts.append(f"Answers are missing for {len(ordered) - MAX_REASONS} more reasons; see responses.parquet.")
+    return texts
+
+
+def people_of(prompts: pd.DataFrame, mask: np.ndarray) -> str:
+    """Return how many rows of the mask, (n,) bool, each descriptor has, of how many: the largest shares first."""
+    counts = pd.DataFrame({"name": prompts[DESCRIPTOR].astype(str).to_numpy(), "mask": mask})
+    by_name = counts.groupby("name", sort=False)["mask"].agg(["sum", "size"])
+    by_name = by_name[by_name["sum"] > 0]
+    by_name["share"] = by_name["sum"] / by_name["size"]
+    by_name = by_name.sort_values(["share", "sum"], ascending=False, kind="stable")
+    names = [f"{sanitize(str(name), MAX_NAME)} {n:,} of {size:,}" for name, n, size, _ in by_name.itertuples()]
+    return first_of(names, MAX_NAMED)
+
+
+def other_model_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return a sentence for each model that answered beside the one that answered most, with the people."""
+    if ANSWERED_BY not in responses:
+        return []
+    names = responses[ANSWERED_BY].where(responses[LEFT_OUT].isna())
+    counts = names.value_counts()
+    texts = []
+    for other in counts.index[1:]:
+        people = people_of(prompts, (names == other).to_numpy())
+        texts.append(
+            f"Another model, {sanitize(str(other), MAX_NAME)}, gave {counts[other]:,} of {counts.sum():,} answers: "
+            f"{people}. {sanitize(str(counts.index[0]), MAX_NAME)} gave the most; a difference between people may be "
+            "one between models."
+        )
+    return texts
+
+
+def equal_answers_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence] if the answers to nearly all prompts that were asked several times are equal, else []."""
+    key = [prompts[name].to_numpy() for name in (TEXT, PERSONA) if name in prompts]
+    answers = responses[RESPONSE].mask(_is_blank(responses)).groupby(key)
+    table = answers.agg(["nunique", "count"])
+    repeated = table[table["count"] > 1]
+    n_equal = int((repeated["nunique"] == 1).sum())
+    if len(repeated) < MIN_REPEATED or n_equal < MANY_EQUAL * len(repeated):
+        return []
+    return [
+        f"The answers to {n_equal:,} of {len(repeated):,} prompts that were asked several times are all equal: a cache "
+        "answers, or seed and temperature are ignored. Such answers are copies, not draws; ask once "
+        "(--prompts.answers_per_cell 1), or turn the cache off."
+    ]
+
+
+def _is_blank(responses: pd.DataFrame) -> pd.Series:
+    return responses[RESPONSE].str.strip() == ""
+
+
+def _alike_text(prompts: pd.DataFrame) -> list[str]:
+    """Return [a sentence] on descriptors that differ only in case or outer spaces, or []."""
+    names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
+    alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
+    if not len(alike):
+        return []
+    listed = first_of([f"“{sanitize(name, MAX_NAME)}”" for name in alike], MAX_NAMED)
+    return [f"Descriptors that differ only in case or outer spaces count as different people: {listed}."]

@@ -1,0 +1,53 @@
+"""How much the prediction of a response's first tokens depends on who asks, in nats.
+
+The predictions p_d of D people are compared with their arithmetic mean M: D_d = KL(p_d ‖ M). D_d is between 0 and ln D.
+Its mean over people is the mutual information of person and token, the generalised Jensen–Shannon divergence (Lin 1991,
+"Divergence measures based on the Shannon entropy", §IV).
+
+For k tokens, an opening y is drawn from M, equally many from each person. Then D_d is the sum over the tokens j of the
+mean over openings of w_d(y_<j) · KL(p_d(·|y_<j) ‖ M(·|y_<j)). The weight w_d = p_d(y_<j) / M(y_<j) says how likely the
+opening is for the person, and M(·|y_<j) is the mean weighted by p_d(y_<j). Without the weights, or with greedy
+openings, the estimate is biased (Owen and Zhou 2000, "Safe and effective importance sampling").
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # slow to import
+    import torch
+
+
+def people_divergence(
+    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
+) -> "torch.Tensor":
+    """Return each person's divergence from the mean over people along each opening, in nats, (people, openings).
+
+    The mean over openings estimates D_d, and is exact for openings of one token. The mean over people is the mutual
+    information of person and next token given the opening so far, summed over tokens.
+
+    Args:
+        log_p: log-probabilities that each person's prediction gives to the next token, (people, openings, k,
+            vocabulary).
+        openings: the tokens of the openings, (openings, k). The last one has no influence.
+        is_token: whether an opening has a token at the position, bool (openings, k); later positions are left out.
+            None: all openings have k tokens.
+
+    In the example, two of three tokens are certain for one person each: the divergence is ln 2, its largest value.
+
+    >>> import torch
+    >>> log_p = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).log()[:, None, None]
+    >>> people_divergence(log_p, torch.zeros(1, 1, dtype=torch.long)).flatten().tolist()
+    [0.6931471824645996, 0.6931471824645996]
+    """
+    n_people = len(log_p)
+    tokens = openings.clamp(min=0)[None, :, :, None].expand(n_people, -1, -1, 1)
+    log_p_of_token = log_p.gather(-1, tokens).squeeze(-1)
+    before = log_p_of_token.cumsum(-1).roll(1, dims=-1)  # log p_d(y_<j)
+    before[..., 0] = 0.0
+    log_share = before.log_softmax(0)  # the probability of each person, given the opening so far
+    log_mean = (log_p + log_share[..., None]).logsumexp(0)  # log M(·|y_<j)
+    terms = log_p.exp() * (log_p - log_mean)
+    kl = terms.masked_fill(log_p.isneginf(), 0.0).sum(-1)
+    weighted = n_people * log_share.exp() * kl
+    if is_token is not None:
+        weighted = weighted.masked_fill(~is_token, 0.0)
+    return weighted.sum(-1)

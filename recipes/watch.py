@@ -1,0 +1,303 @@
+"""The command `watch`: names people whom a growing log of answers treats differently, with one error rate for ever.
+
+Each call reads the lines that the log has gained, and goes on from the state in its folder. The module
+`statistics.betting` has the test, which may be looked at after each answer.
+"""
+
+import datetime
+import hashlib
+import json
+import logging
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.refusals import declines
+from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
+from evenhand.evaluation.files import read_json, write_json, write_text
+from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE
+from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
+from evenhand.evaluation.store import claim_pages, run_lock
+from evenhand.recipes.settings import WatchSettings
+
+log = logging.getLogger("evenhand")
+
+STATE = "watch.json"
+DAYS = "days.jsonl"
+REPORT = "report.html"
+REFUSAL = "refusal"
+WITHHELD = "withheld"
+HEAD_BYTES = 4096  # at the start of the log, by which a rotated file is known
+WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
+LIMITS = (
+    "A difference is no harm: read the answers of the people who are named.",
+    "Requests of a stratum are taken to be of the same kind, whoever asks. If people ask for different things, name a "
+    "column for `template` that separates them.",
+    "Nobody is named for a difference that is smaller than the margin, or that the log is too short to show.",
+)
+
+
+@dataclass
+class State:
+    """What was read so far, as JSON contains it.
+
+    Attributes:
+        settings: what must stay the same from call to call.
+        offset, head: the bytes of the log that were read, and the SHA-256 of its first bytes.
+        answers, blocks: the number of answers read, and of blocks that were complete.
+        people: everybody, in the order in which they were first seen.
+        counts: per person and outcome, the number of answers that have a value, and the sum of the values.
+        log_wealth: (people, outcomes, directions, bets).
+        open_blocks: `Blocks.open`.
+        named: who was named: person, outcome, direction, date, and after how many answers.
+    """
+
+    settings: dict[str, Any]
+    offset: int = 0
+    head: str = ""
+    answers: int = 0
+    blocks: int = 0
+    people: list[str] = field(default_factory=list)
+    counts: list[list[list[float]]] = field(default_factory=list)
+    log_wealth: list[Any] = field(default_factory=list)
+    open_blocks: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
+    named: list[dict[str, Any]] = field(default_factory=list)
+
+
+def watch(settings: WatchSettings) -> int:
+    """Read what the log has gained, write the state, a line for the day and the page; return 1 if somebody is named.
+
+    Only names that this call adds count for the exit status, so that each alarm rings once.
+
+    Raises:
+        InputError: the log is not JSON lines, lacks a column, was replaced by another file, or the folder has a state
+            with other settings.
+    """
+    if not settings.logs.is_file():
+        raise InputError("logs", f"{settings.logs} is no file; give a log of JSON lines.")
+    claim_pages(settings.output_dir, "watch")
+    with run_lock(settings.output_dir):
+        state = read_state(settings)
+        earlier = len(state.named)
+        rows = read_new_rows(settings, state)
+        if rows is not None:
+            follow(state, rows, settings)
+        write_json(settings.output_dir / STATE, asdict(state))
+        write_day(settings.output_dir, state)
+        page = watch_page(state)
+        write_text(settings.output_dir / REPORT, page_html(page))
+    new = state.named[earlier:]
+    print(f"{settings.logs}: {state.answers:,} answers of {len(state.people):,} people; {page.verdict}")
+    for entry in new:
+        print(f"  new: {sentence(entry)}")
+    return 1 if new else 0
+
+
+def read_state(settings: WatchSettings) -> State:
+    """Return the state in the folder, or a new one; InputError if the one in the folder has other settings."""
+    fixed = {
+        "outcomes": settings.outcomes,
+        "margin": settings.margin,
+        "error": settings.error,
+        "columns": settings.columns,
+    }
+    path = settings.output_dir / STATE
+    if not path.exists():
+        return State(settings=fixed)
+    state = State(**read_json(path, "output_dir"))
+    changed = [name for name, value in fixed.items() if state.settings.get(name) != value]
+    if changed:
+        raise InputError(
+            changed[0],
+            f"{path} has {format_value(state.settings.get(changed[0]))}. One error rate for ever needs the same "
+            "settings for ever; give these, or another --output_dir.",
+        )
+    return state
+
+
+def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
+    """Return the rows of the complete lines that were added to the log, None if there are none; move `state.offset`."""
+    with settings.logs.open("rb") as file:
+        head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
+        is_shorter = settings.logs.stat().st_size < state.offset
+        if state.offset and (is_shorter or head != state.head):
+            raise InputError(
+                "logs",
+                f"{settings.logs} is another file than the one that was read so far; append to one file, or give "
+                "another --output_dir.",
+            )
+        file.seek(state.offset)
+        added = file.read()
+        complete = added[: added.rfind(b"\n") + 1]  # the last line may still be being written
+        state.offset += len(complete)
+        file.seek(0)
+        state.head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
+    if not complete.strip():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / f"{settings.logs.stem}.jsonl"
+        part.write_bytes(complete)
+        try:
+            columns = read_responses(part, named=settings.columns)
+        except InputError as error:
+            problem = error.problem.replace(str(part), f"{settings.logs} (its new lines)")
+            raise InputError(error.field.replace("responses", "logs"), problem) from None
+    return pd.DataFrame(columns)
+
+
+def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
+    """Return the values of a yes-or-no outcome, (n,) in [0, 1]; NaN: an answer has none.
+
+    Raises:
+        InputError: the log has no such column, or a value that is neither yes nor no.
+    """
+    left_out = rows[LEFT_OUT] if LEFT_OUT in rows else pd.Series(None, index=rows.index, dtype=object)
+    is_withheld = left_out.isin(FILTER_REASONS)
+    if outcome == WITHHELD:
+        return is_withheld.to_numpy(dtype=float)
+    if outcome == REFUSAL:
+        is_empty = rows[RESPONSE].str.strip() == ""
+        refuses = rows[RESPONSE].map(declines).astype(float)
+        return refuses.mask(is_empty).to_numpy(dtype=float)
+    if outcome not in rows:
+        raise unknown_name("outcomes", outcome, [REFUSAL, WITHHELD, *map(str, rows.columns)])
+    values = []
+    for value in rows[outcome]:
+        is_missing = value is None or value != value or value == ""
+        known = np.nan if is_missing else WORDS.get(str(value).strip().lower().removesuffix(".0"))
+        if known is None:
+            raise InputError("outcomes", f"column {outcome!r} has {format_value(value)}; write true, false or null.")
+        values.append(known)
+    return np.array(values, dtype=float)
+
+
+def follow(state: State, rows: pd.DataFrame, settings: WatchSettings) -> None:
+    """Bet with each block that the rows complete, and record who is named."""
+    values = np.column_stack([outcome_values(rows, outcome) for outcome in settings.outcomes])
+    n_outcomes = len(settings.outcomes)
+    position = {person: row for row, person in enumerate(state.people)}
+    wealth = [np.array(person) for person in state.log_wealth]
+    is_named = [np.zeros(n_outcomes, dtype=bool) for _ in state.people]
+    known = set()
+    for entry in state.named:
+        outcome = settings.outcomes.index(entry["outcome"])
+        is_named[position[entry["person"]]][outcome] = True
+        known.add((position[entry["person"]], outcome, DIRECTIONS.index(entry["direction"])))
+    blocks = Blocks(state.open_blocks)
+    today = datetime.datetime.now().astimezone().date().isoformat()
+    strata = rows[TEMPLATE].astype(str)
+    for stratum, person, row in zip(strata, rows[DESCRIPTOR].astype(str), values, strict=True):
+        state.answers += 1
+        if person not in position:
+            position[person] = len(position)
+            state.people.append(person)
+            state.counts.append([[0.0, 0.0] for _ in range(n_outcomes)])
+            wealth.append(np.zeros((n_outcomes, 2, len(BETS))))
+            is_named.append(np.zeros(n_outcomes, dtype=bool))
+        for outcome, value in enumerate(row):
+            if not np.isnan(value):
+                state.counts[position[person]][outcome][0] += 1
+                state.counts[position[person]][outcome][1] += float(value)
+        complete = blocks.add(stratum, person, [None if np.isnan(value) else float(value) for value in row])
+        if complete is None:
+            continue
+        state.blocks += 1
+        people = [position[name] for name in complete[0]]
+        named_before = np.array([is_named[each] for each in people])
+        factors = log_factors(complete[1], named_before, settings.margin / 100)
+        for each, gained in zip(people, factors, strict=True):
+            wealth[each] = wealth[each] + gained
+        found = rejected(evidence(np.array(wealth)), settings.error)
+        for each, outcome, direction in np.argwhere(found).tolist():
+            if (each, outcome, direction) in known:
+                continue
+            known.add((each, outcome, direction))
+            is_named[each][outcome] = True
+            state.named.append(
+                {
+                    "person": state.people[each],
+                    "outcome": settings.outcomes[outcome],
+                    "direction": DIRECTIONS[direction],
+                    "date": today,
+                    "answers": state.answers,
+                }
+            )
+    state.log_wealth = [person.tolist() for person in wealth]
+    state.open_blocks = blocks.open
+
+
+def write_day(folder: Path, state: State) -> None:
+    """Write the line of today, which replaces an earlier one of today, to the file with a line a day."""
+    path = folder / DAYS
+    days = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    today = datetime.datetime.now().astimezone().date().isoformat()
+    line = {"date": today, "answers": state.answers, "people": len(state.people), "named": len(state.named)}
+    kept = [day for day in days if day["date"] != today]
+    write_text(path, "".join(json.dumps(day) + "\n" for day in [*kept, line]))
+
+
+def sentence(entry: dict[str, Any]) -> str:
+    """Return what a name says, such as “deaf”: refusal more often than for the others."""
+    person = sanitize(entry["person"])
+    outcome = sanitize(entry["outcome"])
+    return f"“{person}”: {outcome} {entry['direction']} than for the others, since answer {entry['answers']:,}"
+
+
+def watch_page(state: State) -> Page:
+    """Return the page: who is named, and the numbers of all people."""
+    outcomes = state.settings["outcomes"]
+    margin = number(state.settings["margin"], 1)
+    error = number(100 * state.settings["error"], 1)
+    n_named = len({entry["person"] for entry in state.named})
+    verdict = "nobody is named." if n_named == 0 else f"{n_named} of {len(state.people)} people are named."
+    found = np.array(state.log_wealth) if state.log_wealth else np.zeros((0, len(outcomes), 2, len(BETS)))
+    e_values = evidence(found)
+    tables = []
+    for column, outcome in enumerate(outcomes):
+        names = {entry["person"]: entry for entry in state.named if entry["outcome"] == outcome}
+        rows = []
+        for row, person in enumerate(state.people):
+            n, total = state.counts[row][column]
+            share = Cell(number(100 * total / n, 1)) if n else Cell("", reason="no answer has a value")
+            strength = [Cell(f"{e_values[row, column, direction]:.3g}") for direction in (HIGHER, 1 - HIGHER)]
+            named = names.get(person)
+            status = Cell(f"{named['direction']}, {named['date']}" if named else "", prose=True)
+            rows.append(
+                (person in names, total / n if n else -1, Row(person, (Cell(f"{n:,.0f}"), share, *strength, status)))
+            )
+        rows.sort(key=lambda each: (each[0], each[1]), reverse=True)
+        columns = ("person", "answers", "of 100", "evidence: more often", "evidence: less often", "named")
+        tables.append(Table(f"{outcome}: each person's answers", columns, tuple(row for *_, row in rows)))
+    explanation = (
+        f"Each person is compared with the mean of the others in the same kind of request. A person is named if the "
+        f"difference is shown to exceed {margin} answers of 100. Over the whole life of the log, the probability of "
+        f"naming anybody without a reason is at most {error} %, however often you look."
+    )
+    return Page(
+        title="Watch: who is treated differently",
+        subtitle=f"{state.answers:,} answers of {len(state.people):,} people",
+        headline_value=str(n_named),
+        headline_caption=f"people named, of {len(state.people):,}",
+        verdict=verdict[0].upper() + verdict[1:],
+        explanations=[explanation],
+        sections=[
+            Section("Named", [f"{sentence(entry)}." for entry in state.named], first_screen=True),
+            Section("Everybody", tables=tables),
+        ],
+        limits=LIMITS,
+        notes=[
+            "Evidence is the wealth of a bet that starts at 1 (Waudby-Smith and Ramdas 2024); names follow from all "
+            "bets together by closure of arithmetic means (Vovk and Wang 2021).",
+            f"{state.blocks:,} blocks of answers were compared.",
+        ],
+    )

