@@ -15,13 +15,24 @@ from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from torch.nn.functional import kl_div, log_softmax
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
-from trl import SFTConfig, SFTTrainer
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+from trl.trainer.dpo_trainer import DataCollatorForPreference
 
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS, PROMPT, TRAINED
+from evenhand.mitigation.labelled_responses import (
+    COMPLETION,
+    COMPLETION_CUT,
+    CONTEXT,
+    OTHERS,
+    PROMPT,
+    REJECTED,
+    REJECTED_CUT,
+    TRAINED,
+)
 from evenhand.mitigation.training_batches import (
     IGNORE_INDEX,
     Batch,
@@ -282,7 +293,44 @@ def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Ten
     return log_softmax(by_row.transpose(0, 1)[:, positions].float(), -1)
 
 
-TRAINERS: dict[str, type[TuningTrainer]] = {"sft": SFT, "distill": DistillTrainer}
+class PreferenceTrainer(TuningTrainer, DPOTrainer):
+    """TRL's DPOTrainer with the base as reference, on rows with a chosen and a rejected response."""
+
+    config_class = DPOConfig
+    config_fields = {"max_length": None, "remove_unused_columns": False, "router_aux_loss_coef": 0.0}
+    loss_name = "loss of preferences; ln 2 for the base"
+    needs_base = True
+
+    def __init__(self, model: PeftModel, **arguments: Any) -> None:
+        # Of a model that has an adapter already, TRL would copy the adapter as the reference.
+        config = model.peft_config[model.active_adapter]
+        super().__init__(model.unload(), peft_config=config, **arguments)
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+        """Return the rows as `prompt_ids`, `chosen_ids` and `rejected_ids`; responses have EOS unless they are cut."""
+        prompts = prompt_ids(base, rows[PROMPT])
+        rejected = Dataset.from_dict({COMPLETION: rows[REJECTED], COMPLETION_CUT: rows[REJECTED_CUT]})
+        columns = {
+            "prompt_ids": prompts,
+            "chosen_ids": response_ids(base, rows, prompts),
+            "rejected_ids": response_ids(base, rejected, prompts),
+        }
+        return Dataset.from_dict(columns)
+
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
+        return DataCollatorForPreference(pad_token_id=pad_token_id)
+
+    def get_train_dataloader(self) -> DataLoader:
+        return length_grouped_batches(self, "prompt_ids")
+
+    def _prepare_dataset(self, dataset: Dataset, *arguments: Any) -> Dataset:
+        """Return the rows as they are: TRL would encode them again, as text, and add EOS to cut responses."""
+        return dataset
+
+
+TRAINERS: dict[str, type[TuningTrainer]] = {"sft": SFT, "distill": DistillTrainer, "preference": PreferenceTrainer}
 
 
 def trainer_class(name: str, is_encoder_decoder: bool = False) -> type[TuningTrainer]:
