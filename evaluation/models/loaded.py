@@ -1,6 +1,6 @@
 """A model whose weights are in this process: loaded when it is first needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,12 @@ class LoadedModel(Model):
     engine: "DialogueModel | None" = None
 
     def load(self) -> "DialogueModel":
+        from evenhand.evaluation.models.contexts import render_contexts
         from evenhand.evaluation.models.loading import load_dialogue_model
 
         if self.engine is None:
             self.engine = load_dialogue_model(self.settings)
-            _check_invocation(self.engine)
+            _check_invocation(self.engine, render_contexts(self.engine, ["Hello."], [""], self.engine.control_tag))
         return self.engine
 
     def close(self) -> None:
@@ -93,7 +94,11 @@ class LoadedModel(Model):
         """Return the texts that the model reads before its responses."""
         from evenhand.evaluation.models.contexts import render_contexts
 
-        return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+        loaded = self.load()
+        contexts = render_contexts(loaded, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+        if self.tag == loaded.control_tag:
+            _check_invocation(loaded, contexts)
+        return contexts
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses, whether max_new_tokens cut them, and whether they had reasoning.
@@ -135,19 +140,19 @@ class LoadedModel(Model):
         return sentence_log_likelihoods(self.load(), sentences, context, end_of_sequence)
 
 
-def _check_invocation(model: "DialogueModel") -> None:
-    """Raise InputError if the contexts of a model with an activated adapter lack its tokens: it would be its base."""
+def _check_invocation(model: "DialogueModel", contexts: Sequence[str]) -> None:
+    """Raise InputError if a context lacks the tokens of the model's activated adapter: the model would be its base."""
     from evenhand.evaluation.models.activation import invocation_of, last_occurrence
-    from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
+    from evenhand.evaluation.models.contexts import encode_contexts
 
     invocation = invocation_of(model.model)
     if invocation is None:
         return
-    context = render_contexts(model, ["a prompt."], [""], model.control_tag)
-    if last_occurrence(encode_contexts(model, context)[0], invocation) is None:
-        tokens = model.tokenizer.decode(invocation)
-        raise InputError(
-            "model",
-            f"the adapter {model.name} acts after the tokens {tokens!r}, which no context has, so that the model would "
-            "be its base; give the chat template and the base with which the adapter was trained.",
-        )
+    for context, ids in zip(contexts, encode_contexts(model, contexts), strict=True):
+        if last_occurrence(ids, invocation) is None:
+            raise InputError(
+                "model",
+                f"the adapter {model.name} acts after the tokens {model.tokenizer.decode(invocation)!r}, which the "
+                f"context {context[-80:]!r} lacks, so that its base would answer; give the chat template and the base "
+                "with which the adapter was trained.",
+            )
