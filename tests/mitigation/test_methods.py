@@ -31,6 +31,7 @@ def labelled(**columns):
             "persona": [""] * 4,
             "response": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
             "label": ["bias", "no_bias", "bias", "no_bias"],
+            "bias_value": [0.5, 0.1, 0.3, 0.2],
             "axis": ["body"] * 4,
             "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
             **columns,

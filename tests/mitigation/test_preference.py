@@ -27,7 +27,7 @@ ROWS = {
 
 
 def test_the_own_response_with_the_largest_bias_value_is_rejected_for_one_to_another_person():
-    table = labelled(bias_value=[0.5, 0.1, 0.3, 0.2])
+    table = labelled()
     rows = trained_method("preference", seed=1).rows(table, render).to_dict()
     exchanged = trained_method("exchange", seed=1).rows(table, render).to_dict()
     # "tall" has two responses at this template: b is 0.1 and 0.3.
