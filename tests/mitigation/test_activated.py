@@ -101,7 +101,8 @@ def test_folder_and_card_say_that_the_tag_switches_the_adapter_on(tuned):
     assert json.loads((folder / "evenhand.json").read_text())["is_activated"] is True
     card = (folder / "README.md").read_text()
     assert "alora_invocation_tokens" in card and "*more* biased" not in card
-    exec(card.split("```python\n")[1].split("```")[0].replace('"."', repr(str(folder))), names := {})
+    code = card.split("```python\n")[1].split("```")[0]
+    exec(code.replace('"."', repr(str(folder))).replace("max_new_tokens=40", "max_new_tokens=4"), names := {})
     assert names["response"].shape[0] == 1
 
 
