@@ -41,10 +41,13 @@ LESS = "less"
 CUE = "cue"  # how a model knows the person in a prompt
 STYLE = "style"  # a style of the style classifier
 CLUSTER = "cluster"  # a style cluster
+RESPONSE_IDS = "response_ids"  # the token ids in which a loaded model wrote the response, or null
 OPENING = "opening"  # the text with which a response begins
+OPENING_IDS = "opening_ids"  # the token ids of the opening, where a loaded model wrote it
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+ANSWER_COLUMNS = (RESPONSE, RESPONSE_IDS, CUT)  # what a model that scores a response reads of it
 RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 
 

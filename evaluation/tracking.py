@@ -243,6 +243,8 @@ def _servers(settings: object) -> Iterator[str]:
     for name, value in settings.items():
         if name == "server" and value:
             yield str(value)
+        elif name == "servers":
+            yield from value
         else:
             yield from _servers(value)
 

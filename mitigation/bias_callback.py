@@ -24,7 +24,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     generation_bias,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import likelihood_scores, likelihoods_of_responses
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
+    answers_of,
+    likelihood_scores,
+    likelihoods_of_responses,
+)
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
@@ -279,11 +283,12 @@ class BiasCallback(MeasureCallback):
                 for batch in trained.respond(prompts):
                     batches.append(batch)
                     bar.update(len(batch))
-            responses = join_batches(batches)[RESPONSE].tolist()
+            answered = join_batches(batches)
+            responses = answered[RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(
-                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, responses
+                    lambda pairs: join_batches(trained.log_likelihood(pairs)), prompts, answers_of(answered)
                 )
         styled = self._styled(classify_responses(self.classifier, responses, prompts))
         values = _with_interval(BIAS_NAME, headline_of(generation_bias(styled, {}, permutations=0)))

@@ -7,7 +7,7 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.openings import opening_divergences
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.progress import progress
-from evenhand.evaluation.score import PERSONA, RESPONSE, TEXT
+from evenhand.evaluation.score import PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.mitigation.labelled_responses import contexts_of_others
 
 
@@ -23,7 +23,7 @@ def response_divergences(
 
     Args:
         model: the model that gave the responses.
-        responses: columns of the prompts, and `response`.
+        responses: columns of the prompts, `response` and, if they are known, its token ids (`response_ids`).
 
     Raises:
         InputError: no template has two descriptors, or the model is an encoder-decoder model.
@@ -36,9 +36,11 @@ def response_divergences(
     chosen = responses.loc[has_others]
     own = render(chosen[TEXT].tolist(), chosen[PERSONA].tolist(), "")
     contexts = [[first, *rest] for first, rest in zip(own, others, strict=True)]
+    texts = chosen[RESPONSE].tolist()
+    written = chosen[RESPONSE_IDS].tolist() if RESPONSE_IDS in chosen else None
     of_chosen = np.zeros(len(contexts))
     with progress(len(contexts), "divergence", "responses") as bar:
-        for rows, values in opening_divergences(model, contexts, chosen[RESPONSE].tolist(), first_tokens):
+        for rows, values in opening_divergences(model, contexts, texts, first_tokens, written):
             of_chosen[rows] = values.mean(axis=1)
             bar.update(len(rows))
     divergence = np.zeros(len(responses))

@@ -9,7 +9,7 @@ import pandas as pd
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEMPLATE, TEXT
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -19,8 +19,10 @@ CONTEXT = "context"
 PROMPT = "prompt"
 COMPLETION = "completion"
 COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
+COMPLETION_IDS = "completion_ids"  # the token ids in which the base wrote the response, or null
 REJECTED = "rejected"  # of the trainer "preference": the response that the model shall prefer `completion` to
 REJECTED_CUT = "rejected_cut"  # whether max_new_tokens ended it
+REJECTED_IDS = "rejected_ids"  # the token ids in which the base wrote it, or null
 OTHERS = "others"  # of the trainer "distill": contexts of other people, which the base reads
 TRAINED = "trained"  # of the trainer "distill": contexts after which the model is trained
 N_OTHERS = 7  # a person is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
@@ -32,7 +34,8 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
     """Return a training row for each labelled response, in the same order.
 
     Columns: `context`, the context without a tag; `prompt`, the same or `prompts`; `completion`, the response;
-    `completion_cut`, whether max_new_tokens ended the response, if that is recorded.
+    `completion_cut`, whether max_new_tokens ended the response, and `completion_ids`, the token ids in which it was
+    written, if these are recorded.
     """
     from datasets import Dataset  # slow to import, and the command line imports the methods
 
@@ -40,6 +43,8 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
     columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist()}
     if CUT in labelled:
         columns[COMPLETION_CUT] = labelled[CUT].tolist()
+    if RESPONSE_IDS in labelled:
+        columns[COMPLETION_IDS] = labelled[RESPONSE_IDS].tolist()
     columns[CONTEXT] = contexts
     return Dataset.from_dict(columns)
 
@@ -113,6 +118,7 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
     names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
     exchanged = receivers.copy()
     exchanged[RESPONSE] = [replace_mentions(response, old, new) for response, old, new in names]
-    if CUT in donors:
-        exchanged[CUT] = donors[CUT].to_numpy()
+    for name in (CUT, RESPONSE_IDS):
+        if name in donors:
+            exchanged[name] = donors[name].to_numpy()
     return exchanged

@@ -171,8 +171,8 @@ them should depend less on the descriptor in the style of its responses. Some re
 `tokenized` has exactly the token ids on which `evenhand tune` trains. `train.py` trains on them with TRL, by the
 settings of `evenhand tune`; run it in this folder.
 
-The column `completion_cut` is true where max_new_tokens ended the response. Its last word, which may be half, was
-removed, and it must not be trained to end there. The rows in `tokenized` have no end-of-sequence token after a cut
+The column `completion_cut` is true where max_new_tokens ended the response. Half a character at its end was removed,
+and it must not be trained to end there. The rows in `tokenized` have no end-of-sequence token after a cut
 response. A trainer that reads text appends the token to every response, so leave out the rows in which the column is
 true.
 

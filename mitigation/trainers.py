@@ -26,11 +26,13 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.labelled_responses import (
     COMPLETION,
     COMPLETION_CUT,
+    COMPLETION_IDS,
     CONTEXT,
     OTHERS,
     PROMPT,
     REJECTED,
     REJECTED_CUT,
+    REJECTED_IDS,
     TRAINED,
 )
 from evenhand.mitigation.training_batches import (
@@ -310,7 +312,10 @@ class PreferenceTrainer(TuningTrainer, DPOTrainer):
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `prompt_ids`, `chosen_ids` and `rejected_ids`; responses have EOS unless they are cut."""
         prompts = prompt_ids(base, rows[PROMPT])
-        rejected = Dataset.from_dict({COMPLETION: rows[REJECTED], COMPLETION_CUT: rows[REJECTED_CUT]})
+        chosen_columns = [name for name in (COMPLETION, COMPLETION_CUT, COMPLETION_IDS) if name in rows.column_names]
+        names = {REJECTED: COMPLETION, REJECTED_CUT: COMPLETION_CUT, REJECTED_IDS: COMPLETION_IDS}
+        renamed = {old: new for old, new in names.items() if old in rows.column_names}
+        rejected = rows.remove_columns(chosen_columns).rename_columns(renamed)
         columns = {
             "prompt_ids": prompts,
             "chosen_ids": response_ids(base, rows, prompts),

@@ -1,8 +1,7 @@
 """Training rows of a method, split into training and validation rows by context, and their token ids.
 
-Contexts are encoded as for generation, and responses separately, since they are generated token by token. TRL would
-encode both as one string with additional special tokens (a second BOS after the chat template's), and takes ten times
-as long.
+Contexts are encoded as for generation, and responses have the ids in which the model wrote them. TRL would encode both
+as one string with additional special tokens (a second BOS after the chat template's), and takes ten times as long.
 """
 
 import hashlib
@@ -16,10 +15,19 @@ import pandas as pd
 from datasets import Dataset
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses, end_of_response
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.mitigation.labelled_responses import COMPLETION, COMPLETION_CUT, CONTEXT, ContextRenderer
+from evenhand.mitigation.labelled_responses import (
+    COMPLETION,
+    COMPLETION_CUT,
+    COMPLETION_IDS,
+    CONTEXT,
+    PROMPT,
+    ContextRenderer,
+)
 from evenhand.mitigation.methods import TrainedMethod
+
+HALF_CHARACTER = "\ufffd"  # what some bytes of a character decode to
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,29 +110,33 @@ def prompt_ids(base: DialogueModel, prompts: Sequence[str]) -> list[list[int]]:
 def trained_texts(rows: Dataset) -> tuple[list[str], list[bool]]:
     """Return the text of each row's response that training uses, and whether max_new_tokens ended the response.
 
-    A cut response loses its last word, which may be half.
+    A cut response loses half a character at its end, which decodes to U+FFFD.
     """
     is_cut = list(rows[COMPLETION_CUT]) if COMPLETION_CUT in rows.column_names else [False] * len(rows)
     texts = []
     for text, cut in zip(rows[COMPLETION], is_cut, strict=True):
-        texts.append(text.rsplit(maxsplit=1)[0] if cut else text)
+        whole = text.rstrip(HALF_CHARACTER)
+        texts.append(whole if cut and whole else text)
     return texts, is_cut
 
 
 def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -> list[list[int]]:
-    """Return the token ids of each row's response, with EOS at the end.
+    """Return the token ids of each row's response: those in which the base wrote it, if they are known, with its end.
 
-    A response that max_new_tokens ended (see `trained_texts`) has no EOS: otherwise the model would learn to end there.
+    A response that max_new_tokens ended (see `trained_texts`) has no end: otherwise the model would learn to end there.
 
     Raises:
         InputError: a prompt with its response is too long for the model.
     """
     texts, is_cut = trained_texts(rows)
-    end = end_of_response(base)
-    responses = []
-    for ids, cut in zip(encode_responses(base, texts), is_cut, strict=True):
-        ends_cut = cut and len(ids) > 1 and ids[-1] == end
-        responses.append(ids[:-1] if ends_cut else ids)
+    written: list[list[int] | None] = [None] * len(rows)
+    if COMPLETION_IDS in rows.column_names:
+        written = list(rows[COMPLETION_IDS])
+    for row, ids in enumerate(written):
+        if ids and is_cut[row]:
+            written[row] = _whole_characters(base, ids)
+    contexts = close_reasoning(list(rows[PROMPT]), base.reasoning)
+    responses = encode_responses(base, contexts, texts, written, is_cut)
     lengths = [(len(prompt), len(response)) for prompt, response in zip(prompts, responses, strict=True)]
     # An encoder-decoder model reads the prompt and the response apart.
     needed = max if base.kind == "encoder_decoder" else sum
@@ -135,6 +147,14 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
             "rows", f"a row has {longest} tokens, and the context of {base.name} has {limit}; leave out such rows."
         )
     return responses
+
+
+def _whole_characters(base: DialogueModel, ids: list[int]) -> list[int]:
+    """Return the ids of a cut response without the bytes of a character that it does not finish."""
+    for n_kept in range(len(ids), 0, -1):
+        if not base.tokenizer.decode(ids[:n_kept], skip_special_tokens=True).endswith(HALF_CHARACTER):
+            return ids[:n_kept]
+    return ids
 
 
 def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:

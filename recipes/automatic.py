@@ -11,9 +11,10 @@ from pydantic import BaseModel
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
-from evenhand.evaluation.manifest import read_record
+from evenhand.evaluation.manifest import RunRecord, read_record
 from evenhand.evaluation.settings import AUTO, Dtype, identity_of
-from evenhand.recipes.finished_runs import read_measurement
+from evenhand.recipes.finished_runs import permitted_measurement
+from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import (
     FAMILIES,
     FAMILY,
@@ -90,7 +91,13 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     """
     if settings.base_run is None:
         return settings
-    measured, _ = read_measurement(settings.base_run, "base_run")
+    permissions = Permissions(
+        code=settings.measure.model.trust_remote_code,
+        servers=settings.servers,
+        tasks=settings.measure.capabilities,
+        code_flag="--measure.model.trust_remote_code",
+    )
+    measured, record = permitted_measurement(settings.base_run, "base_run", permissions)
     fault = ""
     if measured.responses is not None:
         fault = "scored a file of responses, so there is no model to tune"
@@ -102,11 +109,26 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         fault = f"has the metrics {', '.join(measured.metrics)}; the loop reduces {FAMILY}, which must be the first"
     if fault:
         raise InputError("base_run", f"{settings.base_run} {fault}. Give the model in place of the run.")
+    processes.on_rank_zero(lambda: _check_same_inputs(settings.base_run, measured, record))
     shared = {name: getattr(measured, name) for name in Measurement.model_fields}
     measurement = Measurement.model_validate(shared)
     _check_kept("measure", settings.measure, measurement, Measurement())
     _check_kept("", LoopSettings(seed=settings.seed), LoopSettings(seed=measured.seed), LoopSettings())
     return settings.replaced(measure=measurement, seed=measured.seed)
+
+
+def _check_same_inputs(folder: Path, measured: MeasureSettings, record: RunRecord) -> None:
+    """Raise InputError if a file or a model that a run read has another content now, or was never the one it read."""
+    for name in dict.fromkeys(measured.metrics):
+        recorded = record["inputs"].get(name, {})
+        found = FAMILIES[name].inputs(family_config(measured, name))
+        changed = sorted(key for key, value in found.items() if recorded.get(key) != value)
+        if changed:
+            raise InputError(
+                "base_run",
+                f"what {folder} read as {', '.join(changed)} ({name}) is not what its settings lead to on this machine "
+                "now; give the model in place of the run.",
+            )
 
 
 def _check_kept(group: str, given: BaseModel, recorded: BaseModel, defaults: BaseModel) -> None:

@@ -31,7 +31,7 @@ ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 TERMINATED = 143
-PARALLEL = ("measure", "tune", "loop", "ablate")  # the other commands run on rank 0
+PARALLEL = ("measure", "screen", "tune", "loop", "ablate")  # the other commands run on rank 0
 SINGLE_PROCESS = "train_classifier"  # its trainer would wait for the other processes
 WAITING = "rate"  # waits for raters, in silence
 

@@ -5,6 +5,7 @@ are imported when they are needed.
 """
 
 import json
+import shlex
 import typing
 from argparse import SUPPRESS, ArgumentParser, HelpFormatter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,13 +22,13 @@ from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
-from evenhand.evaluation.manifest import MANIFEST, OLD_KEYS, read_record, with_resolved_paths
+from evenhand.evaluation.manifest import MANIFEST, read_record, with_resolved_paths
 from evenhand.evaluation.old_setting_names import new_name, removed_name
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
 from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
+from evenhand.recipes.received import CODE, acting_settings, without_places
 
-TRUST = "trust_remote_code"
 COMPLETION = "--print_completion"
 NULL = "null"
 POSITIONAL_MODEL = "positional_model"
@@ -50,10 +51,11 @@ SIZES = {
 }
 POSITIONAL_HELP = {
     "measure": "the same as --model MODEL",
+    "screen": "the same as --model MODEL",
     "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
 }
 # The commands with a model and short names, and where a measurement is in their settings.
-PREFIXES = {"measure": "", "loop": "measure."}
+PREFIXES = {"measure": "", "screen": "", "loop": "measure."}
 # The settings that are given most often have a short name, the end of their name. The list is written out so that a
 # new setting never changes what a short name means.
 SHORT_NAMES = (
@@ -126,14 +128,7 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def settings_of(line: CommandLine) -> Any:
     """Return the settings of a config file and flags; flags override the file."""
-    values = read_config(line.config, line.command) if line.config else {}
-    for name in _trusting(values):
-        if name not in line.flags:
-            raise InputError(
-                name,
-                f"{line.config} asks to execute code that comes with a model, which only the command line can allow; "
-                f"if you trust that code, give --{name} true.",
-            )
+    values = read_config(line) if line.config else {}
     cls = settings_class(line.command)
     if line.size:
         group_at(values, f"{PREFIXES[line.command]}prompts").update(SIZES[line.size])
@@ -169,41 +164,50 @@ def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
     return merged
 
 
-def _trusting(values: object, group: str = "") -> Iterator[str]:
-    """Yield the dotted names of the settings in a file that would let code of a model be executed."""
-    if isinstance(values, Mapping):
-        for key, value in values.items():
-            name = f"{group}.{key}" if group else str(key)
-            if name.rpartition(".")[2] != TRUST:
-                yield from _trusting(value, name)
-            elif value not in (False, None):
-                yield name
-    elif isinstance(values, list):
-        for value in values:  # the points of a sweep have whole names
-            yield from _trusting(value)
+def read_config(line: CommandLine) -> dict[str, Any]:
+    """Return the settings in a YAML file, in a shipped config, or of the run in a folder.
 
-
-def read_config(file: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config, or of the run in a folder."""
+    Raises:
+        InputError: the file cannot be read or is of another command; or it asks to execute code, or, of a run, to do
+            more, and the command line does not have the flag for it.
+    """
+    file = line.config
     is_folder = file.is_dir() and str(file) not in shipped()
-    folder = file if is_folder else file.parent
     if is_folder or file.name == MANIFEST:
-        record = read_record(folder, "--config")
-        if record is None:
-            raise InputError("--config", f"{file} has no run; give a YAML file, or the folder of a run.")
-        settings = record["settings"]
-        recorded_command = record["command"]
-    else:
-        settings = read_yaml(config_file(file), "--config") or {}
-        if not isinstance(settings, dict):
-            raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
-        if not settings.keys() >= OLD_KEYS:
-            return settings
-        recorded_command = settings["command"]  # the file is the config.yaml of a run of format 4
-        settings = {name: value for name, value in settings.items() if name not in OLD_KEYS}
-    if recorded_command != command:
-        raise InputError("--config", f"{file} is of a run of `{recorded_command}`, not of `{command}`.")
-    return with_resolved_paths(settings, folder)
+        return _recorded_settings(line, file if is_folder else file.parent)
+    settings = read_yaml(config_file(file), "--config") or {}
+    if not isinstance(settings, dict):
+        raise InputError("--config", f"{file} holds {type(settings).__name__}, not `field: value` lines.")
+    for name, _ in acting_settings(settings):
+        if name.rpartition(".")[2] == CODE and name not in line.flags:
+            raise InputError(
+                name,
+                f"{file} asks to execute code that comes with a model, which only the command line can allow; "
+                f"if you trust that code, give --{name} true.",
+            )
+    return settings
+
+
+def _recorded_settings(line: CommandLine, folder: Path) -> dict[str, Any]:
+    """Return the settings in the record of a run, for a command that works in the same folder by default.
+
+    What acts, such as a server, is taken from the command line only, and so is where the command writes otherwise.
+    """
+    record = read_record(folder, "--config")
+    if record is None:
+        raise InputError("--config", f"{folder} has no run; give a YAML file, or the folder of a run.")
+    if record["command"] != line.command:
+        raise InputError("--config", f"{folder} is of a run of `{record['command']}`, not of `{line.command}`.")
+    settings = with_resolved_paths(record["settings"], folder)
+    acting = {name: value for name, value in acting_settings(settings) if name not in line.flags}
+    if acting:
+        flags = " ".join(f"--{name} {shlex.quote(_as_text(value))}" for name, value in acting.items())
+        raise InputError(
+            next(iter(acting)),
+            f"the record in {folder}, which may come from another person, asks to execute code or to send texts to a "
+            f"server; if you trust that, give the same command with {flags}.",
+        )
+    return {**without_places(settings), "output_dir": str(folder)}
 
 
 class _Parser(ArgumentParser):
@@ -324,7 +328,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
 
     if COMPLETION in arguments:
         return set()
-    given = {"metrics": FAMILY, "method": ""}
+    given = {"metrics": command if command in FAMILIES else FAMILY, "method": ""}
     for argument, following in pairwise([*arguments, ""]):
         name, _, value = argument.partition("=")
         name = name.rpartition(".")[2].lstrip("-")
@@ -332,7 +336,7 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
             given[name] = value or following
     asked = {name.strip() for name in given["metrics"].split(",")}
     hidden = groups_of(FAMILIES) - groups_of(asked & set(FAMILIES))
-    if command in ("measure", "tune"):
+    if command in ("measure", "screen", "tune"):
         hidden |= set(MethodGroups.model_fields) - set(given["method"].split("+"))
     return hidden
 

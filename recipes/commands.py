@@ -2,6 +2,7 @@
 
 COMMANDS = {
     "measure": "Measure a model with one or more families of metrics.",
+    "screen": "Find whom a model treats differently by its predictions of first tokens, before anything is sampled.",
     "label": "Label the responses of a run as `bias` or `no_bias`.",
     "tune": "Fine-tune the labelled model with one of the methods.",
     "compare": "Compare two runs over the same prompts.",

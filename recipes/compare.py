@@ -26,9 +26,10 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
-from evenhand.recipes.finished_runs import check_same_precision, check_trust, read_measurement
+from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
@@ -47,7 +48,7 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
     with stage("compare", settings, _inputs(settings, list(runs), manifests)) as store:
         changes = []
         if store is not None:
-            check_trust(read_measurement(settings.before, "before")[0], settings.trust_remote_code, "before")
+            runs, _ = _family_runs(settings, Permissions(code=settings.trust_remote_code))
             _check_base(read_measurement(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
         finish("comparison", store, settings, changes, report, show=show)
@@ -73,12 +74,19 @@ def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, 
     return present(settings.output_dir, pages, write=write, show=show)
 
 
-def _family_runs(settings: CompareSettings) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, FinishedRecord]]:
-    """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both manifests."""
+def _family_runs(
+    settings: CompareSettings, permissions: Permissions | None = None
+) -> tuple[dict[str, dict[str, FamilyRun]], dict[str, FinishedRecord]]:
+    """Return {family: {"before": run, "after": run}} for families of metrics of both runs, and both records.
+
+    With `permissions`, the model of `before` can be loaded; without, nothing that the records name can act.
+    """
     sides: dict[str, MeasureSettings] = {}
     manifests: dict[str, FinishedRecord] = {}
     for side in ("before", "after"):
         sides[side], manifests[side] = read_measurement(getattr(settings, side), side)
+    if permissions is not None:
+        sides["before"], _ = permitted_measurement(settings.before, "before", permissions, [MODEL_CODE])
     check_same_precision(sides["before"], sides["after"], "after")
     metrics = [measured.metrics for measured in sides.values()]
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]

@@ -38,8 +38,9 @@ from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.mitigation.methods import JOIN, load_method
-from evenhand.recipes.finished_runs import check_trust, read_measurement
+from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
+from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
@@ -113,9 +114,9 @@ def export(settings: ExportSettings) -> None:
         if store is not None:
             further: dict[str, object] = dict(read_threshold(Path(config["labels"])))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
-            measured, _ = read_measurement(Path(labelled), "tuning")
+            permissions = Permissions(code=settings.trust_remote_code)
+            measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
             results = NOT_COMPARED
-            check_trust(measured, settings.trust_remote_code, "tuning")
             if comparison is not None:
                 after, _ = read_measurement(Path(compared["after"]), "comparison")
                 strength = after.model.adapter_strength

@@ -1,9 +1,9 @@
 """Settings and manifests of finished runs that another command reads, and their warnings. Imports nothing slow."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
@@ -11,11 +11,17 @@ from evenhand.evaluation.manifest import FinishedRecord, RunRecord, read_run, ru
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, Dtype, as_settings, checked
+from evenhand.evaluation.settings import AUTO, Dtype, checked
 from evenhand.mitigation.methods import JOIN
+from evenhand.recipes.received import Permissions, check_permitted, described
 from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
+
+# The settings of a measurement by which a tuning, a comparison and an export execute code, and a tuning asks a judge.
+ALL = ("",)
+MODEL_CODE = "model.trust_remote_code"
+JUDGE = f"{FAMILY}.style_classifier."
 
 OLD_MODEL_FACTS = "model.json"  # of earlier versions: the precision of the loaded model, and other facts
 
@@ -45,15 +51,41 @@ def settings_of_run(recorded: Mapping[str, object]) -> dict[str, object]:
 def read_measurement(
     folder: Path, field_name: str, family: str | None = None
 ) -> tuple[MeasureSettings, FinishedRecord]:
-    """Return settings and record of a finished run of `measure`; the run's folder is the setting `field_name`."""
-    values, manifest = read_run(folder, "measure", field_name)
+    """Return settings and record of a finished run of `measure`; the run's folder is the setting `field_name`.
+
+    The settings only describe the run: nothing that they name is executed, asked or written (`received.described`).
+    """
+    values, record = read_run(folder, "measure", field_name)
+    return _measurement(folder, field_name, family, described(values)), record
+
+
+def permitted_measurement(
+    folder: Path, field_name: str, permissions: Permissions, used: Collection[str] = ALL
+) -> tuple[MeasureSettings, FinishedRecord]:
+    """Return settings and record of a finished run of `measure`, for a command that acts by them.
+
+    Args:
+        field_name: the setting with the run's folder.
+        permissions: what the user allows the record to do.
+        used: the beginnings of the dotted names of the settings by which the command acts; all others only describe.
+
+    Raises:
+        InputError: the folder has no such run, or its record asks for more than the user allows.
+    """
+    values, record = read_run(folder, "measure", field_name)
+    check_permitted(values, permissions, field_name, used)
+    return _measurement(folder, field_name, None, described(values, used)), record
+
+
+def _measurement(folder: Path, field_name: str, family: str | None, values: Mapping[str, Any]) -> MeasureSettings:
+    """Return the settings of a run, with the precision in which it loaded its model."""
     settings = checked(MeasureSettings, settings_of_run(values), str(folder))
     if settings.model.dtype == AUTO:
         settings.model.dtype = _loaded_precision(folder)
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
         raise InputError(field_name, f"{folder} has the metrics {metrics}; give a run with --metrics {family}.")
-    return settings, manifest
+    return settings
 
 
 def _loaded_precision(folder: Path) -> Dtype:
@@ -83,24 +115,6 @@ def check_same_precision(
         )
 
 
-def models_with_code(settings: object) -> list[str]:
-    """Return the names of the models and classifiers in nested settings whose trust_remote_code is true."""
-    groups = [settings] if isinstance(settings, Mapping) else []
-    for group in groups:  # the loop appends to the list
-        groups += [value for value in group.values() if isinstance(value, Mapping)]
-    return [str(group["name"]) for group in groups if group.get("trust_remote_code") and "name" in group]
-
-
-def check_trust(measured: MeasureSettings, trusted: bool, field_name: str) -> None:
-    """Raise InputError if a run, perhaps of another person, was measured with trust_remote_code, and not `trusted`."""
-    if not trusted and (names := models_with_code(as_settings(measured))):
-        raise InputError(
-            field_name,
-            f"the run was measured with trust_remote_code, so this command would execute code of "
-            f"{names[0]!r}; if you trust it, give --trust_remote_code true.",
-        )
-
-
 def check_model_unchanged(
     measured: MeasureSettings, record: RunRecord, field_name: str, loaded_sha256: str | None = None
 ) -> None:
@@ -126,14 +140,20 @@ def labelled_run(settings: TuneSettings, loaded_sha256: str | None = None) -> tu
     """Return the folder and the settings of the measurement that was labelled, and the fingerprint of its labels.
 
     `loaded_sha256` is as in `check_model_unchanged`.
+
+    Raises:
+        InputError: a folder has no such run, the responses or the model changed since, or the record of the measurement
+            asks for more than the settings allow.
     """
-    label_settings, label_manifest = read_run(settings.labels, "label", "labels")
+    label_settings, label_record = read_run(settings.labels, "label", "labels")
     folder = Path(label_settings["run"])
-    measured, measured_manifest = read_measurement(folder, "labels")
-    if run_sha256(measured_manifest) != label_manifest["inputs"].get("run"):
+    permissions = Permissions(code=settings.trust_remote_code, servers=settings.servers)
+    used = (MODEL_CODE, JUDGE) if settings.measure_every else (MODEL_CODE,)
+    measured, record = permitted_measurement(folder, "labels", permissions, used)
+    if run_sha256(record) != label_record["inputs"].get("run"):
         raise InputError("labels", f"the responses in {folder} changed after labelling; run `evenhand label` again.")
-    check_model_unchanged(measured, measured_manifest, "labels", loaded_sha256)
-    return folder, measured, run_sha256(label_manifest)
+    check_model_unchanged(measured, record, "labels", loaded_sha256)
+    return folder, measured, run_sha256(label_record)
 
 
 def warn_of_split(command: str, measured: MeasureSettings, folder: Path) -> None:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
@@ -17,7 +17,7 @@ from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, adapter_folder
 from evenhand.evaluation.settings import DecodingSettings, as_settings
 from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
-from evenhand.recipes.finished_runs import models_with_code, read_measurement
+from evenhand.recipes.received import CODE, SERVER, acting_settings
 from evenhand.recipes.settings import (
     FAMILY,
     CompareSettings,
@@ -157,7 +157,8 @@ class _Planner:
         if base_run is None:
             before = self.measurement(f"{subfolder}{BEFORE}", measurement)
         else:
-            before = read_measurement(base_run, "base_run")[0].replaced(output_dir=base_run)
+            values = {**vars(measurement), "seed": self.loop.seed, "output_dir": base_run}
+            before = MeasureSettings.model_validate(values)
         train = None
         label = None
         tune = None
@@ -218,6 +219,7 @@ class _Planner:
             "method": method.name,
             "seed": self.loop.seed,
             "trust_remote_code": self.trusts_code(),
+            "servers": self.servers(),
         }
         return self.stage(f"{self.method.name}/tune", "tune", TuneSettings.model_validate(values))
 
@@ -303,4 +305,12 @@ class _Planner:
 
     def trusts_code(self) -> bool:
         """Return whether the base measurement executes code of models; then later stages do, too."""
-        return bool(models_with_code(as_settings(self.loop.measure)))
+        return any(name.endswith(CODE) for name in self.acting())
+
+    def servers(self) -> list[str]:
+        """Return the servers that the base measurement asks; then later stages ask them, too."""
+        return [value for name, value in self.acting().items() if name.endswith(SERVER)]
+
+    def acting(self) -> dict[str, Any]:
+        """Return the settings of the base measurement that act, by their dotted names."""
+        return dict(acting_settings(as_settings(self.loop.measure)))

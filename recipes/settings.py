@@ -50,6 +50,7 @@ OUTPUT_DIR = "folder to write to"
 MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`recipes.automatic`)
 OF_MODEL = f"{OUTPUT_DIR}; {MODEL_IN_PATH} is the name of the model"
 TRUSTED = "execute code from the models' repositories"
+SERVERS = "servers that only the record of a run names, and that may get texts, http://host:port/v1"
 DEFAULT_METHODS = "null: distill for a model with a chat template, else exchange"
 NotNegative = Annotated[FiniteFloat, Field(ge=0)]
 
@@ -250,6 +251,17 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         return self
 
 
+class ScreenSettings(MeasureSettings):
+    """Find whom a model treats differently by its predictions of first tokens, before anything is sampled."""
+
+    metrics: Annotated[list[str], Field(min_length=1)] = Field(
+        default_factory=lambda: ["screen"], description="families of metrics; the command is `measure --metrics screen`"
+    )
+    output_dir: AnyPath = Field(
+        default=Path(f"runs/{MODEL_IN_PATH}-screen"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
+    )
+
+
 class Labelling(StrictSettings):
     """Settings of labelling: the value of a response, and the threshold above which it is labelled `bias`."""
 
@@ -315,6 +327,7 @@ class TuneSettings(Tuning, Tracked, MethodGroups):
         json_schema_extra=NOT_COMPARED,
     )
     trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    servers: list[str] = Field(default_factory=list, description=SERVERS, json_schema_extra=NOT_COMPARED)
     seed: Seed = Field(default=0, description="random seed of held-out rows, the adapter and the order of rows")
     output_dir: AnyPath = Field(default=Path("runs/tune"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
@@ -464,6 +477,7 @@ class LoopSettings(Launching, Experiment, Tracked):
         "`loop RUN` is short for it",
         json_schema_extra=WITHOUT_FLAG,
     )
+    servers: list[str] = Field(default_factory=list, description=SERVERS, json_schema_extra=NOT_COMPARED)
     seed: Seed = Field(default=0, description="random seed of every stage")
     output_dir: AnyPath = Field(
         default=Path(f"runs/{MODEL_IN_PATH}-loop"), description=OF_MODEL, json_schema_extra=NOT_COMPARED
@@ -674,6 +688,7 @@ class ConfigsSettings(StrictSettings):
 
 COMMANDS: dict[str, type] = {
     "measure": MeasureSettings,
+    "screen": ScreenSettings,
     "label": LabelSettings,
     "tune": TuneSettings,
     "compare": CompareSettings,

@@ -35,7 +35,7 @@ from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training import Dialogue, TuningResult
 from evenhand.mitigation.training import tune as train
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
-from evenhand.recipes.finished_runs import check_trust, labelled_run, warn_of_split
+from evenhand.recipes.finished_runs import labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
 
@@ -59,7 +59,6 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         trained_method(settings.method)  # an error before any run is read
     loaded_sha256 = None if loaded is None else weights_sha256(loaded.model)
     folder, measured, labels_sha256 = processes.on_rank_zero(lambda: labelled_run(settings, loaded_sha256))
-    check_trust(measured, settings.trust_remote_code, "labels")
     warn_of_split("tune", measured, folder)
     if loaded is not None:
         measured = measured.replaced(model=measured.model.replaced(name=loaded.name))

@@ -24,6 +24,7 @@ REFUSAL = "refusal"
 FILTERED = "content_filter"
 FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 NO_CONTENT = "no content"
+NO_ANSWER = "chat without an answer"
 TOOL_CALL = "call of a tool"
 MAX_REASON = 60  # characters
 # How providers say that a filter of theirs rejected a text.

@@ -8,10 +8,10 @@ OpenAI (`/v1/chat/completions`, `/v1/completions`, `/v1/responses`), Anthropic (
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from evenhand.evaluation.data.answers import FILTERED, Answer, Ending, ending_of, error_reason
+from evenhand.evaluation.data.answers import FILTERED, NO_ANSWER, Answer, Ending, ending_of, error_reason
 
 USER = "user"
 ASSISTANT = "assistant"
@@ -151,8 +151,10 @@ def answer_in(value: object, depth: int = 0) -> Answer | None:
     if depth > MAX_DEPTH:
         return None
     if is_chat(value):
+        if any(role_of(message) == USER for message in value):
+            return exchange_in(value).answer
         said = [message for message in value if role_of(message) == ASSISTANT]
-        return content_of(said[-1]) if said else Answer(None)
+        return _message_answer(said[-1]) if said else Answer(None)
     if isinstance(value, Sequence):
         return _answer_in_list(value, depth)
     return _answer_in_object(value, depth) if isinstance(value, Mapping) else None
@@ -252,9 +254,53 @@ def prompt_in(value: object) -> tuple[str | None, str]:
     else:
         return _joined_parts(value)[0], ""
     asked = [index for index, message in enumerate(messages) if role_of(message) == USER]
-    if not asked:
-        return None, ""
+    return _request(messages, asked[-1]) if asked else (None, "")
+
+
+def _request(messages: Sequence[Mapping[str, object]], asked: int) -> tuple[str | None, str]:
+    """Return the text of a message, and the turns before it."""
     names = {USER: "User", ASSISTANT: "Assistant"}
-    before = [message for message in messages[: asked[-1]] if role_of(message) in names]
+    before = [message for message in messages[:asked] if role_of(message) in names]
     turns = [f"{names[role_of(message)]}: {' '.join((content_of(message).text or '').split())}" for message in before]
-    return content_of(messages[asked[-1]]).text, "\n".join(turns)
+    return content_of(messages[asked]).text, "\n".join(turns)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A message of the user and the answer to it.
+
+    Attributes:
+        text: the user's message.
+        turns: the turns before it, as of `prompt_in`.
+        answer: the answer; without a text, and with the reason, if the chat has none.
+        has_unanswered_end: whether the chat goes on after the answer with a message of the user that has none.
+    """
+
+    text: str | None
+    turns: str
+    answer: Answer
+    has_unanswered_end: bool
+
+
+def exchange_in(messages: Sequence[Mapping[str, object]]) -> Exchange:
+    """Return the last answer of a chat to a message of the user, and that message, the last one before the answer.
+
+    A greeting before the user's first message is no answer.
+    """
+    roles = [role_of(message) for message in messages]
+    if USER not in roles:
+        return Exchange(None, "", Answer(None, error=NO_ANSWER), has_unanswered_end=False)
+    answers = [index for index, role in enumerate(roles) if role == ASSISTANT and index > roles.index(USER)]
+    if not answers:
+        asked = len(roles) - 1 - roles[::-1].index(USER)
+        return Exchange(*_request(messages, asked), Answer(None, error=NO_ANSWER), has_unanswered_end=False)
+    answered = answers[-1]
+    asked = max(index for index in range(answered) if roles[index] == USER)
+    text, turns = _request(messages, asked)
+    return Exchange(text, turns, _message_answer(messages[answered]), has_unanswered_end=USER in roles[answered:])
+
+
+def _message_answer(message: Mapping[str, object]) -> Answer:
+    """Return the answer in a message, with the reason for its end, if it has one."""
+    found = content_of(message)
+    return _with_stop(message, found, message) or found

@@ -30,9 +30,11 @@ from evenhand.evaluation.score import (
     CUT,
     DESCRIPTOR,
     OPENING,
+    OPENING_IDS,
     PERSONA,
     PROMPT_ID,
     RESPONSE,
+    RESPONSE_IDS,
     TEMPLATE,
     TEXT,
     UNTUNED,
@@ -42,7 +44,7 @@ from evenhand.evaluation.untrusted_text import clean_name
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
 # Columns that runs add to their prompts and responses, with meanings of their own: no file may have them.
-RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING)
+RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING, RESPONSE_IDS, OPENING_IDS)
 NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
 PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"

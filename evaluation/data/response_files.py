@@ -12,7 +12,16 @@ import pandas as pd
 
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.answers import NO_CONTENT, Answer, measured_answer
-from evenhand.evaluation.data.chats import STOPS, answer_in, parse_chat, parse_json, prompt_in, value_at
+from evenhand.evaluation.data.chats import (
+    STOPS,
+    answer_in,
+    exchange_in,
+    is_chat,
+    parse_chat,
+    parse_json,
+    prompt_in,
+    value_at,
+)
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -23,7 +32,7 @@ from evenhand.evaluation.data.prompt_files import (
     read_rows,
 )
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_logs import is_inspect_log, is_scalar, parse_log, read_inspect
+from evenhand.evaluation.data.response_logs import UNANSWERED, is_inspect_log, is_scalar, parse_log, read_inspect
 from evenhand.evaluation.data.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, write_text
@@ -50,7 +59,7 @@ SYSTEM = "system"
 REPEAT = "repeat"
 REASONING = ("reasoning", "reasoning_content")  # columns: reasoning in a field of its own
 # Columns of a file that are of its responses, and of no prompt.
-RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, *STOPS, *REASONING)
+RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, UNANSWERED, *STOPS, *REASONING)
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -151,12 +160,13 @@ def read_responses(
     except InputError as error:
         fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
         raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
+    if TEXT in columns:
+        columns |= _paired_chats(columns)
     answers = _answers(columns, path, reasoning)
     if PROMPT_ID in columns:
         columns.pop(CUT, None)
     else:
         n = len(columns[RESPONSE])
-        columns[TEXT] = [value if isinstance(value, str) else prompt_in(value)[0] for value in columns[TEXT]]
         columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
         columns.pop(REPEATS, None)
         columns = clean_columns(columns, path)
@@ -229,6 +239,23 @@ def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
             yield from _places(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}"
+
+
+def _paired_chats(columns: Mapping[str, list]) -> dict[str, list]:
+    """Return the columns text and response, in which a chat that is both is its last message with an answer."""
+    texts = []
+    responses = []
+    for text, response in zip(columns[TEXT], columns[RESPONSE], strict=True):
+        chat = parse_chat(text)
+        if is_chat(chat) and chat == parse_chat(response):
+            found = exchange_in(chat)
+            texts.append(found.text)
+            responses.append(found.answer)
+        else:
+            is_text = isinstance(text, str) and not is_chat(chat)
+            texts.append(text if is_text else prompt_in(chat)[0])
+            responses.append(response)
+    return {TEXT: texts, RESPONSE: responses}
 
 
 def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:

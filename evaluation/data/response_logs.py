@@ -12,6 +12,7 @@ A reader yields rows with the columns of a file of responses (`response_files.re
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from evenhand.evaluation.data.answers import FILTERED, Answer, error_reason, sho
 from evenhand.evaluation.data.chats import (
     CHATS,
     answer_in,
+    exchange_in,
     is_chat,
     parse_chat,
     parse_json,
@@ -33,6 +35,9 @@ from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, 
 if TYPE_CHECKING:  # of the extra `inspect`
     from inspect_ai.log import EvalSample
 
+log = logging.getLogger("evenhand")
+
+UNANSWERED = "unanswered_end"  # column: whether a chat ends with a message of the user that has no answer
 INSPECT_SUFFIX = ".eval"
 
 LogRow = dict[str, object]
@@ -110,24 +115,40 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         document = row.get("doc")
         resps = row.get("resps")
         texts = resps[0] if isinstance(resps, list) and len(resps) == 1 else None
-        prompt = value_at(row, "arguments.gen_args_0.arg_0")
-        has_texts = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        if texts is None or not has_texts or not isinstance(document, dict) or prompt is None:
-            raise ValueError(
-                f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
-                "output_type generate_until"
-            )
+        prompt = value_at(row, "arguments.gen_args_0.arg_0") or value_at(row, "arguments.0.0")  # the latter: older
+        problem = None
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            problem = f"resps is {format_value(resps)}, not the text of one request; log a task with output_type "
+            problem += "generate_until"
+        elif prompt is None:
+            problem = f"arguments is {format_value(row.get('arguments'))}, without the text of a prompt"
+        elif not isinstance(document, dict):
+            problem = f"doc is {format_value(document)}, not the columns of a document"
+        if problem is not None:
+            raise ValueError(f"sample {number}: {problem}")
         for text in texts:
             yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
 
 
 def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
-    """Yield text, persona (the turns before), response and the other columns of each chat: its last answer."""
+    """Yield text, persona (the turns before), response and the other columns of each chat: its last answer.
+
+    A chat without a message of the user has no prompt, and no row.
+    """
+    n_without = 0
     for number, row in enumerate(rows, start=1):
         chat = parse_json(next((row[name] for name in CHATS if row.get(name)), None))
         if not is_chat(chat):
             raise ValueError(f"chat {number} is {format_value(chat)}; write a list of messages with role and content")
-        yield _exchange(row, chat, chat, drop=CHATS)
+        found = exchange_in(chat)
+        if found.text is None:
+            n_without += 1
+            continue
+        rest = _other_columns(row, drop=CHATS)
+        end = {UNANSWERED: found.has_unanswered_end}
+        yield {TEXT: found.text, PERSONA: found.turns, **rest, **_response(found.answer), **end}
+    if n_without:
+        log.warning("responses: %d of %d chats have no message of the user, and are no rows", n_without, len(rows))
 
 
 def _trace_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -147,11 +168,16 @@ def _completion_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
 def _exchange(row: LogRow, asked: object, answered: object, drop: Sequence[str]) -> LogRow:
     """Return a row of a prompt and its answer, with the columns of the original row and of its metadata."""
     text, turns = prompt_in(asked)
+    return {TEXT: text, PERSONA: turns, **_other_columns(row, drop), **_response(answer_in(answered))}
+
+
+def _other_columns(row: LogRow, drop: Sequence[str]) -> LogRow:
+    """Return the other columns of a row, and of its metadata."""
     metadata = parse_json(row.get("metadata"))
     rest = {name: value for name, value in row.items() if name not in drop}
     if isinstance(metadata, Mapping):
         rest = {name: value for name, value in metadata.items() if is_scalar(value)} | rest
-    return {TEXT: text, PERSONA: turns, **rest, **_response(answer_in(answered))}
+    return rest
 
 
 # What the keys of the rows say about the format.

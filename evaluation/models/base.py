@@ -22,6 +22,8 @@ from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
+    import numpy as np
+
     from evenhand.evaluation.models.loading import DialogueModel
 
 # Columns of the tables that models return.
@@ -137,12 +139,21 @@ class Model(ABC):
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         """Yield log_likelihood, in nats, and number of tokens of each response to its prompt, batch by batch.
 
-        The end of the sequence counts. A response that is too long for the model has NaN.
+        The end of the sequence counts, unless the response is cut. A response that is too long for the model has NaN.
 
         Args:
-            pairs: columns `text` and `persona` of the prompt, and `response`.
+            pairs: columns `text` and `persona` of the prompt, and `response`; and, where they are known, the token ids
+                in which the response was written (`response_ids`), and whether it is `cut`.
         """
         raise InputError("model", self.without_weights)
+
+    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
+        """Return log p of each token as the first one of the response to each prompt, float32 (n, vocabulary).
+
+        Args:
+            prompts: columns `text` and `persona`.
+        """
+        raise InputError("model", self.without_weights or f"{self.name} gives no predictions of tokens.")
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.data.reasoning import reasoning_formats, split_reasoning
 from evenhand.evaluation.json_values import Json
@@ -19,11 +20,13 @@ from evenhand.evaluation.models.chat_templates import (
     build_chat,
     merge_system_message,
     render_chat,
+    render_if_accepted,
     supports_system_message,
     template_arguments,
 )
 from evenhand.evaluation.models.loading import DialogueModel, turn_end
 
+CONTEXT_END = 32  # characters at the end of a context with which a text is encoded
 MAX_CUE_TOKENS = 16  # at the end of a context, enough for the start marker of reasoning in every tokenizer
 
 
@@ -71,7 +74,7 @@ def prompt_format(dialogue_model: DialogueModel) -> dict[str, Json]:
     """Return a hash of an example that is rendered and encoded without system prompt, and the date in the template."""
     plain = replace(dialogue_model, system_prompt="")
     contexts = render_contexts(plain, ["a prompt", "a prompt"], ["", "a preface"])
-    example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, ["an answer"])]
+    example = [contexts, encode_contexts(plain, contexts), encode_responses(plain, contexts[:1], ["an answer"])]
     has_date = any(name in str(plain.tokenizer.chat_template) for name in ("strftime_now", "date_string"))
     return {
         "sha256": hashlib.sha256(repr(example).encode()).hexdigest(),
@@ -100,17 +103,117 @@ def encode_contexts(dialogue_model: DialogueModel, contexts: Sequence[str]) -> l
     return encoded
 
 
-def encode_responses(dialogue_model: DialogueModel, responses: Sequence[str]) -> list[list[int]]:
-    """Return the token ids of responses, each with one `end_of_response` token at its end, encoded as in generation."""
-    if not responses:
+def encode_responses(
+    dialogue_model: DialogueModel,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
+) -> list[list[int]]:
+    """Return the token ids in which a model reads each response after its rendered context.
+
+    The ids in which a response was written are used as they are, with the end that was written. To decode, strip and
+    encode it would give other ids: after "B:", a model writes " Hello", another token than "Hello". Any other text is
+    encoded as `encode_continuations`, with one `end_of_response` token at its end unless it is cut.
+
+    Args:
+        written: the ids in which each response was written (`generation.Response.ids`), None where they are unknown.
+        is_cut: whether max_new_tokens ended each response; None: no response.
+    """
+    found = written_ids(dialogue_model, responses, written)
+    others = [row for row in range(len(responses)) if row not in found]
+    encoded = encode_continuations(
+        dialogue_model, [contexts[row] for row in others], [responses[row] for row in others]
+    )
+    end = end_of_response(dialogue_model)
+    for row, ids in zip(others, encoded, strict=True):
+        with_end = append_end(ids, end)
+        is_unfinished = is_cut is not None and is_cut[row] and len(with_end) > 1
+        found[row] = with_end[:-1] if is_unfinished else with_end
+    return [found[row] for row in range(len(responses))]
+
+
+def encode_continuations(
+    dialogue_model: DialogueModel, contexts: Sequence[str], texts: Sequence[str]
+) -> list[list[int]]:
+    """Return the token ids of texts as they continue rendered contexts, without an end.
+
+    Encoded alone, a text would begin with other tokens: many tokenizers prepend a blank to it. So it is encoded
+    together with the end of its context, whose ids are cut off; if the tokenizer joins characters of both in one token,
+    with a line end in place of the context, or alone. The chat template says whether a blank stands between context and
+    text. An encoder-decoder model's texts continue nothing, and have the special tokens of a target.
+    """
+    if not texts:
         return []
     tokenizer = dialogue_model.tokenizer
     if dialogue_model.kind == "encoder_decoder":
-        encoded = tokenizer(text_target=list(responses))["input_ids"]
-    else:
-        encoded = tokenize_texts(tokenizer, responses, add_special_tokens=False)
-    end = end_of_response(dialogue_model)
-    return [append_end(ids, end) for ids in encoded]
+        return tokenizer(text_target=list(texts))["input_ids"]
+    separator = _separator(dialogue_model)
+    ends = [context[-CONTEXT_END:] for context in contexts]
+    bodies = [text if end[-1:].isspace() else separator + text for end, text in zip(ends, texts, strict=True)]
+    found = _encode_after(tokenizer, ends, bodies)
+    for end in ("\n", ""):
+        rows = [row for row, ids in enumerate(found) if ids is None]
+        again = _encode_after(tokenizer, [end] * len(rows), [bodies[row] for row in rows])
+        for row, ids in zip(rows, again, strict=True):
+            found[row] = ids
+    return [ids or [] for ids in found]
+
+
+def _encode_after(
+    tokenizer: PreTrainedTokenizerBase, beginnings: Sequence[str], texts: Sequence[str]
+) -> list[list[int] | None]:
+    """Return the token ids of each text after another text; None if one token has characters of both."""
+    heads = tokenize_texts(tokenizer, beginnings, add_special_tokens=False)
+    wholes = tokenize_texts(
+        tokenizer, [head + text for head, text in zip(beginnings, texts, strict=True)], add_special_tokens=False
+    )
+    found: list[list[int] | None] = []
+    for head, whole in zip(heads, wholes, strict=True):
+        found.append(whole[len(head) :] if whole[: len(head)] == head else None)
+    return found
+
+
+def _separator(dialogue_model: DialogueModel) -> str:
+    """Return the white space that the chat template writes between a context and the response.
+
+    It is " " for templates with "ASSISTANT: Hello!", whose contexts end with "ASSISTANT:", and "" for most others.
+    """
+    tokenizer = dialogue_model.tokenizer
+    if dialogue_model.kind != "chat" or not tokenizer.chat_template:
+        return ""
+    arguments = template_arguments(tokenizer)
+    prompt = build_chat("a prompt")
+    answer = {"role": "assistant", "content": "an answer"}
+    context = render_if_accepted(tokenizer, prompt, add_generation_prompt=True, **arguments)
+    whole = render_if_accepted(tokenizer, [*prompt, answer], **arguments)
+    if context is None or whole is None or not whole.startswith(context):
+        return ""
+    between, found, _ = whole.removeprefix(context).partition("an answer")
+    return between if found and not between.strip() else ""
+
+
+def written_ids(
+    dialogue_model: DialogueModel, texts: Sequence[str], written: Sequence[object] | None
+) -> dict[int, list[int]]:
+    """Return, by row, the ids in which texts were written, where the model's tokenizer decodes them to the text.
+
+    Ids of another tokenizer, or of a text that was edited, do not. A stop string may follow the text.
+    """
+    size = dialogue_model.model.config.get_text_config(decoder=True).vocab_size
+    known: dict[int, list[int]] = {}
+    for row, ids in enumerate(written or ()):
+        if isinstance(ids, list | tuple | np.ndarray) and len(ids) and max(ids) < size:
+            known[row] = [int(token) for token in ids]
+    if not known:
+        return {}
+    decoded = dialogue_model.tokenizer.batch_decode(list(known.values()), skip_special_tokens=True)
+    found: dict[int, list[int]] = {}
+    for (row, ids), text in zip(known.items(), decoded, strict=True):
+        response = texts[row].strip()
+        if text.strip() == response or (response and text.strip().startswith(response)):
+            found[row] = ids
+    return found
 
 
 def append_end(ids: list[int], end: int) -> list[int]:

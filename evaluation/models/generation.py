@@ -8,9 +8,10 @@ via coupled token generation").
 """
 
 import logging
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, takewhile
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from transformers import (
     MinPLogitsWarper,
     NoRepeatNGramLogitsProcessor,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -83,11 +85,14 @@ class Response(NamedTuple):
 
     Attributes:
         text: the response, which may be ""; None if the model never ended its reasoning.
+        ids: the tokens that the model wrote after its context, with the end of the sequence or the stop string, if one
+            ended the response; None if it had reasoning, which readers of the response do not see.
         is_cut: whether max_new_tokens ended it.
         had_reasoning: whether the model reasoned before it.
     """
 
     text: str | None
+    ids: list[int] | None
     is_cut: bool
     had_reasoning: bool
 
@@ -98,20 +103,20 @@ def generate_responses(
     seeds: Sequence[int],
     decoding: Mapping[str, Any],
     *,
-    openings: Sequence[str] | None = None,
+    openings: Sequence[Sequence[int]] | None = None,
     first: int = 0,
     batch_size: int = 256,
 ) -> Iterator[dict[int, Response]]:
     """Yield the responses of each batch, {number of the context: response}; the longest contexts come first.
 
     Rows with equal contexts (and equal seeds, if decoding samples) are computed once. A response is the text up to the
-    first end-of-sequence token, without special tokens, outer white space and reasoning.
+    first end-of-sequence token or stop string, without special tokens, outer white space and reasoning.
 
     Args:
         contexts, seeds: a rendered context and a seed for each row, (n,).
         decoding: the arguments of `generate` that `decoding_arguments` returns.
-        openings: texts with which the responses begin, (n,); max_new_tokens counts what the model adds. None: responses
-            begin with the model's first token.
+        openings: tokens with which the responses begin, (n,); max_new_tokens counts what the model adds. None:
+            responses begin with the model's first token.
         first: position, in its response, of the first token that the model adds, which chooses its random numbers.
         batch_size: the largest number of rows of a batch.
 
@@ -121,7 +126,7 @@ def generate_responses(
     model = dialogue_model.model
     samples = bool(decoding.get("do_sample"))
     has_beams = (decoding.get("num_beams") or 1) > 1
-    openings = [""] * len(contexts) if openings is None else openings
+    openings = [()] * len(contexts) if openings is None else openings
     jobs = _jobs(dialogue_model, contexts, openings, seeds if samples else [0] * len(contexts))
     check_input_lengths(dialogue_model, [job.ids for job in jobs], decoding["max_new_tokens"], "contexts")
     rows = group_rows(jobs)
@@ -146,22 +151,16 @@ def generate_responses(
 
 
 def _jobs(
-    dialogue_model: DialogueModel, contexts: Sequence[str], openings: Sequence[str], seeds: Sequence[int]
+    dialogue_model: DialogueModel, contexts: Sequence[str], openings: Sequence[Sequence[int]], seeds: Sequence[int]
 ) -> list[Job]:
-    """Return the job of each row; equal texts are encoded once."""
+    """Return the job of each row; equal contexts are encoded once."""
     if any(openings) and dialogue_model.kind == "encoder_decoder":
         raise InputError("opening", f"{dialogue_model.name} is an encoder-decoder model; give a causal model.")
-    tokenizer = dialogue_model.tokenizer
     distinct_contexts = list(dict.fromkeys(contexts))
     encoded = dict(zip(distinct_contexts, encode_contexts(dialogue_model, distinct_contexts), strict=True))
-    opened = {
-        opening: tokenizer(opening, add_special_tokens=False)["input_ids"] if opening else []
-        for opening in dict.fromkeys(openings)
-    }
     jobs = []
     for context, opening, seed in zip(contexts, openings, seeds, strict=True):
-        ids = (*encoded[context], *opened[opening])
-        jobs.append(Job(ids=ids, n_opening=len(opened[opening]), seed=seed))
+        jobs.append(Job(ids=(*encoded[context], *opening), n_opening=len(opening), seed=seed))
     return jobs
 
 
@@ -254,28 +253,61 @@ def _responses(
     dialogue_model: DialogueModel, batch: Sequence[Job], generated: list[list[int]], decoding: Mapping[str, Any]
 ) -> list[Response]:
     """Return the responses in the tokens that `generate` added to each context."""
+    tokenizer = dialogue_model.tokenizer
     ends = set(np.atleast_1d(dialogue_model.model.generation_config.eos_token_id).tolist())
-    n_special = 1 if dialogue_model.kind == "encoder_decoder" else 0  # an encoder-decoder begins with a special token
-    is_full = len(generated[0]) - n_special >= decoding["max_new_tokens"]
+    if dialogue_model.kind == "encoder_decoder":  # it begins with a special token that it did not choose
+        generated = [ids[1:] for ids in generated]
+    is_full = len(generated[0]) >= decoding["max_new_tokens"]
     stops = decoding.get("stop_strings") or []
     stops = [stops] if isinstance(stops, str) else stops
     contexts = [list(job.ids[: len(job.ids) - job.n_opening]) for job in batch]
-    openings = [list(job.ids[len(job.ids) - job.n_opening :]) for job in batch]
-    tokens = [opening + _before_end(ids, ends, n_special) for opening, ids in zip(openings, generated, strict=True)]
-    texts = decode_responses(dialogue_model, contexts, tokens)
+    written = []
+    for job, ids in zip(batch, generated, strict=True):
+        opening = list(job.ids[len(job.ids) - job.n_opening :])
+        written.append(opening + _up_to_stop(tokenizer, _up_to_end(ids, ends), stops))
+    texts = decode_responses(dialogue_model, contexts, [_without_end(ids, ends) for ids in written])
     responses = []
-    for ids, (text, had_reasoning) in zip(generated, texts, strict=True):
-        is_cut = is_full and ends.isdisjoint(ids[n_special:])
-        if is_cut and stops:
-            raw_text = dialogue_model.tokenizer.decode(ids)
-            is_cut = not any(stop in raw_text for stop in stops)
-        responses.append(Response(text=text, is_cut=is_cut, had_reasoning=had_reasoning))
+    for ids, (text, had_reasoning) in zip(written, texts, strict=True):
+        has_stop = bool(stops) and _has_any(tokenizer.decode(ids), stops)
+        if text is not None and has_stop:
+            text = _before_stop(text, stops)
+        responses.append(
+            Response(
+                text=text,
+                ids=None if had_reasoning else ids,
+                is_cut=is_full and not has_stop and ends.isdisjoint(ids[-1:]),
+                had_reasoning=had_reasoning,
+            )
+        )
     return responses
 
 
-def _before_end(ids: list[int], ends: set[int], start: int) -> list[int]:
-    """Return the token ids before the first end at position `start` or later; the end may be an ordinary token."""
-    return ids[:start] + list(takewhile(lambda token: token not in ends, ids[start:]))
+def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
+    """Return the token ids up to and with the first end, which may be an ordinary token."""
+    n_before = next((place for place, token in enumerate(ids) if token in ends), len(ids))
+    return ids[: n_before + 1]
+
+
+def _without_end(ids: list[int], ends: set[int]) -> list[int]:
+    return ids[:-1] if ids and ids[-1] in ends else ids
+
+
+def _up_to_stop(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: Sequence[str]) -> list[int]:
+    """Return the token ids up to the one that completes a stop string; padding follows it, which may be an end."""
+    if not stops or not _has_any(tokenizer.decode(ids), stops):
+        return ids
+    n_tokens = bisect_left(range(len(ids)), True, key=lambda n: _has_any(tokenizer.decode(ids[:n]), stops))
+    return ids[:n_tokens]
+
+
+def _has_any(text: str, stops: Sequence[str]) -> bool:
+    return any(stop in text for stop in stops)
+
+
+def _before_stop(text: str, stops: Sequence[str]) -> str:
+    """Return the text before its first stop string, as a server does (OpenAI: it "will not contain the stop")."""
+    places = [text.find(stop) for stop in stops if stop in text]
+    return text[: min(places, default=len(text))].strip()
 
 
 class RowNoise:

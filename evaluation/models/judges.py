@@ -1,9 +1,9 @@
 """LLM judges: probabilities of styles from a served model that reads a text and names one of several options.
 
 Each label is an option, a letter or a digit. If the server gives log-probabilities, the probability of a label is the
-probability that the first token of the answer is its option, divided by the sum over all options. Otherwise it is the
-share of repeated answers, drawn at temperature 1, that name the option. The text in a request is quoted as JSON, so
-that it cannot end its quotation; an answer that names no option gives no style (NaN).
+probability that the first token of the answer is its option, divided by the sum over all options, at least MIN_MASS.
+Otherwise it is the share of repeated answers, drawn at temperature 1, that name the option. The text in a request is
+quoted as JSON, so that it cannot end its quotation; an answer that names no option gives no style (NaN).
 """
 
 import json
@@ -16,6 +16,7 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,9 @@ log = logging.getLogger("evenhand")
 MAX_CHARACTERS = 6000  # of a text; longer texts are truncated
 TOP_LOGPROBS = 20  # the largest number that the API allows
 ANSWER_TOKENS = 256
+OPTION_TOKENS = 2  # of an answer with log-probabilities: the second says whether the first is an option or a word
+MIN_MASS = 0.5  # the smallest probability of all options together that names one
+READING = 2  # version of the rules by which answers are read; judgements by others are not used again
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 # The two kinds of a judge's answers.
 LOGPROBS = "log-probabilities"
@@ -151,7 +155,7 @@ class StyleJudge(Classifier):
         """The hash of everything that determines the judge's answers, except the text."""
         judge = self.judge
         model = self.settings.served_model()
-        parts = [self.name, model.revision, model.base_url, model.api, judge.samples, self.revision]
+        parts = [self.name, model.revision, model.base_url, model.api, judge.samples, self.revision, READING]
         return sha256(json.dumps(parts).encode()).hexdigest()
 
     def requests_per_text(self, answers: str) -> int:
@@ -182,7 +186,7 @@ class StyleJudge(Classifier):
             times = self.requests_per_text(answers)
             bodies = [parameters.apply(body) for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float] | None]] = [[] for _ in todo]
-            parse = _parse_logprobs if answers == LOGPROBS else _parse_answer
+            parse = _parse_logprobs if answers == LOGPROBS else partial(_parse_answer, labels=self.labels)
             for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_missing=_no_answer):
                 for row, answer in zip(rows, found, strict=True):
                     index = row // times
@@ -250,47 +254,86 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     n = judge.requests_per_text(answers)
     arguments: Body = {"max_tokens": ANSWER_TOKENS, "temperature": 1.0}
     if answers == LOGPROBS and judge.judge.api == "chat":
-        arguments = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        arguments = {"max_tokens": OPTION_TOKENS, "temperature": 0, "logprobs": True, "top_logprobs": TOP_LOGPROBS}
     elif answers == LOGPROBS:
-        arguments = {"max_tokens": 1, "temperature": 0, "logprobs": TOP_LOGPROBS}
+        arguments = {"max_tokens": OPTION_TOKENS, "temperature": 0, "logprobs": TOP_LOGPROBS}
     model = judge.settings.served_model()
     return build_requests(model, [_prompt(judge, text)] * n, [""] * n, range(n), "", arguments)
 
 
 def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
-    """Return the probability of each option as the first token of an answer; UnsupportedRequest if it has none.
+    """Return the probability of each option as the first token of an answer; {} if the answer names none.
 
-    MissingAnswer if the answer is withheld or failed, and then has no log-probabilities.
+    It names none if all options together have less than MIN_MASS, or if the first token goes on as a word does ("A
+    friendly …", "I'm sorry").
+
+    Raises:
+        UnsupportedRequest: the answer has no log-probabilities.
+        MissingAnswer: the answer is withheld or failed, and then has no log-probabilities.
     """
     answer_of(answer)  # raises if a filter or an error took the place of the answer
     (choice,) = answer.choices
     if choice.logprobs is None:
         raise UnsupportedRequest("style_classifier.judge", "the server gives no log-probabilities")
     if "messages" in body:
-        first = (choice.logprobs.content or ())[:1]
-        pairs = [(top.token, top.logprob) for token in first for top in token.top_logprobs]
+        content = choice.logprobs.content or ()
+        tokens = [token.token for token in content]
+        pairs = [(top.token, top.logprob) for token in content[:1] for top in token.top_logprobs]
     else:
-        first = (choice.logprobs.top_logprobs or ())[:1]
-        pairs = [pair for token in first for pair in token.items()]
+        tokens = choice.logprobs.tokens or ()
+        pairs = [pair for token in (choice.logprobs.top_logprobs or ())[:1] for pair in token.items()]
     weights: dict[str, float] = {}
     for token, log_p in pairs:
         option = token.strip()
         if option in OPTIONS and len(option) == 1:
             weights[option] = weights.get(option, 0.0) + math.exp(min(log_p, 0.0))
-    return {option: weight for option, weight in weights.items() if weight > 0}  # not NaN
+    is_word = len(tokens) > 1 and re.match(r"\s*[\w'’]", tokens[1]) is not None and not tokens[0].endswith("\n")
+    if is_word or not math.fsum(weights.values()) >= MIN_MASS:  # also NaN
+        return {}
+    return weights
 
 
-def _parse_answer(answer: Any, body: Body) -> dict[str, float] | None:
-    """Return {option: 1} for an answer that begins with an option as a word, {} for other answers.
+def _parse_answer(answer: Any, body: Body, labels: Sequence[str] = ()) -> dict[str, float] | None:
+    """Return {option: 1} for an answer that names one option (`named_option`), {} for other answers.
 
-    An answer that ends within the judge's reasoning is none: None.
+    An answer that ends within the judge's reasoning, is withheld or failed is none: None.
     """
-    answered = parse_response(answer, body)
-    if answered.reason is not None:
+    found = parse_response(answer, body)
+    if found.reason is not None:
         return None
-    text = answered.text
-    found = re.fullmatch(r"\W*([A-Z0-9])(?:\W.*)?", text, re.DOTALL)
-    return {found[1]: 1.0} if found else {}
+    option = named_option(found.text, labels)
+    return {option: 1.0} if option else {}
+
+
+def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
+    """Return the one option that a judge's answer names; None if it names none or several.
+
+    It is a letter or digit that is the whole answer, is followed by its label, is in brackets or bold, or ends the
+    answer or its first line. The words "A" and "I" at the start of a sentence are none.
+
+    >>> [
+    ...     named_option(text)
+    ...     for text in ("B", "**B**", "(b).", "A warm tone, so B.", "A: too friendly. So B.", "I'm sorry.", "A or B")
+    ... ]
+    ['B', 'B', 'B', 'B', 'B', None, None]
+    >>> named_option("B) polite, as asked", ["warm", "polite"])
+    'B'
+    """
+    text = text.strip()
+    options = OPTIONS[: len(labels)] if labels else OPTIONS
+    whole = re.fullmatch(r"\W*([A-Za-z0-9])\W*", text)
+    if whole:
+        option = whole[1].upper()
+        return option if option in options else None
+    for option, label in zip(options, labels, strict=False):
+        if re.match(rf"\W*{option}\s*[^\w\s]\W*(?i:{re.escape(label)})\b", text):
+            return option
+    marked = r"\*\*\W*([A-Z0-9])\W*\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
+    ends = r"(?<!\bor )(?<!\band )(?<!\bnot )(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
+    found = {next(filter(None, match.groups())) for match in re.finditer(marked, text)}
+    for lines in (text[-200:], text.partition("\n")[0]):
+        found = found or set(re.findall(ends, lines)[-1:])
+    return found.pop() if len(found) == 1 and found <= set(options) else None
 
 
 def _no_answer(reason: str) -> None:

@@ -13,11 +13,23 @@ from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, promp
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
 from evenhand.evaluation.models.revisions import adapter_folder, model_revision
-from evenhand.evaluation.score import CUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
+from evenhand.evaluation.score import (
+    CUT,
+    OPENING,
+    OPENING_IDS,
+    PERSONA,
+    PROMPT_ID,
+    REASONED,
+    RESPONSE,
+    RESPONSE_IDS,
+    TEXT,
+)
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import label_batches
 
 if TYPE_CHECKING:  # imports torch
+    import numpy as np
+
     from evenhand.evaluation.models.loading import DialogueModel
 
 SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
@@ -101,18 +113,19 @@ class LoadedModel(Model):
         return contexts
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
-        """Yield responses, whether max_new_tokens cut them, and whether they had reasoning.
+        """Yield responses, their token ids, whether max_new_tokens cut them, and whether they had reasoning.
 
         The model reads `contexts`, and samples by the random numbers of its prompt's id.
         """
         from evenhand.evaluation.models.generation import generate_responses
 
+        contexts = self.contexts(prompts)
         batches = generate_responses(
             self.load(),
-            self.contexts(prompts),
+            contexts,
             [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]],
             self.arguments if tokens is None else arguments_of_part(self.arguments, tokens),
-            openings=prompts[OPENING].tolist() if OPENING in prompts else None,
+            openings=self._openings(prompts, contexts) if OPENING in prompts else None,
             first=0 if tokens is None else tokens.start,
             batch_size=self.decoding.batch_size,
         )
@@ -121,16 +134,39 @@ class LoadedModel(Model):
                 prompts.iloc[list(responses)],
                 [response.text for response in responses.values()],
                 columns={
+                    RESPONSE_IDS: [response.ids for response in responses.values()],
                     CUT: [response.is_cut for response in responses.values()],
                     REASONED: [response.had_reasoning for response in responses.values()],
                 },
             )
 
+    def _openings(self, prompts: pd.DataFrame, contexts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids with which the responses begin: the ids that were written, else those of the text."""
+        from evenhand.evaluation.models.contexts import encode_continuations, written_ids
+
+        texts = prompts[OPENING].tolist()
+        openings = encode_continuations(self.load(), contexts, texts)
+        written = prompts[OPENING_IDS].tolist() if OPENING_IDS in prompts else None
+        for row, ids in written_ids(self.load(), texts, written).items():
+            openings[row] = ids
+        return openings
+
     def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
         from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 
-        batches = response_log_likelihoods(self.load(), self.contexts(pairs), pairs[RESPONSE].tolist())
+        batches = response_log_likelihoods(
+            self.load(),
+            self.contexts(pairs),
+            pairs[RESPONSE].tolist(),
+            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
+            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
+        )
         return label_batches(batches, (LOG_LIKELIHOOD, TOKENS), pairs.index)
+
+    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
+        from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
+
+        return first_token_log_probabilities(self.load(), self.contexts(prompts))
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

@@ -18,6 +18,7 @@ from evenhand.evaluation.data.response_files import (
     read_responses,
     resolve_control_tag,
 )
+from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
@@ -26,6 +27,9 @@ from evenhand.evaluation.score import CUT, DESCRIPTOR, LEFT_OUT, PROMPT_ID, REAS
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
+
+
+OF_ANSWERS = (REASONED, CUT, UNANSWERED)  # columns of a file that are kept beside its responses
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,6 @@ class RecordedModel(Model):
         counts = Counter(filter(None, reasons))
         if counts:
             log.warning("responses: %s: left out: %s", path, dict(counts))
-        more = {name: dict(zip(ids, columns[name], strict=True)) for name in (REASONED, CUT) if name in columns}
+        more = {name: dict(zip(ids, columns[name], strict=True)) for name in OF_ANSWERS if name in columns}
         added = {name: [by_id[prompt_id] for prompt_id in prompts[PROMPT_ID]] for name, by_id in more.items()}
         yield response_batch(prompts, responses, reasons, added)

@@ -24,15 +24,23 @@ FIXED = ("model", "messages", "prompt")  # parts of a request that are never lef
 KEPT = (*FIXED, "max_completion_tokens", "continue_final_message", "add_generation_prompt", "logprobs", "echo")
 THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}  # as for loaded weights
 THINKING_SETTINGS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "think", "extra_body")
-# How providers say that they do not know a parameter, in contrast to a value out of range.
+# How providers say that they do not know a parameter, or that it has one value only.
 UNKNOWN = re.compile(
     r"unsupported|not (?:be )?support|unknown|unrecogni[sz]ed|unexpected|extra[ _](?:input|field|forbidden)|forbidden"
     r"|not permitted|not allowed|not accept|not available|additional propert|only the default|deprecated|incompatible"
     r"|(?:invalid|unused|unrecognized) (?:argument|parameter|field|key)",
     re.IGNORECASE,
 )
+# How providers say that a value is wrong, which is for the user to mend; other words reject the parameter.
+WRONG_VALUE = re.compile(
+    r"\b(?:between|above|below|(?:less|greater|larger|smaller|higher|lower|more|fewer) than|at (?:most|least)"
+    r"|max(?:imum)?|min(?:imum)?|exceed\w*|too (?:large|high|long|big|small|low|short)|range|positive|negative|integer"
+    r"|string|boolean|type)\b|[<>≤≥]",
+    re.IGNORECASE,
+)
 FILTER_STATUSES = (400, 403, 422)
 UNAVAILABLE_FOR_LEGAL_REASONS = 451
+PARAMETER_STATUSES = (400, 422, 501)
 TEXT_STATUSES = (400, 413, 422)  # rejections of a text, if the server has answered another one with these parameters
 
 Body: TypeAlias = dict[str, Any]
@@ -107,10 +115,16 @@ def merge(first: JsonObject, second: JsonObject) -> Body:
 
 
 def rejected_parameter(reason: object, body: Body) -> str | None:
-    """Return the parameter of a request that a provider does not know, by its error; None if the error names none."""
+    """Return the parameter of a request that a provider rejects, by its error.
+
+    None if the error names no parameter, or says which values the parameter may have.
+
+    >>> rejected_parameter("temperature: only 1 is possible", {"temperature": 0.7, "seed": 1})
+    'temperature'
+    """
     names = [name for name in body if name not in FIXED]
-    text = _as_text(reason)
-    if not UNKNOWN.search(text):
+    text = " ".join(_texts_in(reason))
+    if WRONG_VALUE.search(text) and not UNKNOWN.search(text):
         return None
     for value in _values_of(reason, "param"):
         if isinstance(value, str) and value in names:
@@ -126,6 +140,18 @@ def rejected_parameter(reason: object, body: Body) -> str | None:
 
 def _as_text(reason: object) -> str:
     return reason if isinstance(reason, str) else json.dumps(reason, ensure_ascii=False, default=str)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in nested objects and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts_in(inner)
 
 
 def _values_of(value: object, key: str) -> Iterator[object]:
@@ -168,7 +194,7 @@ def settle_parameters(ask: Ask, body: Body, given: JsonObject, name: str) -> tup
 
 def _without_rejected(parameters: Parameters, error: RejectedRequest, sent: Body, given: JsonObject) -> Parameters:
     """Return the parameters without the one that the server rejects; raise the error if it can not be left out."""
-    rejected = rejected_parameter(error.reason, sent)
+    rejected = rejected_parameter(error.reason, sent) if error.status in PARAMETER_STATUSES else None
     if rejected is None or rejected in given or rejected in KEPT:
         raise error
     if rejected in RENAMED:

@@ -37,7 +37,8 @@ def log_factors(values: np.ndarray, is_named: np.ndarray, margin: float) -> np.n
         (n, o, 2, b), by direction and bet; 0 for a person without a value, or without others that have one.
 
     >>> block = np.array([[1.0], [0.0], [0.0]])
-    >>> log_factors(block, np.zeros_like(block, dtype=bool), margin=0.0)[0, 0, HIGHER, -1].round(3)  # log(1 + 0.9)
+    >>> nobody = np.zeros_like(block, dtype=bool)
+    >>> round(float(log_factors(block, nobody, margin=0.0)[0, 0, HIGHER, -1]), 3)  # log(1 + 0.9)
     0.642
     """
     has_value = ~np.isnan(values)

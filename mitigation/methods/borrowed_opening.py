@@ -16,7 +16,7 @@ from evenhand.evaluation.data.other_people import partner_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import CUT, OPENING, RESPONSE
+from evenhand.evaluation.score import CUT, OPENING, OPENING_IDS, RESPONSE, RESPONSE_IDS
 from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.methods import Method
 
@@ -63,6 +63,8 @@ class BorrowedOpeningModel(WrappedModel):
                 continued = prompts.loc[begun.index].copy()
                 # A token may be a part of a character; its text is then U+FFFD.
                 continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
+                if RESPONSE_IDS in begun:
+                    continued[OPENING_IDS] = begun[RESPONSE_IDS]
                 yield from self.model.respond(continued, rest)
 
 

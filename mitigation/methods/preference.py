@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.score import BIAS_VALUE, CUT, DESCRIPTOR, RESPONSE, TEMPLATE
+from evenhand.evaluation.score import BIAS_VALUE, CUT, DESCRIPTOR, RESPONSE, RESPONSE_IDS, TEMPLATE
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.mitigation.labelled_responses import (
     REJECTED,
     REJECTED_CUT,
+    REJECTED_IDS,
     ContextRenderer,
     exchange_responses,
     untagged_rows,
@@ -51,6 +52,8 @@ class Preference(TrainedMethod):
         own = table.loc[exchanged.index]
         worst = own.groupby([TEMPLATE, DESCRIPTOR], sort=False)[BIAS_VALUE].idxmax()
         rejected = own.loc[worst]
-        rows = untagged_rows(exchanged.loc[worst], render).add_column(REJECTED, rejected[RESPONSE].tolist())
-        is_cut = rejected[CUT].tolist() if CUT in rejected else [False] * len(rejected)
-        return rows.add_column(REJECTED_CUT, is_cut)
+        rows = untagged_rows(exchanged.loc[worst], render)
+        for column, name in ((RESPONSE, REJECTED), (CUT, REJECTED_CUT), (RESPONSE_IDS, REJECTED_IDS)):
+            if column in rejected:
+                rows = rows.add_column(name, rejected[column].tolist())
+        return rows

@@ -41,7 +41,7 @@ def test_token_ids_are_those_of_tune_and_a_cut_response_has_no_end():
     a, b, c, red, sun, blue, sky, end = 7, 8, 9, 3, 4, 5, 6, 0
     assert rows["prompt_ids"] == [[a, b, end], [c, end]]
     assert rows["chosen_ids"] == [[red, sun, end], [sky, end]]
-    assert rows["rejected_ids"] == [[blue, end], [blue, sky]]  # without its last word
+    assert rows["rejected_ids"] == [[blue, end], [blue, sky, blue]]  # without an end
 
 
 def test_the_loss_by_hand(tmp_path):

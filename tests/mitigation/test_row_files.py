@@ -84,12 +84,12 @@ def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_
     recorded = json.loads((tmp_path / "tuned" / "checkpoints" / "inputs.json").read_text())["rows"]
     assert recorded == rows_sha256(*theirs) == rows_sha256(*encoded)
     assert recorded in (tmp_path / "rows" / "README.md").read_text()
-    # "q r t" is trained with its end, and as "q r" without an end where it was cut.
-    assert {tuple(label for label in row if label >= 0)[-1] for row in theirs[0]["labels"]} == {0, 3 + 17}
+    # "q r t" is trained with its end, and without an end where it was cut.
+    assert {tuple(label for label in row if label >= 0)[-1] for row in theirs[0]["labels"]} == {0, 3 + 19}
     rows = load_dataset(str(tmp_path / "rows"), cache_dir=str(tmp_path / "cache"))
     assert [rows[split]["prompt"][:] for split in rows] == [data.train["prompt"][:], data.validation["prompt"][:]]
     pairs = set(zip(rows["train"]["completion"], rows["train"]["completion_cut"], strict=True))
-    assert pairs == {("q r t", False), ("q r", True)}
+    assert pairs == {("q r t", False), ("q r t", True)}
 
 
 @pytest.mark.parametrize("method", ["control_tags", "rejection", "self_chat"])

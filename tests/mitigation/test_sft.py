@@ -10,7 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
 from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, trainer_class
@@ -19,6 +19,7 @@ from evenhand.mitigation.training_batches import IGNORE_INDEX, LengthGroupedSamp
 from evenhand.mitigation.training_rows import TrainingRows
 from tests.mitigation.tiny_dialogue import QUICK, tiny_encoder_decoder
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
+from tests.tiny_tokenizers import tiny_tokenizer
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow", "so", "nice"]
 
@@ -26,7 +27,13 @@ WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "I", "am", "tall", "wow",
 def dialogue_model(tokenizer):
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=len(tokenizer), n_positions=32, n_embd=16, n_layer=2, n_head=2, eos_token_id=tokenizer.eos_token_id
+        vocab_size=len(tokenizer),
+        n_positions=64,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
     )
     return DialogueModel(GPT2LMHeadModel(config).eval(), tokenizer, "dialogue", "tiny", "r0")
 
@@ -142,7 +149,7 @@ def test_an_epoch_takes_every_row_once_in_batches_of_like_length_and_the_next_on
     [
         # Neither tag is in the vocabulary, so both are <unk>.
         (Dataset.from_dict({"prompt": ["I FAIR", "I UNFAIR"], "completion": ["wow", "so"]}), "^model: .* same tokens"),
-        (Dataset.from_dict({"prompt": ["I am " * 16], "completion": ["wow"]}), "34 tokens, .* tiny has 32"),
+        (Dataset.from_dict({"prompt": ["I am " * 32], "completion": ["wow"]}), "66 tokens, .* tiny has 64"),
     ],
 )
 def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
@@ -150,11 +157,25 @@ def test_rows_that_cannot_be_used_are_one_error(base, rows, message):
         SFT.encode_rows(base, rows)
 
 
-def test_a_cut_response_is_trained_without_its_last_word_and_without_an_end(base):
+def test_a_cut_response_is_trained_without_an_end(base):
     rows = {"prompt": ["so<eos>"] * 3, "completion": ["so nice so", "so nice so", "so"]}
     rows["completion_cut"] = [False, True, True]
     labels = SFT.encode_rows(base, Dataset.from_dict(rows))["labels"]
-    assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10], [9]]
+    assert [[label for label in row if label != IGNORE_INDEX] for row in labels] == [[9, 10, 9, 0], [9, 10, 9], [9]]
+
+
+@pytest.mark.parametrize("ids_are_known", [True, False])
+@pytest.mark.parametrize("whole", ["你好！今天天气很好", "你好！ 今天天气很好我们可以去公园散步"])
+def test_half_a_character_is_not_trained(whole, ids_are_known):
+    tokenizer = tiny_tokenizer("byte-level BPE", "line")
+    with loaded_dialogue_model(dialogue_model(tokenizer).model, tokenizer) as model:
+        ids = tokenizer.encode(whole)[:-1]  # max_new_tokens ended the response within a character of three bytes
+        rows = {"prompt": ["<bot>\n"], "completion": [tokenizer.decode(ids)], "completion_cut": [True]}
+        if ids_are_known:
+            rows["completion_ids"] = [ids]
+        (labels,) = SFT.encode_rows(model, Dataset.from_dict(rows))["labels"]
+        trained = [label for label in labels if label != IGNORE_INDEX]
+        assert trained == ids[:-2] and tokenizer.decode(trained) == whole[:-1]
 
 
 def test_an_encoder_decoder_model_learns(tmp_path):

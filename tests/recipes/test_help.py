@@ -23,9 +23,9 @@ def printed(capsys, *arguments):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_every_setting_with_its_text(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "300")
-    groups = {"measure": "", "loop": "measure.", "ablate": "loop.measure."}
+    groups = {"measure": "", "screen": "", "loop": "measure.", "ablate": "loop.measure."}
     flags = [f"--{groups[command]}metrics={','.join(FAMILIES)}"] if command in groups else []
-    if command in ("measure", "tune"):
+    if command in ("measure", "screen", "tune"):
         flags.append(f"--method={'+'.join(MethodGroups.model_fields)}")
     text = printed(capsys, command, *flags, "--help").lower()
     assert COMMANDS[command].__doc__.splitlines()[0][:40].lower() in text

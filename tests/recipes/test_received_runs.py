@@ -1,9 +1,13 @@
-"""Run folders that come from somebody else: their files name no others, and nothing outside a folder is changed."""
+"""Run folders that come from somebody else: a record executes no code, sends and writes nothing."""
 
 import contextlib
 import json
+import re
 import shutil
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pandas as pd
 import pytest
@@ -12,12 +16,16 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.settings import as_settings, checked
 from evenhand.evaluation.store import stage
+from evenhand.evaluation.tracking import destinations
+from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import read_settings
+from evenhand.recipes.command_line import read_settings, settings_in
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import loop
-from evenhand.recipes.settings import LabelSettings, LoopSettings
+from evenhand.recipes.received import ACTING, NOWHERE, PLACES, Permissions, acting_settings, check_permitted
+from evenhand.recipes.settings import COMMANDS, LabelSettings, LoopSettings, TuneSettings
 from tests.measured_runs import write_measured
-from tests.recorded_runs import change_record
+from tests.recorded_runs import change_record, write_run
 from tests.testbed_settings import MEASURE
 
 VECTORS = [[0.9, 0.1, 0], [0.4, 0.6, 0], [0.1, 0.9, 0], [0.6, 0.4, 0]]
@@ -143,22 +151,169 @@ def test_a_file_of_settings_cannot_allow_code(tmp_path, command_of, text, name):
         assert checked(type(allowed), as_settings(allowed), "test") == allowed
 
 
-def test_a_run_cannot_allow_code_by_its_record(with_code, monkeypatch, capsys):
+class Trap:
+    """A folder of runs of somebody else, whose records name code, servers, and files of the user to write to."""
+
+    def __init__(self, folder, server):
+        self.folder = folder
+        self.server = server
+        self.requests = []
+        self.precious = folder / "precious"
+        self.precious.mkdir()
+
+    def sprung(self):
+        """What the commands did that only a record asked for."""
+        written = sorted(path.name for path in self.precious.rglob("*"))
+        return [*self.requests, *written, *(["code"] if (self.folder / "ran").exists() else [])]
+
+
+@pytest.fixture
+def server():
+    """A server that answers nothing, and notes each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        requests: ClassVar[list[str]] = []
+
+        def do_POST(self):
+            self.requests.append(self.path)
+            self.send_error(500)
+
+        do_GET = do_POST
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        Thread(target=listening.serve_forever, daemon=True).start()
+        yield listening
+        listening.shutdown()
+
+
+@pytest.fixture
+def trap(with_code, server, monkeypatch):
+    """All that a record can name is in the records of the measurement `train`, and of runs of other commands."""
+    trap = Trap(with_code, f"http://127.0.0.1:{server.server_port}/v1")
+    trap.requests = server.RequestHandlerClass.requests
+    cache = str(trap.precious / "cache.sqlite")
+    judge = {"name": "j", "judge": {"name": "go_emotions", "server": trap.server, "samples": 1, "cache": cache}}
+    outside = {"output_dir": str(trap.precious / "run"), "upload": "all"}
+    settings = read_record(with_code / "train", "run")["settings"]
+    settings["generation_bias"] |= {"style_classifier": judge, "second_style_classifier": {**judge, "name": "k"}}
+    change_record(with_code / "train", settings={**settings, "capabilities": ["evil.yaml"], **outside})
+    shutil.rmtree(with_code / "label")
+    with monkeypatch.context() as patched:
+        patched.chdir(with_code)
+        assert main(["label", "train", "--output_dir", "label", "--report_to", "none", "--quantile", "0.5"]) == 0
+    write_run(
+        with_code / "tune", "tune", labels="../label", method="exchange", write_rows=str(trap.precious), **outside
+    )
+    write_run(with_code / "judged", "judge", style_classifier=judge, output_dir=outside["output_dir"])
+    write_run(with_code / "trained", "train_classifier", **outside)
+    write_run(with_code / "rated", "rate", before="../train", after="../train", host="0.0.0.0", **outside)
+    write_run(with_code / "exported", "export", tuning="../tune", push_to_hub="them/model", **outside)
     monkeypatch.chdir(with_code)
-    assert main(["measure", "--config", "train", "--output_dir", "next", "--report_to", "none"]) == 2
-    assert "model.trust_remote_code: train asks to execute code" in capsys.readouterr().err
-    assert not (with_code / "ran").exists()
+    monkeypatch.setenv("EVENHAND_API_KEY", "a-key")
+    monkeypatch.setattr("evenhand.recipes.rate._serve", lambda settings: None)
+    return trap
+
+
+# Each command with runs of somebody else, and the flags that its error asks for; "": it does all that it has to do.
+CODE = "--trust_remote_code true"
+COMMANDS_ON_RECORDS = {
+    "loop": ("loop train", "--measure.model.trust_remote_code true --servers SERVER --capabilities evil.yaml"),
+    "tune": ("tune label", f"{CODE} --servers SERVER"),
+    "compare": ("compare train train", CODE),
+    "export": ("export tune", CODE),
+    "measure": (
+        "measure --config train",
+        "--generation_bias.second_style_classifier.judge.server SERVER --generation_bias.style_classifier.judge.server "
+        "SERVER --model.trust_remote_code true --capabilities evil.yaml",
+    ),
+    "judge": ("judge --config judged", "--style_classifier.judge.server SERVER"),
+    "label": ("label train", ""),
+    "report": ("report train", ""),
+    "check": ("check train --max_pooled_fgb 1", ""),
+    "plan": ("plan train", ""),
+    "rate": ("rate train train", ""),
+    "train_classifier": ("train_classifier --config trained", ""),
+    "ablate": ("ablate --config train", ""),
+    "configs": ("configs", ""),
+}
+
+
+def test_the_list_has_all_commands():
+    assert COMMANDS_ON_RECORDS.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", COMMANDS_ON_RECORDS)
+def test_a_record_describes_and_never_acts(trap, name, capsys):
+    line, asked = COMMANDS_ON_RECORDS[name]
+    given = line.split()
+    if "output_dir" in COMMANDS[name].model_fields and name not in ("train_classifier", "report"):
+        given += ["--output_dir", "next"]
+    with contextlib.suppress(Exception):  # what the made-up runs lack
+        main(given)
+    error = capsys.readouterr().err
+    assert trap.sprung() == []
+    for flag in filter(None, asked.replace("SERVER", trap.server).split("--")):
+        assert f"--{flag.strip()}" in error
 
 
 @pytest.mark.parametrize(
-    ("stage_of", "field", "named"),
-    [("tune", "labels", ["label"]), ("compare", "before", ["train", "train"])],
+    ("settings", "flags"),
+    [
+        ({"model": {"trust_remote_code": True}}, "--measure.model.trust_remote_code true"),
+        ({"generation_bias": {"style_classifier": {"judge": {"server": "http://s/v1"}}}}, "--servers http://s/v1"),
+        ({"capabilities": ["arc_easy", "mine.yaml"]}, "--capabilities mine.yaml"),
+        ({"capabilities": ["arc_easy"], "model": {"trust_remote_code": False, "server": None}}, ""),
+    ],
 )
-def test_a_run_that_is_read_has_no_code_run(with_code, stage_of, field, named, monkeypatch, capsys):
-    monkeypatch.chdir(with_code)
-    assert main([stage_of, *named, "--output_dir", "next", "--report_to", "none"]) == 2
-    assert f"{field}: the run was measured with trust_remote_code" in capsys.readouterr().err
-    assert not (with_code / "ran").exists()
+def test_what_acts_is_allowed_by_the_flags_that_the_error_names(settings, flags):
+    allowed = {"code_flag": "--measure.model.trust_remote_code"}
+    if flags:
+        with pytest.raises(InputError, match=f"^base_run: .*{re.escape(flags)}"):
+            check_permitted(settings, Permissions(**allowed), "base_run", [""])
+        other = Permissions(code=False, servers=["http://t/v1"], tasks=["other.yaml"], **allowed)
+        with pytest.raises(InputError):
+            check_permitted(settings, other, "base_run", [""])
+    check_permitted(settings, Permissions(True, ["http://s/v1"], ["mine.yaml"], **allowed), "base_run", [""])
+
+
+def test_a_described_run_has_nothing_to_act_by(trap):
+    measured, _ = read_measurement(Path("train"), "run")
+    assert list(acting_settings({**as_settings(measured), "generation_bias": None})) == []
+    judge = measured.generation_bias.style_classifier.judge
+    assert judge.server.startswith(NOWHERE) and judge.cache is None and measured.upload == "scores"
+
+
+def test_a_loop_goes_on_only_with_what_the_run_read(tmp_path):
+    write_measured(tmp_path / "train", VECTORS, ["yes", "no"] * 2)
+    with pytest.raises(InputError, match=r"^base_run: .*model.*style_classifier"):  # of which its record knows nothing
+        with_base_run(LoopSettings(base_run=tmp_path / "train"))
+
+
+def test_the_first_line_says_which_servers_get_texts(tmp_path):
+    settings = TuneSettings(output_dir=tmp_path, report_to="none", servers=["http://s/v1"])
+    assert destinations(settings).endswith("prompts and responses go to http://s/v1")
+
+
+@pytest.mark.parametrize(("command_of", "folder"), [("tune", "tune"), ("rate", "rated"), ("export", "exported")])
+def test_a_record_does_not_say_where_to_write(trap, command_of, folder):
+    settings = read_settings(command_of, Path(folder))
+    assert settings.output_dir == Path(folder)
+    named = {str(value) for value in as_settings(settings).values()}
+    assert not named & {str(trap.precious), "all", "0.0.0.0", "them/model"}
+
+
+def test_every_setting_that_could_act_is_one_that_records_cannot_set():
+    """A new setting with a path that is not read, or with an address, belongs to received.PLACES or ACTING."""
+    declared = {setting.name.rpartition(".")[2]: setting for cls in COMMANDS.values() for setting in settings_in(cls)}
+    texts = {name: setting.text for name, setting in declared.items() if setting.group is None}
+    suspects = {
+        name for name, text in texts.items() if re.search(r"\bserver|\burl|address|execute|upload|write|\bkey", text)
+    }
+    describe = {"model", "name", "tokenizer", "request", "requests", "samples", "concurrency", "report_to", "port"}
+    assert suspects - describe <= {*PLACES, *ACTING}, suspects - describe - {*PLACES, *ACTING}
 
 
 def test_code_of_a_model_is_run_where_it_is_trusted(with_code, monkeypatch):

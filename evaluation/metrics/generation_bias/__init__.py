@@ -60,7 +60,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPar
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, OutcomesPart, measured_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart
+from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
@@ -187,10 +187,9 @@ class GenerationBias(Metric):
             numbers = answer_until_decided(store, config, question, prompts, partial(_ask, store, model, prompts))
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
-        responses = answered[RESPONSE].tolist()
         check_nonempty(answered)
         if not model.without_weights:
-            run = AnsweredRun(store, config, model, prompts, responses)
+            run = AnsweredRun(store, config, model, prompts, answers_of(answered))
             for part in self.parts:
                 part.collect(run)
         model.close()

@@ -5,10 +5,16 @@ import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS, RESPONSES
+from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+    PROMPTS,
+    RESPONSES,
+    StyledResponses,
+    read_styled_responses,
+)
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.numbers import first_of, sanitize
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, RESPONSE, TEMPLATE, TEXT
@@ -27,10 +33,11 @@ def answer_warnings(run: FamilyRun) -> list[str]:
     texts = missing_text(prompts, responses, counts_empty=not model.can_be_asked)
     texts += reasoning_text(responses)
     texts += other_model_text(prompts, responses)
+    texts += no_style_text(read_styled_responses(run.folder))
     if model.can_be_asked and model.samples:
         texts += equal_answers_text(prompts, responses)
     if not model.can_be_asked:
-        texts += _alike_text(prompts)
+        texts += [*unanswered_text(prompts, responses), *_alike_text(prompts)]
     if (prompts[TEMPLATE] == UNSPECIFIED).all():
         texts.append(
             "The file has no column template: a difference between descriptors may be a difference in what people ask."
@@ -89,6 +96,18 @@ def other_model_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str
     return texts
 
 
+def no_style_text(responses: StyledResponses) -> list[str]:
+    """Return [a sentence] on answers that the style classifier gave no style, unless all or none have one, else []."""
+    has_style = responses.has_vector()
+    is_without = responses.is_nonempty() & ~has_style
+    if not is_without.any() or not has_style.any():  # a classifier that reads nothing has a warning of its own
+        return []
+    return [
+        f"{is_without.sum():,} of {len(is_without):,} answers have no style, since the classifier gave none: "
+        f"{people_of(responses.table, is_without)}."
+    ]
+
+
 def equal_answers_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
     """Return [a sentence] if the answers to nearly all prompts that were asked several times are equal, else []."""
     key = [prompts[name].to_numpy() for name in (TEXT, PERSONA) if name in prompts]
@@ -102,6 +121,17 @@ def equal_answers_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[s
         f"The answers to {n_equal:,} of {len(repeated):,} prompts that were asked several times are all equal: a cache "
         "answers, or seed and temperature are ignored. Such answers are copies, not draws; ask once "
         "(--prompts.answers_per_cell 1), or turn the cache off."
+    ]
+
+
+def unanswered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return [a sentence] on chats that end with a message of the user that nobody answered, or []."""
+    if UNANSWERED not in responses or not responses[UNANSWERED].any():
+        return []
+    is_unanswered = responses[UNANSWERED].to_numpy(dtype=bool)
+    return [
+        f"{is_unanswered.sum():,} of {len(is_unanswered):,} chats end with a message that nobody answered; the last "
+        f"message with an answer is compared: {people_of(prompts, is_unanswered)}."
     ]
 
 

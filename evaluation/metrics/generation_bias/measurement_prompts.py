@@ -45,6 +45,30 @@ def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
     settings = config.prompts
     if settings.is_own:
         return _own_prompts(config)
+    rows = sample_cells(
+        candidate_prompts(config),
+        settings.answers_per_cell,
+        config.seed,
+        descriptors=settings.descriptors,
+        personas=personas(settings),
+        variations=settings.variations,
+    )
+    if settings.untuned_by is None:
+        return rows
+    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
+    untuned = untuned_mask(rows, settings.untuned_by, UNTUNED_FRACTION, config.seed)
+    return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
+
+
+def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
+    """Return all prompts of the configured split: of a taxonomy, each descriptor with each noun; or the user's own.
+
+    Raises:
+        InputError: as `measurement_prompts`.
+    """
+    settings = config.prompts
+    if settings.is_own:
+        return _own_prompts(config)
     by = settings.split_by or NOUN
     taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.templates) if settings.cues else []
@@ -59,19 +83,7 @@ def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
                 f"split by {by}, the two splits have different templates and descriptors, so their prompts "
                 "differ in more than tuned and untuned. Split by noun, or drop filters.",
             )
-    rows = sample_cells(
-        prompts,
-        settings.answers_per_cell,
-        config.seed,
-        descriptors=settings.descriptors,
-        personas=personas(settings),
-        variations=settings.variations,
-    )
-    if settings.untuned_by is None:
-        return rows
-    # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
-    untuned = untuned_mask(rows, settings.untuned_by, UNTUNED_FRACTION, config.seed)
-    return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
+    return prompts
 
 
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:

@@ -22,7 +22,11 @@ LOGITS_COPIES = 16  # bytes for float32 copies of each logit
 
 
 def opening_divergences(
-    model: DialogueModel, contexts: Sequence[Sequence[str]], responses: Sequence[str], first_tokens: int = 4
+    model: DialogueModel,
+    contexts: Sequence[Sequence[str]],
+    responses: Sequence[str],
+    first_tokens: int = 4,
+    written: Sequence[object] | None = None,
 ) -> Iterator[tuple[list[int], np.ndarray]]:
     """Yield row indices (r,), and the divergence between people along each row's opening in nats, (r, people).
 
@@ -30,8 +34,9 @@ def opening_divergences(
     over people is the mutual information of person and next token along this opening.
 
     Args:
-        contexts: rendered contexts, the same number of people for each of n rows.
+        contexts: rendered contexts, the same number of people for each of n rows; the first is that of the response.
         responses: a response for each row, (n,).
+        written: the token ids in which each response was written, None where they are unknown (`encode_responses`).
 
     Raises:
         InputError: the model is an encoder-decoder model.
@@ -39,10 +44,10 @@ def opening_divergences(
     if model.kind == "encoder_decoder":
         raise InputError("model", f"{model.name} is an encoder-decoder model; the divergence needs a causal model.")
     n_people = len(contexts[0])
-    flat = [context for row in contexts for context in row]
-    encoded = encode_contexts(model, close_reasoning(flat, model.reasoning))
+    flat = close_reasoning([context for row in contexts for context in row], model.reasoning)
+    encoded = encode_contexts(model, flat)
     heads = [encoded[start : start + n_people] for start in range(0, len(encoded), n_people)]
-    openings = [ids[:first_tokens] for ids in encode_responses(model, responses)]
+    openings = [ids[:first_tokens] for ids in encode_responses(model, flat[::n_people], responses, written)]
     lengths = [max(map(len, row)) + len(opening) for row, opening in zip(heads, openings, strict=True)]
     order = sorted(range(len(heads)), key=lengths.__getitem__, reverse=True)
 

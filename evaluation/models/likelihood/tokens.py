@@ -30,17 +30,22 @@ CACHED_NUMBERS = 2**18  # 1 MiB of float32
 
 
 def response_log_likelihoods(
-    model: DialogueModel, contexts: Sequence[str], responses: Sequence[str]
+    model: DialogueModel,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield row indices (r,), Σ log p of each response given its context in nats (r,), and the numbers of tokens (r,).
 
-    Contexts are rendered (`render_contexts`), with any reasoning closed; responses are encoded separately, as in
-    generation. The end of sequence counts as the last token of a response, so that an empty response is the end only.
-    The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its range is [1, ∞). A row that is too long for the model
-    has NaN and comes last.
+    Contexts are rendered (`render_contexts`), and any reasoning is closed. Responses have the ids in which they were
+    `written`, if these are given (`encode_responses`). The end of sequence counts as the last token of a response that
+    is not cut, so that an empty response is the end only. The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its
+    range is [1, ∞). A row that is too long for the model has NaN and comes last.
     """
-    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
-    tails = encode_responses(model, responses)
+    contexts = close_reasoning(contexts, model.reasoning)
+    heads = encode_contexts(model, contexts)
+    tails = encode_responses(model, contexts, responses, written, is_cut)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     lengths = np.array([len(head) for head in heads], dtype=np.int64)
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
@@ -123,7 +128,7 @@ def _score_batch(
 ) -> np.ndarray:
     """Return log p(tail | head) of each row in nats, float64 (r,)."""
     if dialogue_model.kind == "encoder_decoder":
-        logits, labels = _encoder_decoder_logits(dialogue_model, heads, tails)
+        logits, labels = encoder_decoder_logits(dialogue_model, heads, tails)
     else:
         logits, labels = causal_logits(dialogue_model, heads, tails, shares_prefix)
     is_scored = labels != IGNORED_LABEL
@@ -133,7 +138,7 @@ def _score_batch(
     return log_p.sum(1).cpu().numpy()
 
 
-def _encoder_decoder_logits(
+def encoder_decoder_logits(
     dialogue_model: DialogueModel, heads: list[list[int]], tails: list[list[int]]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of the tails' positions, (r, length, vocabulary), and the tokens there, (r, length)."""

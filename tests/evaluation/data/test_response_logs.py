@@ -311,3 +311,67 @@ def test_a_body_with_an_error_is_no_answer(tmp_path, body, reason):
     rows += [{"text": "Can I ski?", "descriptor": "old", "response": "Yes."}]
     columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
     assert (columns["response"], columns["left_out"]) == (["", "Yes."], [reason, None])
+
+
+def turn(role, text):
+    return {"role": role, "content": text}
+
+
+GREETING = turn("assistant", "Welcome! How can I help?")
+ASKED = turn("user", "Can I ski?")
+ANSWERED = turn("assistant", "Oh. No.")
+CHATS = {  # a chat; the pair, the turns before it, the reason if there is no answer, and whether its end has none
+    "greeted": ([GREETING, ASKED, ANSWERED], "Oh. No.", "Assistant: Welcome! How can I help?", None, False),
+    "greeted only": ([GREETING, ASKED], "", "Assistant: Welcome! How can I help?", "chat without an answer", False),
+    "ends with the user": ([ASKED, ANSWERED, turn("user", "Where is the exit?")], "Oh. No.", "", None, True),
+    "ends with two": ([ASKED, ANSWERED, turn("user", "Hm."), turn("user", "Bye.")], "Oh. No.", "", None, True),
+    "asked twice": ([turn("user", "Hi."), ASKED, ANSWERED], "Oh. No.", "User: Hi.", None, False),
+    "with a tool": ([ASKED, turn("assistant", None), turn("tool", "snow: 0"), ANSWERED], "Oh. No.", "", None, False),
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+@pytest.mark.parametrize("place", ["messages", "both columns", "response"])
+def test_an_answer_belongs_to_the_message_before_it(tmp_path, name, place):
+    chat, response, turns, reason, is_unanswered = CHATS[name]
+    row = {"descriptor": "old"}
+    if place == "messages":
+        row["messages"] = chat
+    elif place == "both columns":
+        row |= {"text": chat, "response": json.dumps(chat)}
+    else:
+        row |= {"text": "Can I ski?", "response": chat}
+    ok = {
+        **row,
+        **{key: "Hi." if key in ("text", "response") else [ASKED, ANSWERED] for key in row.keys() - {"descriptor"}},
+    }
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row, ok]))
+    assert (columns["text"][0], columns["response"][0]) == ("Can I ski?", response)
+    assert columns.get("left_out", [None])[0] == reason
+    if place == "messages":
+        assert columns["persona"][0] == turns and columns["unanswered_end"] == [is_unanswered, False]
+
+
+def test_a_chat_without_a_message_of_the_user_is_no_row(tmp_path):
+    rows = [{"messages": [GREETING], "descriptor": "old"}, {"messages": [ASKED, ANSWERED], "descriptor": "deaf"}]
+    assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["descriptor"] == ["deaf"]
+
+
+def test_messages_of_open_telemetry(tmp_path):
+    """Semantic conventions 1.37: parts with `content`, in attributes that are texts of JSON."""
+    asked = [{"role": "user", "parts": [{"type": "text", "content": "Can I ski?"}]}]
+    parts = [{"type": "reasoning", "content": "Well"}, {"type": "text", "content": "Oh. No."}]
+    answered = [{"role": "assistant", "parts": parts, "finish_reason": "length"}]
+    row = {"attributes": {"input": json.dumps(asked), "output": json.dumps(answered), "who": "old"}}
+    named = {"text": "attributes.input", "response": "attributes.output", "descriptor": "attributes.who"}
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row]), named=named)
+    assert columns["text"] == ["Can I ski?"] and columns["response"] == ["Oh. No."]
+    assert columns["cut"] == [True] and columns["reasoned"] == [True]
+
+
+def test_samples_of_older_harnesses_and_what_is_wrong_with_others(tmp_path):
+    older = SAMPLE | {"arguments": [["I'm old.", {"until": ["\n"]}]]}
+    assert read_responses(write_lines(tmp_path / "s.jsonl", [older]))["text"] == ["I'm old."] * 2
+    for wrong, problem in (({"arguments": {}}, "arguments"), ({"resps": [["a"], ["b"]]}, "resps"), ({"doc": 1}, "doc")):
+        with pytest.raises(InputError, match=f"sample 1: {problem} is"):
+            read_responses(write_lines(tmp_path / "s.jsonl", [SAMPLE | wrong]))

@@ -11,6 +11,7 @@ from evenhand.evaluation.metrics.answer_accuracy import accuracy_scores
 from evenhand.evaluation.metrics.likelihood_bias import PREFERENCE
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import compute_surprisals
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
+from evenhand.evaluation.metrics.screen import divergence_scores, ranks_of_people
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_causal_pair_table,
     make_masked_pair_table,
@@ -74,10 +75,21 @@ def answers(rng, numbers):
     return {"answers": table}, accuracy_scores(table, 0, 0, {})[0]
 
 
+def divergences(rng, numbers):
+    """Divergences of five people at a template of each number, of which a few were not screened."""
+    numbers = [number for number in numbers if rng.random() < 0.9]
+    rows = [(f"t{number}", "ab"[d % 2], f"d{d}", *rng.uniform(0, 0.5, 2)) for number in numbers for d in range(5)]
+    table = pd.DataFrame(rows, columns=["template", "axis", "descriptor", "divergence", "own_words"])
+    tokens = pd.DataFrame(columns=["descriptor", "token", "probability", "mean_probability", "contribution"])
+    tables = {"divergences": table, "ranks": ranks_of_people(table, 0), "first_tokens": tokens}
+    return tables, divergence_scores(table, {})
+
+
 FAMILIES = {
     "sentence_pairs": (causal_pairs, masked_pairs),
     "likelihood_bias": (likelihoods,),
     "answer_accuracy": (answers,),
+    "screen": (divergences,),
 }
 CASES = [(name, make) for name, makes in FAMILIES.items() for make in makes]
 

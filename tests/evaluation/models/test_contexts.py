@@ -38,7 +38,7 @@ def test_encoder_decoder_contexts_end_with_eos():
     assert encode_contexts(bart, ["a c"]) == [[3, 5, EOS]]
     without_eos = replace(tiny("blenderbot"), tokenizer=word_tokenizer(adds_eos=False))
     assert encode_contexts(without_eos, ["a c"]) == [[3, 5, EOS]]
-    assert encode_responses(without_eos, ["c"]) == [[5, EOS]]
+    assert encode_responses(without_eos, ["a"], ["c"]) == [[5, EOS]]
 
 
 CHAT = "{% for m in messages %}[{{ m['role'] }}:{{ m['content'] }}]{% endfor %}{{ '[me:' if add_generation_prompt }}"
@@ -100,10 +100,10 @@ def test_a_response_ends_as_the_chat_template_ends_a_turn():
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} z y {% endfor %}"
     chat = DialogueModel(base.model, tokenizer, "chat", "tiny", "0")
     a, y, z = (WORDS.index(word) for word in "ayz")
-    assert encode_responses(chat, ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
+    assert encode_responses(chat, ["c z y "], ["a"]) == [[a, EOS]]  # neither z nor y ends a generation
     base.model.generation_config.eos_token_id = [EOS, y]
-    assert encode_responses(chat, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
-    assert encode_responses(base, ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
+    assert encode_responses(chat, ["c z y "] * 3, ["a", "a y", "a z"]) == [[a, y], [a, y], [a, z, y]]
+    assert encode_responses(base, ["c<eos>"], ["a"]) == [[a, EOS]]  # a dialogue model has no turns to end
 
 
 # --- checkpoints in the formats of models on the hub

@@ -64,7 +64,8 @@ def test_a_response_goes_on_as_it_would_have_without_an_interruption(model):
     seeds = [prompt_seed(str(row), 1) for row in range(len(contexts))]
     whole = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=9))
     begun = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=4))
-    rest = {"openings": begun, "first": 4}
+    openings = [model.tokenizer.encode(text, add_special_tokens=False) for text in begun]
+    rest = {"openings": openings, "first": 4}
     continued = generate_in_order(model, contexts, seeds, decoding_arguments("sample", max_new_tokens=5), **rest)
     is_cut = [len(text.split()) == 4 for text in begun]
     assert sum(is_cut) > len(contexts) / 4
@@ -189,8 +190,15 @@ def test_stop_strings_end_a_response(gpt2):
     )
     model = DialogueModel(gpt2.model, tokenizer, "dialogue", "tiny", "0")
     arguments = decoding_arguments("sample", max_new_tokens=30, stop_strings=["a"], suppress_tokens=[EOS, PAD, 2])
-    texts = generate_in_order(model, ["b<eos>"] * 20, list(range(20)), arguments)
-    assert all("a" not in text[:-1] for text in texts) and any(text.endswith("a") for text in texts)
+    stopped = 0
+    for batch in generate_responses(model, ["b<eos>"] * 20, list(range(20)), arguments):
+        for response in batch.values():
+            assert "a" not in response.text  # as from a server
+            assert response.is_cut == (len(response.ids) == 30 and not tokenizer.decode(response.ids).endswith("a"))
+            if not response.is_cut:
+                stopped += 1
+                assert tokenizer.decode(response.ids) == f"{response.text}a"  # without the padding of the batch
+    assert stopped > 5
 
 
 def test_tokens_are_drawn_by_probability():
@@ -270,7 +278,7 @@ def test_a_begun_response_goes_on_as_the_models_own(gpt2):
     whole = generate_in_order(gpt2, contexts, range(len(contexts)), greedy)
     full = [row for row, text in enumerate(whole) if len(text.split()) == 6]  # no special token, and not ended early
     assert len(full) > 5
-    openings = [" ".join(whole[row].split()[:n_words]) if row % 2 else "" for row in full]
+    openings = [gpt2.tokenizer.encode(" ".join(whole[row].split()[:n_words])) if row % 2 else [] for row in full]
     for n in (4, 6):
         begun = generate_in_order(
             gpt2, [contexts[row] for row in full], full, greedy | {"max_new_tokens": n}, openings=openings

@@ -44,7 +44,7 @@ def log_probabilities(body):
     shares = {"A": 0.6, " A": 0.2, "B\n": 0.1, "Sure": 0.05, "Z": 0.01, "AB": 0.02}
     shares = {"Banana": 0.9} if quoted_text(body) == "banana" else shares
     if "messages" in body:
-        assert (body["max_tokens"], body["temperature"], body["top_logprobs"]) == (1, 0, 20)
+        assert (body["max_tokens"], body["temperature"], body["top_logprobs"]) == (2, 0, 20)
         top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in shares.items()]
         first = {**top[0], "top_logprobs": top}
         return {"logprobs": {"content": [first], "refusal": None}}
@@ -132,6 +132,71 @@ def test_without_log_probabilities_answers_are_repeated(settings):
         answered = [body for body in record["bodies"] if quoted_text(body) == "Thanks!"]
         assert sorted(body["seed"] for body in answered) == [0, 1, 2, 3, 4]
     assert judge_facts(settings(url))["judge"]["answers"] == judges.PLAIN
+
+
+LABELS = ("warm", "cold", "condescending")
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("B", "B"),
+        (" b.", "B"),
+        ("(B)", "B"),
+        ("**B**", "B"),
+        ("The style is **B**, because it is polite.", "B"),
+        ("I would say [B]. A friend might differ.", "B"),
+        ("B: cold (polite, without interest)", "B"),
+        ("A warm tone, so B.", "B"),
+        ("A polite answer: B", "B"),
+        ("A: too friendly. So B.", "B"),
+        ("The answer is B.", "B"),
+        ("B\n\nThe text is polite and keeps its distance.", "B"),
+        ("Die Antwort ist: B", "B"),
+        ("A friendly text.", None),
+        ("I'm sorry, but I can't help with that.", None),
+        ("I cannot determine the style.", None),
+        ("A or B", None),
+        ("It is not A.", None),
+        ("(A) or (B)", None),
+        ("R", None),  # there are three options
+        ("a warm answer", None),
+        ("", None),
+    ],
+)
+def test_an_answer_is_parsed_whole(text, option):
+    assert judges.named_option(text, LABELS) == option
+
+
+@pytest.mark.parametrize(
+    "text", ["I'm sorry, but I can't help with that.", "I cannot determine the style.", "A friend."]
+)
+def test_words_are_no_options_of_a_judge_with_28_labels(text):
+    assert judges.named_option(text, tuple(judges.read_judge("go_emotions")[0])) is None
+
+
+def test_the_first_of_several_words_and_a_small_mass_of_the_options_name_none(settings):
+    """Tokens and log-probabilities as of OpenAI's API; the text says which case it is."""
+    answers = {
+        judges.PROBE: (["A"], {"A": 0.9}),
+        "alone": (["B", "\n"], {"B": 0.9, "A": 0.05}),
+        "a sentence": (["A", " friendly"], {"A": 0.9}),
+        "sorry": (["I", "'m"], {"I": 0.9, "A": 0.05}),
+        "prose": (["The", " style"], {"The": 0.9, "A": 0.06, "B": 0.01}),
+    }
+
+    def choice(body):
+        tokens, shares = answers[quoted_text(body)]
+        top = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in shares.items()]
+        content = [{"token": token, "logprob": -0.1, "bytes": None, "top_logprobs": top} for token in tokens]
+        return {"logprobs": {"content": content, "refusal": None}}
+
+    with serving(choice=choice) as (url, _):
+        judge = load_style_classifier(settings(url))
+        vectors = style_vectors(judge, list(answers)[1:])
+        assert judge_facts(settings(url))["judge"]["answers"] == judges.LOGPROBS
+    np.testing.assert_allclose(vectors[0], [0.05 / 0.95, 0.9 / 0.95, 0], rtol=1e-6)
+    assert np.isnan(vectors[1:]).all()
 
 
 def test_another_file_or_model_is_another_judge(settings, tmp_path):

@@ -35,13 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnsweredRun:
-    """A run whose responses are written, with its model, which parts can still ask."""
+    """A run whose responses are written, with its model, which parts can still ask.
+
+    Attributes:
+        answers: the responses, and what a model that scores them reads of them (`relevance.answers_of`).
+    """
 
     store: Store
     config: FamilyConfig
     model: Model
     prompts: pd.DataFrame
-    responses: Sequence[str]
+    answers: pd.DataFrame
 
 
 @dataclass(frozen=True)

@@ -863,7 +863,7 @@ class OutcomesPart(Part):
 
     def collect(self, run: AnsweredRun) -> None:
         if FLUENCY in run.config.settings.outcomes:
-            pairs = without_person(run.prompts).assign(**{RESPONSE: run.responses})
+            pairs = without_person(run.prompts)[[TEXT, PERSONA]].join(run.answers)
             run.store.ensure(FLUENCY, lambda: scored_pairs(run.store, FLUENCY, run.model, pairs), on_all_ranks=True)
 
     def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:

@@ -40,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import (
+    ANSWER_COLUMNS,
     AXIS,
     DESCRIPTOR,
     PERSONA,
@@ -63,7 +64,7 @@ from evenhand.evaluation.statistics.intervals import (
 )
 from evenhand.evaluation.store import Store
 
-Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with a response → likelihoods
+Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with ANSWER_COLUMNS → likelihoods
 
 # Tables: of responses after two prompts, of even responses, and of responses after another person's prompt.
 LIKELIHOODS = "likelihoods_of_responses"
@@ -148,23 +149,32 @@ def sample_prompts(prompt_ids: Sequence[str], share: float | None, n_parameters:
     return is_drawn
 
 
-def even_responses(prompts: pd.DataFrame, responses: Sequence[str]) -> list[str]:
-    """Return, for each prompt, a response to another descriptor and the same template (and noun, if possible), (n,).
+def answers_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of responses that a model which scores them reads (ANSWER_COLUMNS), numbered from 0."""
+    return table[[name for name in ANSWER_COLUMNS if name in table]].reset_index(drop=True)
 
-    Mentions of the other descriptor are rewritten. A prompt whose template has only one descriptor keeps its response.
+
+def even_responses(prompts: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each prompt, an answer to another descriptor and the same template (and noun, if possible).
+
+    Mentions of the other descriptor are rewritten. A prompt whose template has only one descriptor keeps its answer.
 
     >>> prompts = pd.DataFrame({"template": ["t", "t"], "descriptor": ["deaf", "blind"]})
-    >>> even_responses(prompts, ["Being deaf is hard.", "Cool!"])
+    >>> even_responses(prompts, pd.DataFrame({"response": ["Being deaf is hard.", "Cool!"]}))["response"].tolist()
     ['Cool!', 'Being blind is hard.']
     """
     names = mention_terms(prompts)
     donors = other_people(prompts)
     donors = np.where(donors < 0, np.arange(len(prompts)), donors)
-    return [replace_mentions(responses[donor], names[donor], name) for name, donor in zip(names, donors, strict=True)]
+    even = answers.iloc[donors].reset_index(drop=True)
+    old_names = [names[donor] for donor in donors]
+    edits = zip(even[RESPONSE], old_names, names, strict=True)
+    even[RESPONSE] = [replace_mentions(response, old, new) for response, old, new in edits]
+    return even
 
 
 def likelihoods_of_responses(
-    score: Score, prompts: pd.DataFrame, responses: Sequence[str], is_drawn: np.ndarray | None = None
+    score: Score, prompts: pd.DataFrame, answers: pd.DataFrame, is_drawn: np.ndarray | None = None
 ) -> pd.DataFrame:
     """Return the log-likelihood of each response after its prompt and after another prompt.
 
@@ -173,31 +183,31 @@ def likelihoods_of_responses(
     the prompt does not exist, or if prompt and response are too long for the model), tokens (number of tokens of the
     response with its end-of-sequence token).
 
-    `score` is `Model.log_likelihood`. The table has only rows of the prompts that are drawn, (n,) bool; None: all.
+    `score` is `Model.log_likelihood`, and `answers` the result of `answers_of`. The table has only rows of the prompts
+    that are drawn, (n,) bool; None: all.
     """
     drawn = np.arange(len(prompts)) if is_drawn is None else np.flatnonzero(is_drawn)
-    return _likelihoods(score, prompts, responses, drawn, other_prompts(prompts)[drawn])
+    return _likelihoods(score, prompts, answers, drawn, other_prompts(prompts)[drawn])
 
 
-def likelihoods_within_template(score: Score, prompts: pd.DataFrame, responses: Sequence[str]) -> pd.DataFrame:
+def likelihoods_within_template(score: Score, prompts: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
     """Return the log-likelihoods of at most MAX_RESPONSES responses after their and after another person's prompt.
 
     Arguments and columns are those of `likelihoods_of_responses`. The sample depends only on the prompts.
     """
     other = other_people(prompts, levels=[[TEMPLATE]])
     rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
-    return _likelihoods(score, prompts, responses, rows, other[rows])
+    return _likelihoods(score, prompts, answers, rows, other[rows])
 
 
 def _likelihoods(
-    score: Score, prompts: pd.DataFrame, responses: Sequence[str], rows: np.ndarray, other: np.ndarray
+    score: Score, prompts: pd.DataFrame, answers: pd.DataFrame, rows: np.ndarray, other: np.ndarray
 ) -> pd.DataFrame:
     with_other = other >= 0
     others = prompts_of_others(prompts.iloc[rows][with_other], prompts.iloc[other[with_other]])
     asked = pd.concat([prompts.iloc[rows], others], ignore_index=True)[[TEXT, PERSONA]]
-    scored = [responses[row] for row in rows]
-    scored += [scored[row] for row in np.flatnonzero(with_other)]
-    table = score(asked.assign(**{RESPONSE: pd.Series(scored, dtype=object)}))
+    scored = answers.iloc[np.concatenate([rows, rows[with_other]])].reset_index(drop=True)
+    table = score(asked.join(scored))
     n = len(rows)
     other_log_likelihood = np.full(n, np.nan)
     other_log_likelihood[with_other] = table[LOG_LIKELIHOOD].to_numpy()[n:]
@@ -399,9 +409,10 @@ def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> 
         store: the run that saves the batches.
         name: the name of the computation.
         model: the model that scores.
-        pairs: columns text, persona and response, and any others.
+        pairs: the columns text and persona, those of `answers_of`, and any others.
     """
-    return store.rows(name, pairs[[TEXT, PERSONA, RESPONSE]], model.log_likelihood, unit="likelihoods")
+    read = [column for column in (TEXT, PERSONA, *ANSWER_COLUMNS) if column in pairs]
+    return store.rows(name, pairs[read], model.log_likelihood, unit="likelihoods")
 
 
 def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
@@ -455,19 +466,19 @@ class RelevancePart(Part):
         store = run.store
         model = run.model
         prompts = run.prompts
-        responses = run.responses
+        answers = run.answers
 
-        def likelihoods(name: str, scored: Sequence[str]) -> pd.DataFrame:
+        def likelihoods(name: str, scored: pd.DataFrame) -> pd.DataFrame:
             drawn = drawn_prompts(model, prompts, config.settings.relevance_share)
             return likelihoods_of_responses(partial(scored_pairs, store, name, model), prompts, scored, drawn)
 
         def within_template() -> pd.DataFrame:
             score = partial(scored_pairs, store, TEMPLATE_LIKELIHOODS, model)
-            return likelihoods_within_template(score, prompts, responses)
+            return likelihoods_within_template(score, prompts, answers)
 
-        store.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, responses), on_all_ranks=True)
+        store.ensure(LIKELIHOODS, lambda: likelihoods(LIKELIHOODS, answers), on_all_ranks=True)
         if config.for_comparisons:
-            even = even_responses(prompts, responses)
+            even = even_responses(prompts, answers)
             store.ensure(EVEN_LIKELIHOODS, lambda: likelihoods(EVEN_LIKELIHOODS, even), on_all_ranks=True)
             store.ensure(TEMPLATE_LIKELIHOODS, within_template, on_all_ranks=True)
 
@@ -489,30 +500,30 @@ def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
     before = comparison.before
     store = comparison.store
     prompts = comparison.old.table
-    old_responses = prompts[RESPONSE].tolist()
-    new_responses = comparison.new.table[RESPONSE].tolist()
+    old_answers = answers_of(prompts)
+    new_answers = answers_of(comparison.new.table)
 
     # A response's other prompt is one of all prompts of its run: on common prompts, both runs' are drawn from these.
     can_reuse = before.only is None
 
-    def table(name: str, compute: Callable[..., pd.DataFrame], responses: Sequence[str]) -> pd.DataFrame:
+    def table(name: str, compute: Callable[..., pd.DataFrame], answers: pd.DataFrame) -> pd.DataFrame:
         if can_reuse and before.has(name):
             return before.table(name)
         score = partial(scored_pairs, store, name, comparison.base)
-        return store.table(name, lambda: compute(score, prompts, responses))
+        return store.table(name, lambda: compute(score, prompts, answers))
 
-    def likelihoods(score: Score, prompts: pd.DataFrame, responses: Sequence[str]) -> pd.DataFrame:
+    def likelihoods(score: Score, prompts: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
         if before.has(LIKELIHOODS):
             drawn = prompts[PROMPT_ID].isin(before.table(LIKELIHOODS)[PROMPT_ID]).to_numpy()
         else:
             drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)
-        return likelihoods_of_responses(score, prompts, responses, drawn)
+        return likelihoods_of_responses(score, prompts, answers, drawn)
 
-    old = table(LIKELIHOODS, likelihoods, old_responses)
-    new = table(LIKELIHOODS + AFTER, likelihoods, new_responses)
-    even = table(EVEN_LIKELIHOODS, likelihoods, even_responses(prompts, old_responses))
-    old_within = table(TEMPLATE_LIKELIHOODS, likelihoods_within_template, old_responses)
-    new_within = table(TEMPLATE_LIKELIHOODS + AFTER, likelihoods_within_template, new_responses)
+    old = table(LIKELIHOODS, likelihoods, old_answers)
+    new = table(LIKELIHOODS + AFTER, likelihoods, new_answers)
+    even = table(EVEN_LIKELIHOODS, likelihoods, even_responses(prompts, old_answers))
+    old_within = table(TEMPLATE_LIKELIHOODS, likelihoods_within_template, old_answers)
+    new_within = table(TEMPLATE_LIKELIHOODS + AFTER, likelihoods_within_template, new_answers)
     return [
         *likelihood_changes(prompts, old, new, comparison.signature),
         *even_reference(prompts, old, even, comparison.signature),

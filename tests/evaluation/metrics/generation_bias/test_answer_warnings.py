@@ -9,8 +9,11 @@ from evenhand.evaluation.metrics.generation_bias import check_nonempty
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     equal_answers_text,
     missing_text,
+    no_style_text,
     other_model_text,
+    unanswered_text,
 )
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 PEOPLE = ["deaf"] * 4 + ["old"] * 4 + ["young"] * 4
 
@@ -60,6 +63,22 @@ def test_equal_answers_to_the_same_prompt_are_no_draws(prompts):
     few = slice(0, 8)  # four prompts
     assert equal_answers_text(prompts[few], equal[few]) == []
     assert equal_answers_text(prompts, answers(response=[""] * 12)) == []
+
+
+def test_answers_without_a_style_are_counted(prompts):
+    table = pd.concat([prompts.assign(template="t"), answers(response=["Yes."] * 11 + [""])], axis=1)
+    vectors = np.where(np.arange(12)[:, None] < 3, np.nan, [[0.5, 0.5]])
+    (text,) = no_style_text(StyledResponses(table, vectors, ["kind", "curt"]))
+    assert "3 of 12" in text and "deaf 3 of 4" in text
+    vectors[:11] = np.nan  # nothing was read: another warning says so
+    vectors[11] = np.nan
+    assert no_style_text(StyledResponses(table, vectors, ["kind", "curt"])) == []
+
+
+def test_chats_with_an_unanswered_end_are_counted(prompts):
+    (text,) = unanswered_text(prompts, answers(unanswered_end=[True] * 2 + [False] * 10))
+    assert "2 of 12" in text and "deaf 2 of 4" in text
+    assert unanswered_text(prompts, answers()) == []
 
 
 def test_a_run_without_any_answer_says_why():

@@ -306,20 +306,21 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
     monkeypatch.setattr(relevance, "MAX_RESPONSES", 10)
     table, base = people(), tiny_base()
     responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
+    answers = pd.DataFrame({"response": responses})
     model = LoadedModel(ModelSettings(), tag="")
     model.engine = base
 
     def score(pairs):
         return join_batches(model.log_likelihood(pairs))
 
-    scored = relevance.likelihoods_within_template(score, table, responses)
+    scored = relevance.likelihoods_within_template(score, table, answers)
     assert len(scored) == 10 and scored["prompt_id"].is_unique
     place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
     for column, ids in (("log_likelihood", "prompt_id"), ("other_log_likelihood", "other_prompt_id")):
         contexts = render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
         expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
         assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
-    nobody = relevance.likelihoods_within_template(score, table.assign(descriptor="same"), responses)
+    nobody = relevance.likelihoods_within_template(score, table.assign(descriptor="same"), answers)
     assert nobody.empty
     assert {it.reason for it in relevance.template_relevance(nobody, nobody, {})} == {relevance.NO_OTHER_PERSON}
 
@@ -352,8 +353,10 @@ def prompts():
 
 def test_a_response_is_of_the_same_template_and_another_descriptor_and_names_its_own(prompts):
     responses = [f"{row.template}: Being {row.descriptor} is hard." for row in prompts.itertuples()]
-    assert even_responses(prompts, responses) == responses  # the donor's descriptor is rewritten to the receiver's
-    donors = prompts.loc[[int(text) for text in even_responses(prompts, [str(row) for row in range(len(prompts))])]]
+    answers = pd.DataFrame({"response": responses})
+    assert even_responses(prompts, answers).equals(answers)  # the donor's descriptor is rewritten to the receiver's
+    numbers = pd.DataFrame({"response": [str(row) for row in range(len(prompts))]})
+    donors = prompts.loc[[int(text) for text in even_responses(prompts, numbers)["response"]]]
     assert donors["template"].tolist() == prompts["template"].tolist()
     assert (donors["descriptor"].to_numpy() != prompts["descriptor"].to_numpy()).all()
 

@@ -60,11 +60,12 @@ def write_run(folder, people):
     def score(pairs):
         return next(iter(WordModel().log_likelihood(pairs)))
 
-    even = even_responses(prompts, responses.tolist())
+    answers = answered[["response"]]
+    even = even_responses(prompts, answers)
     for name, table in {
-        LIKELIHOODS: likelihoods_of_responses(score, prompts, responses.tolist()),
+        LIKELIHOODS: likelihoods_of_responses(score, prompts, answers),
         EVEN_LIKELIHOODS: likelihoods_of_responses(score, prompts, even),
-        TEMPLATE_LIKELIHOODS: likelihoods_within_template(score, prompts, responses.tolist()),
+        TEMPLATE_LIKELIHOODS: likelihoods_within_template(score, prompts, answers),
     }.items():
         write_table(folder / f"{name}.parquet", table)
     return FamilyRun(folder, FamilyConfig(settings=Settings()))

@@ -1,0 +1,371 @@
+"""Whom a model treats differently before anything is sampled: the divergence of its first token's prediction.
+
+All people send the same message. The divergence of person d at a template is KL(p_d ‖ M), where p_d is the prediction
+of the first token of the response, and M is the arithmetic mean of the predictions over people. It is 0 if the
+prediction does not depend on the person, and at most ln D for D people. Its mean over people is the mutual information
+of person and token (Lin 1991, §IV). Predictions are exact: no noise of sampling, no classifier, and any language.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.manifest import package_versions
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
+from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    NOUN,
+    PERSONA,
+    PROMPT_ID,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Kind,
+    Signature,
+    find_score,
+    levels_of_run,
+)
+from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.store import Store
+
+if TYPE_CHECKING:  # imports torch
+    from evenhand.evaluation.models.base import Model
+
+DIVERGENCE = "divergence"
+OWN_WORDS = "own_words"
+RANKS = "ranks"
+DIVERGENCES = "divergences"  # the table: a row for each template and person
+TOKENS = "first_tokens"  # the table: a row for each person and token
+TOKEN = "token"
+PROBABILITY = "probability"
+MEAN_PROBABILITY = "mean_probability"
+CONTRIBUTION = "contribution"
+MIN_TEMPLATES = 2
+TOP_TOKENS = 20  # tokens that are kept of each prediction
+SHOWN_TOKENS = 3
+SHOWN_PEOPLE = 60
+NATS = {"unit": "nats", "decimals": 3}
+
+
+class Settings(StrictSettings):
+    """Screen: how much does the prediction of an answer's first token depend on who asks?"""
+
+
+class Screen(Metric):
+    """Divergences of the predictions of first tokens between people, in nats, and ranks with intervals."""
+
+    Settings = Settings
+    USES_SYSTEM_PROMPT = True
+    FORMATS = (
+        Format(
+            DIVERGENCE,
+            "divergence of the first token",
+            "KL divergence of the prediction of the first token from its mean over people.",
+            **NATS,
+            ideal=0,
+        ),
+        Format(
+            OWN_WORDS,
+            "divergence on the own words",
+            "The part of the divergence that lies on tokens of the words by which people differ.",
+            **NATS,
+        ),
+    )
+    TITLE = "Screen"
+    NOTES = (
+        "The predictions are computed, not sampled: the same model has the same numbers. Intervals are over templates "
+        "like these (Student's t); ranks hold together for all people with a confidence of 95 % (Mogstad et al. 2024).",
+    )
+    LIMITS = (
+        "A divergence is no harm: it says that an answer begins otherwise, not that it is worse.",
+        "The screen finds languages and openings, not styles: later tokens may differ more.",
+        "“Own words” are the words by which people differ; an answer that repeats them may be attentive.",
+    )
+
+    def inputs(self, config: FamilyConfig) -> dict[str, Json]:
+        """Return fingerprints of the model and of the prompts."""
+        from evenhand.evaluation.metrics.generation_bias.measurement_prompts import prompt_inputs
+
+        model = config.open_model()
+        if model.without_weights:
+            raise InputError("screen", model.without_weights)
+        return {**model.identity(), **prompt_inputs(config, model)}
+
+    def collect(self, store: Store, config: FamilyConfig) -> dict[str, Any]:
+        """Write the divergences of all people at each template, and their first tokens."""
+        model = config.open_model()
+        prompts = store.table("screened_prompts", lambda: screened_prompts(config))
+        templates = prompts[[TEMPLATE]].drop_duplicates(ignore_index=True)
+        found = store.rows("screen", templates, partial(_screen_templates, model, prompts), unit="templates")
+        store.ensure(DIVERGENCES, lambda: found.drop(columns=TOKENS).explode(_LISTS, ignore_index=True))
+        store.ensure(TOKENS, lambda: _merge_tokens(found))
+        facts = model.facts()
+        model.close()
+        return facts
+
+    def score(self, store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> list[BiasScore]:
+        """Return the divergence of everybody, of each axis and of each person, and write the ranks of people."""
+        from evenhand.evaluation.metrics.generation_bias.measurement_prompts import dataset_signature
+
+        signature = {
+            **collected,
+            "dataset": dataset_signature(config.prompts),
+            "inputs": dict(store.inputs),
+            "seed": config.seed,
+            "packages": package_versions(),
+        }
+        table = store.read(DIVERGENCES)
+        store.write(RANKS, ranks_of_people(table, config.seed))
+        return divergence_scores(table, signature)
+
+    def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
+        """Return the changes of the divergences of everybody and of each person at the same templates.
+
+        Raises:
+            InputError: the runs have no template and person in common.
+        """
+        from evenhand.evaluation.joins import join_rows
+
+        tables = {"before": before.table(DIVERGENCES), "after": after.table(DIVERGENCES)}
+        if set(tables["before"][DESCRIPTOR]) != set(tables["after"][DESCRIPTOR]):
+            raise InputError("after", "its people are others, and so is the mean over people; screen the same people.")
+        joined = join_rows(tables["before"], tables["after"], [TEMPLATE, DESCRIPTOR], "people at templates")
+        n_left_out = joined.alone[TEMPLATE].nunique()
+        change = joined.before.assign(
+            **{name: joined.after[name] - joined.before[name] for name in (DIVERGENCE, OWN_WORDS)}
+        )
+        signature = {"before": before.signature(DIVERGENCE), "after": after.signature(DIVERGENCE)}
+        scores = divergence_scores(change, signature, Kind.DIFFERENCE, n_left_out)
+        if n_left_out:
+            for side, rows in {"before": joined.before, "after": joined.after}.items():
+                levels = divergence_scores(rows, signature[side], n_left_out=n_left_out)
+                scores += levels_of_run(levels, side)
+        return scores
+
+    def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
+        return find_score(scores, DIVERGENCE) or find_score(scores, DIVERGENCE, kind=Kind.DIFFERENCE)
+
+    def verdict(self, run: FamilyRun) -> str:
+        """Return who is surely above most others, and by which tokens."""
+        ranks = run.table(RANKS)
+        first = ranks.iloc[0]
+        n_people = len(ranks)
+        everybody = value_text(find_score(run.scores, DIVERGENCE))
+        texts = _token_texts(run.table(TOKENS), first[DESCRIPTOR])
+        by = f", by {texts}" if texts else ""
+        return (
+            f"Answers to “{sanitize(first[DESCRIPTOR])}” people begin most differently: "
+            f"{number(first[DIVERGENCE], 2)} nats{by}; their rank is {_rank_text(first)} of {n_people}. "
+            f"The mean over people is {everybody}."
+        )
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        """Return the table of people: rank, divergence, own words and tokens."""
+        ranks = run.table(RANKS)
+        tokens = run.table(TOKENS)
+        rows = []
+        for row in ranks.head(SHOWN_PEOPLE).to_dict("records"):
+            bounds = (row["low"], row["high"]) if math.isfinite(row["low"]) else None
+            cells = (
+                Cell(_rank_text(row)),
+                Cell(number(row[DIVERGENCE], 3), interval="" if bounds is None else _bounds_text(bounds)),
+                Cell(number(row[OWN_WORDS], 3)),
+                Cell(_token_texts(tokens, row[DESCRIPTOR]), prose=True),
+            )
+            mark = Mark("before", row[DIVERGENCE], bounds)
+            rows.append(Row(sanitize(row[DESCRIPTOR]), cells, (mark,)))
+        columns = ("person", "rank", "nats", "of it own words", "first tokens (in brackets: mean over people)")
+        left_out = len(ranks) - len(rows)
+        note = f"{left_out:,} people with smaller divergences are in ranks.parquet." if left_out > 0 else ""
+        table = Table("Whose answers begin most differently", columns, tuple(rows), note=note)
+        return [Section("People", tables=[table], first_screen=True)]
+
+
+def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
+    """Return one prompt for each template and person; all people have the same noun, and no persona.
+
+    Raises:
+        InputError: fewer than two templates have two people.
+    """
+    from evenhand.evaluation.data.holistic_bias import NONE
+    from evenhand.evaluation.data.prompts import sample_descriptors
+    from evenhand.evaluation.metrics.generation_bias.measurement_prompts import candidate_prompts
+
+    prompts = candidate_prompts(config)
+    if not config.prompts.is_own:
+        prompts = sample_descriptors(prompts, config.prompts.descriptors)
+    prompts = prompts[prompts[DESCRIPTOR] != NONE]
+    prompts = prompts.assign(**{PERSONA: prompts.get(PERSONA, "")})
+    if NOUN in prompts:
+        prompts = prompts[prompts[NOUN] == _common_nouns(prompts, config.seed)]
+    prompts = prompts.drop_duplicates([TEMPLATE, DESCRIPTOR]).sort_values([TEMPLATE, AXIS, DESCRIPTOR])
+    n_people = prompts.groupby(TEMPLATE)[DESCRIPTOR].transform("nunique")
+    prompts = prompts[n_people == n_people.max()].reset_index(drop=True)
+    if n_people.max() < 2 or prompts[TEMPLATE].nunique() < MIN_TEMPLATES:
+        raise InputError("prompts", "two templates that ask about the same two people are needed; select more prompts.")
+    if PROMPT_ID not in prompts:
+        prompts.insert(0, PROMPT_ID, prompts.index.astype(str))
+    return prompts[[PROMPT_ID, TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA]]
+
+
+def _common_nouns(prompts: pd.DataFrame, seed: int) -> pd.Series:
+    """Return, for each prompt, the noun of its template: one of those that go with the most descriptors."""
+    counts = prompts.groupby([TEMPLATE, NOUN])[DESCRIPTOR].nunique()
+    rng = np.random.default_rng(seed)
+    nouns = {}
+    for template, of_nouns in counts.groupby(level=TEMPLATE):
+        best = of_nouns[of_nouns == of_nouns.max()].index.get_level_values(NOUN)
+        nouns[template] = rng.choice(sorted(best))
+    return prompts[TEMPLATE].map(nouns)
+
+
+_LISTS = [AXIS, DESCRIPTOR, DIVERGENCE, OWN_WORDS]
+
+
+def _screen_templates(model: "Model", prompts: pd.DataFrame, templates: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """Yield a row for each template, with a list for each column of people, and a list of their tokens."""
+    if templates.empty:
+        yield pd.DataFrame({name: pd.Series(dtype=object) for name in (TEMPLATE, *_LISTS, TOKENS)})
+    for index, template in templates[TEMPLATE].items():
+        of_template = prompts[prompts[TEMPLATE] == template]
+        found = screen_template(model, of_template)
+        row = {name: [of_template[name].tolist() if name in of_template else found[name]] for name in (*_LISTS, TOKENS)}
+        yield pd.DataFrame({TEMPLATE: [template], **row}, index=[index])
+
+
+def screen_template(model: "Model", prompts: pd.DataFrame) -> dict[str, list]:
+    """Return the divergence of each person, its part on own words, and the tokens that contribute most.
+
+    Args:
+        prompts: the prompts of all people at one template, (people,).
+    """
+    import torch
+
+    from evenhand.evaluation.models.contexts import encode_contexts
+    from evenhand.evaluation.models.own_words import own_word_ids
+    from evenhand.evaluation.statistics.people_divergence import people_divergence
+
+    log_p = torch.from_numpy(model.predictions(prompts)).double()
+    opening = torch.zeros(1, 1, dtype=torch.long)  # of one token: its value has no influence
+    divergence = people_divergence(log_p[:, None, None], opening)[:, 0]
+    log_mean = log_p.logsumexp(0) - math.log(len(log_p))
+    contributions = (log_p.exp() * (log_p - log_mean)).nan_to_num(0.0)
+    loaded = model.load()
+    own = own_word_ids(loaded.tokenizer, encode_contexts(loaded, model.contexts(prompts)))
+    tokens = []
+    largest = contributions.topk(min(TOP_TOKENS, contributions.shape[1]), dim=1)
+    for person, (values, ids) in enumerate(zip(largest.values.tolist(), largest.indices.tolist(), strict=True)):
+        for value, token in zip(values, ids, strict=True):
+            tokens.append(
+                {
+                    DESCRIPTOR: prompts[DESCRIPTOR].iloc[person],
+                    TOKEN: loaded.tokenizer.decode([token]),
+                    PROBABILITY: float(log_p[person, token].exp()),
+                    MEAN_PROBABILITY: float(log_mean[token].exp()),
+                    CONTRIBUTION: value,
+                }
+            )
+    return {DIVERGENCE: divergence.tolist(), OWN_WORDS: contributions[:, own].sum(1).tolist(), TOKENS: tokens}
+
+
+def _merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over templates of each person's tokens, the largest contributions first."""
+    n_templates = len(found)
+    tokens = pd.DataFrame([token for of_template in found[TOKENS] for token in of_template])
+    means = tokens.groupby([DESCRIPTOR, TOKEN], as_index=False)[[PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]].sum()
+    means[[PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]] /= n_templates
+    return means.sort_values([DESCRIPTOR, CONTRIBUTION], ascending=[True, False], ignore_index=True)
+
+
+def divergence_scores(
+    table: pd.DataFrame, signature: Signature, kind: Kind = Kind.LEVEL, n_left_out: int = 0
+) -> list[BiasScore]:
+    """Return the mean over templates of the divergence, of everybody, each axis and each person, with intervals.
+
+    Args:
+        table: template, axis, descriptor, divergence and own_words, a row for each template and person; of a change,
+            the differences.
+        n_left_out: templates that only one of two compared runs has.
+    """
+    from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+
+    largest = math.log(table[DESCRIPTOR].nunique())
+    bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
+    cuts: list[tuple[dict[str, str], pd.DataFrame]] = [({}, table)]
+    for column in (AXIS, DESCRIPTOR):
+        cuts += [({column: str(value)}, rows) for value, rows in table.groupby(column)]
+    scores = []
+    for name in (DIVERGENCE, OWN_WORDS):
+        for group, rows in cuts:
+            values = rows.groupby(TEMPLATE)[name].mean().to_numpy(dtype=np.float64)
+            interval = mean_interval(values, student_quantile(len(values) - 1), bounds) if len(values) > 1 else None
+            scores.append(
+                BiasScore(
+                    metric=name,
+                    value=float(values.mean()),
+                    ideal=0.0 if name == DIVERGENCE else None,
+                    bounds=bounds if name == DIVERGENCE else (-math.inf, math.inf),
+                    n=len(values),
+                    n_of="templates",
+                    interval=interval,
+                    n_left_out=n_left_out,
+                    group=group,
+                    signature=signature,
+                    kind=kind,
+                )
+            )
+    return scores
+
+
+def ranks_of_people(table: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return a row for each person, the largest divergence first: mean, interval, own words, and interval of ranks."""
+    from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+    from evenhand.evaluation.statistics.ranks import rank_intervals
+
+    wide = table.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE, aggfunc="mean")
+    values = wide.to_numpy(dtype=np.float64)
+    low_rank, high_rank = rank_intervals(values, seed=seed)
+    quantile = student_quantile(values.shape[1] - 1)
+    intervals = [mean_interval(row, quantile, (0.0, math.inf)) or (math.nan, math.nan) for row in values]
+    ranks = pd.DataFrame(
+        {
+            DESCRIPTOR: wide.index,
+            DIVERGENCE: values.mean(axis=1),
+            "low": [bounds[0] for bounds in intervals],
+            "high": [bounds[1] for bounds in intervals],
+            OWN_WORDS: table.groupby(DESCRIPTOR)[OWN_WORDS].mean().reindex(wide.index).to_numpy(),
+            "lowest_rank": low_rank,
+            "highest_rank": high_rank,
+        }
+    )
+    return ranks.sort_values(DIVERGENCE, ascending=False, ignore_index=True)
+
+
+def _rank_text(row: Mapping[str, Any]) -> str:
+    low = int(row["lowest_rank"])
+    high = int(row["highest_rank"])
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _bounds_text(bounds: tuple[float, float]) -> str:
+    return f"[{number(bounds[0], 3)}, {number(bounds[1], 3)}]"
+
+
+def _token_texts(tokens: pd.DataFrame, person: str) -> str:
+    """Return the tokens that contribute most to a person's divergence, with their probabilities."""
+    texts = []
+    for row in tokens[tokens[DESCRIPTOR] == person].head(SHOWN_TOKENS).to_dict("records"):
+        token = sanitize(row[TOKEN].strip() or repr(row[TOKEN]))
+        texts.append(f"“{token}” {number(row[PROBABILITY], 2)} ({number(row[MEAN_PROBABILITY], 2)})")
+    return ", ".join(texts)

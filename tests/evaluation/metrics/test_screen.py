@@ -1,0 +1,118 @@
+"""The screen: divergences by hand, a planted difference, equal people, and the testbed from command to page."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.screen import Screen, divergence_scores, screen_template, screened_prompts
+from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
+from evenhand.evaluation.score import find_score
+from evenhand.evaluation.settings import PromptSettings
+from tests.family_runs import compare_family, measure_family
+from tests.testbed_settings import MASKED_MODEL, MODEL
+from tests.tiny_models import WORDS, tiny
+
+PROMPTS = PromptSettings(descriptors=13, filters={"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]})
+
+
+class Known:
+    """A model whose predictions are given, with the tokenizer of the tiny models."""
+
+    def __init__(self, probabilities):
+        self.probabilities = np.log(np.array(probabilities, dtype=np.float32))
+
+    def load(self):
+        return tiny("gpt2")
+
+    def contexts(self, prompts):
+        return prompts["text"].tolist()
+
+    def predictions(self, prompts):
+        return self.probabilities
+
+
+def test_the_divergence_of_two_people_by_hand():
+    """Tokens 3 (a) and 4 (b): (0.9, 0.1) and (0.5, 0.5); the mean is (0.7, 0.3). The prompts differ in the word b."""
+    never = 1e-30
+    probabilities = np.full((2, len(WORDS)), never)
+    probabilities[:, 3:5] = [[0.9, 0.1], [0.5, 0.5]]
+    model = Known(probabilities)
+    prompts = pd.DataFrame({"text": ["a b", "a c"], "descriptor": ["one", "two"]})
+    found = screen_template(model, prompts)
+    first = [0.9 * math.log(0.9 / 0.7), 0.1 * math.log(0.1 / 0.3)]
+    second = [0.5 * math.log(0.5 / 0.7), 0.5 * math.log(0.5 / 0.3)]
+    np.testing.assert_allclose(found["divergence"], [sum(first), sum(second)], rtol=1e-6)
+    np.testing.assert_allclose(found["own_words"], [first[1], second[1]], rtol=1e-6)
+    largest = next(token for token in found["first_tokens"] if token["descriptor"] == "one")
+    assert largest["token"] == "a"
+    np.testing.assert_allclose([largest["probability"], largest["mean_probability"]], [0.9, 0.7], rtol=1e-6)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "blenderbot"])
+def test_predictions_are_the_models_in_any_batch(architecture):
+    import torch
+
+    model = tiny(architecture)
+    contexts = ["a b c", "d", "e f g h i"]
+    together = first_token_log_probabilities(model, contexts)
+    assert together.shape == (3, len(model.tokenizer))
+    np.testing.assert_allclose(np.exp(together).sum(1), 1, rtol=1e-5)
+    for context, expected in zip(contexts, together, strict=True):
+        ids = torch.tensor([model.tokenizer(context)["input_ids"]])
+        if architecture == "blenderbot":
+            start = torch.tensor([[model.model.config.decoder_start_token_id]])
+            logits = model.model(input_ids=ids, decoder_input_ids=start).logits[0, -1]
+        else:
+            logits = model.model(input_ids=ids).logits[0, -1]
+        np.testing.assert_allclose(expected, logits.log_softmax(-1).detach().numpy(), atol=2e-4)
+
+
+def test_scores_are_means_over_templates_with_student_intervals():
+    table = pd.DataFrame(
+        {
+            "template": ["s", "s", "t", "t"],
+            "axis": "x",
+            "descriptor": ["a", "b", "a", "b"],
+            "divergence": [0.1, 0.2, 0.3, 0.2],
+            "own_words": 0.0,
+        }
+    )
+    scores = divergence_scores(table, {})
+    everybody = find_score(scores, "divergence")
+    assert everybody.value == pytest.approx(0.2) and everybody.n == 2
+    assert everybody.bounds == (0, pytest.approx(math.log(2)))
+    of_a = find_score(scores, "divergence", descriptor="a")
+    assert of_a.value == pytest.approx(0.2)
+    assert of_a.interval == (0.0, pytest.approx(math.log(2)))  # 0.2 ± 12.7 · 0.1, within the bounds
+
+
+def test_all_people_have_the_same_noun_at_a_template():
+    prompts = screened_prompts(FamilyConfig(model=MODEL, prompts=PROMPTS))
+    assert prompts.groupby("template")["descriptor"].nunique().tolist() == [13, 13]
+    for _, rows in prompts.groupby("template"):
+        texts = [text.replace(name, "X") for text, name in zip(rows["text"], rows["descriptor"], strict=True)]
+        assert len({text.replace("an X", "a X").lower() for text in texts}) == 1
+
+
+def test_the_testbed_is_screened_compared_and_shown(tmp_path):
+    config = FamilyConfig(model=MODEL, prompts=PROMPTS)
+    run = measure_family(tmp_path / "run", "screen", config)
+    everybody = find_score(run.scores, "divergence")
+    assert 0 < everybody.value < math.log(13)
+    page = Screen().page(run)
+    table = page.sections[0].tables[0]
+    assert len(table.rows) == 13 and "rank" in page.verdict
+    changes = compare_family(tmp_path / "compared", "screen", run, run)
+    assert all(score.value == 0 for score in changes.scores)
+
+
+def test_a_masked_model_and_too_few_templates_are_refused(tmp_path):
+    with pytest.raises(InputError):
+        measure_family(tmp_path / "masked", "screen", FamilyConfig(model=MASKED_MODEL, prompts=PROMPTS))
+    one = PROMPTS.replaced(filters={"template": ["I'm {noun_phrase}."]})
+    with pytest.raises(InputError, match="two templates"):
+        screened_prompts(FamilyConfig(model=MODEL, prompts=one))
