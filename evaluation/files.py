@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PureWindowsPath
@@ -44,14 +44,14 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         raise
 
 
-# The folders in which this process works. Each has a function that raises an error if the folder no longer belongs to
-# this process, for example because somebody deleted it (`store.run_lock`).
-_owned_folders: dict[Path, Callable[[], None]] = {}
+# The folders in which this process works. Each has a function that gets the path of each file before it is written. It
+# raises an error if the folder no longer belongs to this process, because somebody deleted it (`store.run_lock`).
+_owned_folders: dict[Path, Callable[[Path], None]] = {}
 
 
 @contextmanager
-def writes_checked(folder: Path, check: Callable[[], None]) -> Iterator[None]:
-    """Call `check` before each write into `folder` within the block."""
+def writes_checked(folder: Path, check: Callable[[Path], None]) -> Iterator[None]:
+    """Call `check` with the resolved path of each file or folder in `folder` before it is written within the block."""
     folder = folder.resolve()
     outer = _owned_folders.get(folder)
     _owned_folders[folder] = check
@@ -64,12 +64,15 @@ def writes_checked(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 
 def check_owner(path: Path) -> None:
-    """Raise InputError if `path` is in a folder that this process worked in and that no longer belongs to it."""
+    """Raise InputError if `path` is in a folder that this process worked in and that no longer belongs to it.
+
+    Everything that writes a result calls this first, so that the run's record lists the result.
+    """
     if _owned_folders:
         resolved = path.parent.resolve()
         for folder in (resolved, *resolved.parents):
             if folder in _owned_folders:
-                _owned_folders[folder]()
+                _owned_folders[folder](resolved / path.name)
 
 
 def temporary_path(path: Path) -> Path:
@@ -103,9 +106,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def remove_temporary_files(folder: Path) -> None:
-    """Remove temporary files and folders that killed processes left in `folder` and in its subfolders."""
-    for left in folder.rglob(f".*{UNFINISHED}"):
+def remove_temporary_files(paths: Iterable[Path]) -> None:
+    """Remove the files and folders among `paths` that killed processes left as temporary ones."""
+    for left in paths:
         if not TEMPORARY.fullmatch(left.name):
             continue
         if left.is_dir():

@@ -8,13 +8,21 @@ to the folder, so that a folder of runs can be moved. Runs of format 4 have thre
 import json
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NotRequired, TypedDict, cast
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, read_yaml, sha256_of, write_json
+from evenhand.evaluation.files import (
+    TEMPORARY,
+    is_file_name_inside,
+    json_sha256,
+    read_json,
+    read_yaml,
+    sha256_of,
+    write_json,
+)
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.old_setting_names import with_new_names
 
@@ -47,7 +55,8 @@ class RunRecord(TypedDict):
         settings: all settings of the command, with relative paths of other runs.
         identity: the settings and inputs that decide what the results are.
         inputs: fingerprints, by name, of the files and models that the stage reads.
-        files: the SHA-256 of each result file, by its relative path.
+        files: the SHA-256 of each result file, by its relative path; of a finished run.
+        written: the result files, and folders of them, that a run wrote or is about to write; while it is running.
         versions: the size and the time of change of each result file.
         started: when the stage began, as a text in UTC; of a resumed run, when it was resumed.
         seconds_before: how long a resumed run had worked before.
@@ -66,6 +75,7 @@ class RunRecord(TypedDict):
     inputs: dict[str, Any]
     files: dict[str, str]
     versions: dict[str, list[int]]
+    written: NotRequired[list[str]]
     started: NotRequired[str]
     seconds_before: NotRequired[float]
     processes: NotRequired[int]
@@ -212,25 +222,46 @@ def clear_pages(folder: Path, command: str) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
+LOCK = ".lock"
+TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = (MANIFEST, OLD_IDENTITY, PARTS, "checkpoints", "wandb", "tensorboard", "summary")
+NOT_RESULTS = (MANIFEST, OLD_IDENTITY, PARTS, "checkpoints", "summary", *TRACKERS)
 
 
-def result_files(folder: Path) -> dict[str, Path]:
-    """Return the result files in a run folder, by path relative to the folder, sorted by path."""
-    found = (path for path in sorted(folder.rglob("*")) if path.suffix in RESULTS and path.is_file())
-    names = {path.relative_to(folder).as_posix(): path for path in found}
-    return {
-        name: path
-        for name, path in names.items()
-        if name.partition("/")[0] not in NOT_RESULTS and is_file_name_inside(folder, name)
-    }
+def own_paths(folder: Path) -> Iterator[Path]:
+    """Yield the files and folders in a run's folder, without trackers' folders and the folders of other runs."""
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = [name for name in folders if name not in TRACKERS and not _is_run(here / name)]
+        yield from (here / name for name in (*folders, *files))
 
 
-def recorded_results(folder: Path) -> dict[str, dict[str, str] | dict[str, list[int]]]:
-    """Return the entries of a record on the result files: the SHA-256 of each, and its size and time of change."""
-    files = result_files(folder)
+def _is_run(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (MANIFEST, OLD_CONFIG, LOCK, PAGES))
+
+
+def is_result(name: str) -> bool:
+    """Return whether a file, by its path relative to the run's folder, is a result, or may be a folder of results."""
+    parts = name.split("/")
+    is_kept = parts[0] not in NOT_RESULTS and not any(TEMPORARY.fullmatch(part) for part in parts)
+    return is_kept and PurePath(name).suffix in (*RESULTS, "") and not parts[0].startswith(".")
+
+
+def recorded_results(folder: Path, written: Iterable[str]) -> dict[str, dict[str, str] | dict[str, list[int]]]:
+    """Return the entries of a record on the result files: the SHA-256 of each, and its size and time of change.
+
+    `written` has the files, and folders of files, that the run wrote. Others in the folder are not the run's.
+    """
+    files: dict[str, Path] = {}
+    for written_name in written:
+        written_path = folder / written_name
+        found = written_path.rglob("*") if written_path.is_dir() else [written_path]
+        for path in found:
+            name = path.relative_to(folder).as_posix()
+            if path.suffix in RESULTS and path.is_file() and is_file_name_inside(folder, name):
+                files[name] = path
+    files = dict(sorted(files.items()))
     return {
         "files": {name: sha256_of(path) for name, path in files.items()},
         "versions": {name: _size_and_time(path) for name, path in files.items()},

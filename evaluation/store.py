@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,19 +39,23 @@ from evenhand.evaluation.json_values import Json, JsonObject
 from evenhand.evaluation.manifest import (
     FINISHED,
     FORMAT,
+    LOCK,
     MANIFEST,
     OLD_CONFIG,
     PAGES,
     PARTS,
+    RESULTS,
     RUNNING,
+    TRACKERS,
     FinishedRecord,
     RunRecord,
     commit,
     damaged_files,
+    is_result,
+    own_paths,
     package_versions,
     read_record,
     recorded_results,
-    result_files,
     with_relative_paths,
     write_record,
 )
@@ -62,8 +67,6 @@ from evenhand.evaluation.tracking import Tracker, start_tracking
 
 log = logging.getLogger("evenhand")
 
-LOCK = ".lock"
-TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 MAX_DIFFERENCES_SHOWN = 5
 ROW = "row"  # column of saved batches: the number of the row
 RUN = "run"  # key of the fingerprint in a JSON file of facts
@@ -84,6 +87,7 @@ class Store:
         record: the entries that the stage adds to the record of the run, run.json.
         failures: what could not be computed for a reason that may pass, by name; the same command then tries again.
         family_of_table: the family that has written or found each table in this process, by the name of the table.
+        written: the result files, and folders of them, that this run wrote, also before it was killed.
     """
 
     folder: Path
@@ -95,6 +99,7 @@ class Store:
     record: dict[str, Json] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     family_of_table: dict[str, str] = field(default_factory=dict)
+    written: Sequence[str] = ()
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -158,10 +163,12 @@ class Store:
     def discard_results(self, *, but_rows: Collection[str]) -> None:
         """Delete the tables and facts of the run, and all saved batches of the family except those named.
 
-        Tables that other families have written or found stay: their reports read them at the end of the run.
+        Tables that other families have written or found stay: their reports read them at the end of the run. So do all
+        files that are not of this run, such as notes of the user and other runs in subfolders.
         """
-        for path in result_files(self.folder).values():
-            if self.family_of_table.get(path.stem, self.family) == self.family:
+        for path in sorted(self.folder.iterdir()):
+            is_of_family = self.family_of_table.get(path.stem, self.family) == self.family
+            if path.suffix in RESULTS and is_of_family and path.is_file() and self._is_own(path):
                 path.unlink()
         folder = self.folder / PARTS / self.family
         if not folder.exists():
@@ -169,6 +176,17 @@ class Store:
         for path in folder.iterdir():
             if path.is_dir() and path.name not in but_rows:
                 shutil.rmtree(path)
+
+    def _is_own(self, path: Path) -> bool:
+        """Return whether this run wrote a file of its folder, by its record or by the fingerprint in the file."""
+        if path.name in self.written:
+            return True
+        if path.suffix != ".parquet":
+            return False
+        try:
+            return table_run(path) == self.fingerprint
+        except InputError:  # damaged, or of another program
+            return False
 
     def write_facts(self, name: str, facts: dict[str, Any]) -> None:
         """Write facts to the file `name`.json of this run."""
@@ -298,14 +316,15 @@ def stage(
         tracking = start_tracking(command, config) if processes.is_rank_zero() else nullcontext(Tracker())
         with explain_full_disk(folder):
             with tracking as tracker:
-                store = Store(folder, record["fingerprint"], tracker, inputs)
+                store = Store(folder, record["fingerprint"], tracker, inputs, written=record["written"])
                 yield store
 
             def finish() -> None:
                 finished: dict[str, object] = {**record, "state": FINISHED}
+                del finished["written"]
+                finished.update(recorded_results(folder, record["written"]))
                 total = record.get("seconds_before", 0.0) + time.monotonic() - start
                 finished["seconds"] = {**store.seconds, "total": round(total, 2)}
-                finished.update(recorded_results(folder))
                 finished.update(store.record)
                 if store.failures:
                     finished["failures"] = store.failures
@@ -333,6 +352,7 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
         "inputs": dict(inputs),
         "files": {},
         "versions": {},
+        "written": [],
     }
 
 
@@ -347,7 +367,7 @@ def _finished_or_begun(
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:  # a finished run needs no lock, because it is only read
         return FINISHED
-    locks.enter_context(run_lock(folder))
+    locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record)))
     # Again: perhaps another process has finished it.
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:
@@ -359,11 +379,20 @@ def _finished_or_begun(
         log.info("%s: going on in %s", record["command"], folder)
     if earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         record["seconds_before"] = round(_seconds_worked(folder, earlier), 2)
-    remove_temporary_files(folder)
+        record["written"] += [*earlier["files"], *earlier.get("written", [])]
+    remove_temporary_files(list(own_paths(folder)))
     for name in outdated:
         (folder / name).unlink(missing_ok=True)
     write_record(folder, record)
     return RUNNING
+
+
+def _list_result(folder: Path, record: RunRecord, path: Path) -> None:
+    """Add a result that is about to be written to the record, which then also lists the results of a killed run."""
+    name = path.relative_to(folder).as_posix()
+    if is_result(name) and name not in record["written"]:
+        record["written"].append(name)
+        write_record(folder, record)
 
 
 def _state_and_outdated_files(
@@ -407,9 +436,8 @@ def _seconds_worked(folder: Path, earlier: RunRecord) -> float:
         return before
     started = datetime.fromisoformat(earlier["started"]).timestamp()
     last = started
-    for path in folder.rglob("*"):
-        name, *_ = path.relative_to(folder).parts
-        if path.is_file() and name not in (LOCK, MANIFEST, *TRACKERS):
+    for path in own_paths(folder):
+        if path.is_file() and path.name not in (LOCK, MANIFEST):
             last = max(last, path.stat().st_mtime)
     return before + last - started
 
@@ -460,8 +488,7 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
 
 def _has_work(folder: Path) -> bool:
     """Return whether an unfinished run has results that took long: scores, batches of responses, checkpoints."""
-    subfolders = [path for path in folder.iterdir() if path.is_dir() and path.name not in TRACKERS]
-    files = (path for subfolder in subfolders for path in subfolder.rglob("*") if path.is_file())
+    files = (path for path in own_paths(folder) if path.parent != folder and path.is_file())
     return (folder / SCORES).exists() or any(not TEMPORARY.fullmatch(path.name) for path in files)
 
 
@@ -498,8 +525,10 @@ class RunLocked(InputError):
 
 
 @contextmanager
-def run_lock(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path, list_result: Callable[[Path], None] = lambda path: None) -> Iterator[None]:
     """Lock a folder until the block ends; create the folder if it does not exist.
+
+    `list_result` is called with the resolved path of each file in the folder before it is written within the block.
 
     Raises:
         RunLocked: another process has locked the folder.
@@ -524,13 +553,14 @@ def run_lock(folder: Path) -> Iterator[None]:
             (folder / LOCK).write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
         held = _file_number(folder / LOCK)
 
-        def check() -> None:
+        def check(path: Path) -> None:
             if _file_number(folder / LOCK) != held:
                 raise InputError(
                     "output_dir",
                     f"{folder} was deleted while this command worked in it, and perhaps another one works "
                     "in it now; nothing more was written. Give another --output_dir, or the command again.",
                 )
+            list_result(path)
 
         with writes_checked(folder, check):
             yield

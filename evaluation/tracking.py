@@ -11,9 +11,11 @@ import os
 import re
 import shlex
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -21,6 +23,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.private_texts import public_files, public_values
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
@@ -36,8 +39,9 @@ Mode = Literal["online", "offline", "disabled", "shared"]
 MODES: tuple[Mode, ...] = ("online", "offline", "disabled", "shared")
 OLD_MODES = {"dryrun": "offline", "run": "online"}
 WAIT = 15  # time-out of W&B's server in seconds, after which this run and later runs stay offline
+DIGITS = 6  # of a hash that keeps similar names apart
 HEADLINES = 10  # maximum number of scores with a panel
-TEXTS = ("system_prompt", "instruction")  # settings that W&B gets only with the responses
+NAME_CHARACTERS = 40  # of the name of a run that the name of its id file has
 
 
 class TrackedSettings(Protocol):
@@ -95,16 +99,15 @@ class Tracker:
         """Log numbers as one chart each over the column `axis`, in a section of W&B's page; a row is a step."""
         if not self.wandb_run or not rows:
             return
-        axis_name = _metric_name(section, axis)
+        names = dict.fromkeys([axis, *(name for row in rows for name in row)])
+        metrics = metric_names(section, list(names))
+        axis_name = metrics.pop(axis)
         self.wandb_run.define_metric(axis_name)
-        defined = {axis_name}
+        for metric in metrics.values():
+            self.wandb_run.define_metric(metric, step_metric=axis_name)
+        metrics[axis] = axis_name
         for row in rows:
-            values = {_metric_name(section, name): value for name, value in row.items()}
-            for name in values:
-                if name not in defined:
-                    self.wandb_run.define_metric(name, step_metric=axis_name)
-                    defined.add(name)
-            self.wandb_run.log(values)
+            self.wandb_run.log({metrics[name]: value for name, value in row.items()})
 
     def log_table(self, name: str, rows: pd.DataFrame) -> None:
         """Log rows as a table. W&B shows cells as text, so responses need no escaping."""
@@ -139,10 +142,11 @@ class Tracker:
             html = io.StringIO(page_html(logged))
             self.wandb_run.log({path.stem: wandb.Html(html, inject=False)})
 
-    def log_artifact(self, name: str, kind: str, *paths: Path) -> None:
+    def log_artifact(self, name: str, kind: str, *paths: Path, private: Sequence[str] = ()) -> None:
         """Upload files or folders as the artifact RUN-`name` of type `kind`, if the settings ask for it.
 
-        Artifacts other than models contain responses.
+        Artifacts other than models contain responses. Without `logs_responses`, a model's folder is uploaded without
+        private texts, and without the files whose names match a pattern in `private`.
         """
         may_be_kept = self.logs_responses or kind == "model"
         if not (self.wandb_run and self.keeps_files and may_be_kept):
@@ -151,11 +155,23 @@ class Tracker:
 
         artifact = wandb.Artifact(f"{_plain(self.wandb_run.name or '')}-{name}", kind)
         for path in paths:
-            if path.is_dir():
+            if path.is_dir() and self.logs_responses:
                 artifact.add_dir(str(path), name=path.name)
+            elif path.is_dir():
+                _add_public_files(artifact, path, private)
             else:
                 artifact.add_file(str(path))
         self.wandb_run.log_artifact(artifact)
+
+
+def _add_public_files(artifact: "wandb.Artifact", folder: Path, private: Sequence[str]) -> None:
+    """Add the files of a tuned model to an artifact, without private texts."""
+    for name, content in public_files(folder, private).items():
+        if isinstance(content, Path):
+            artifact.add_file(str(content), name=f"{folder.name}/{name}")
+        else:
+            with artifact.new_file(f"{folder.name}/{name}", encoding="utf-8") as file:
+                file.write(content)
 
 
 _offline_runs: list[Path] = []  # the folders of this process's runs that W&B has kept offline
@@ -199,7 +215,7 @@ def start_tracking(
     recorded = as_settings(config) if settings is None else dict(settings)
     logs_responses = uploads_responses(config)
     if not logs_responses:
-        recorded = _omit_texts(recorded)
+        recorded = public_values(recorded)
     run = _wandb_run(job, config.output_dir, group, name or _name(config.output_dir, group, job), recorded)
     failed = True
     try:
@@ -249,22 +265,11 @@ def _servers(settings: object) -> Iterator[str]:
             yield from _servers(value)
 
 
-def _omit_texts(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return nested settings without the settings TEXTS, which may be the last part of a dotted name."""
-
-    def omitted(value: object) -> object:
-        if isinstance(value, list):
-            return [omitted(item) for item in value]
-        return _omit_texts(value) if isinstance(value, Mapping) else value
-
-    return {name: omitted(value) for name, value in settings.items() if str(name).rpartition(".")[2] not in TEXTS}
-
-
 def _without_texts(page: Page) -> Page:
     return replace(
         page,
         sections=[_section_without_texts(section) for section in page.sections],
-        signature=_omit_texts(page.signature),
+        signature=public_values(page.signature),
         notes=[*page.notes, "Prompts and responses are left out (see the setting upload)."],
         private_notes=(),
     )
@@ -304,7 +309,8 @@ def _wandb_run(job: str, folder: Path, group: str | None, name: str, settings: d
     import wandb
     from wandb.errors import Error
 
-    id_file = folder / "wandb" / f"{_plain(name)}.id"
+    # Two names of runs may have the same plain form, and the name of a file must not be long.
+    id_file = folder / "wandb" / f"{_plain(name)[:NAME_CHARACTERS]}-{sha256(name.encode()).hexdigest()[:DIGITS]}.id"
     if not id_file.exists():
         write_text(id_file, uuid.uuid4().hex)
 
@@ -346,18 +352,28 @@ def _name(folder: Path, group: str | None, job: str) -> str:
     return f"{job} {folder.resolve().name}"
 
 
-def _metric_name(section: str, name: str) -> str:
-    """Return the name of a metric in a section of W&B's page, of letters, digits and "_", which W&B can sort by.
+def metric_names(section: str, names: Sequence[str]) -> dict[str, str]:
+    """Return a metric for each name, in a section of W&B's page: letters, digits and "_", which W&B can sort by.
 
-    >>> _metric_name("thresholds", "alpha 0 scgb: CARE")
-    'thresholds/alpha_0_scgb_CARE'
+    Different names have different metrics. A name that loses more than blanks, colons and the like, or whose metric
+    another name has, too, ends with digits of its hash.
+
+    >>> metric_names("thresholds", ["alpha 0 scgb: CARE", "scgb: 喜び"])
+    {'alpha 0 scgb: CARE': 'thresholds/alpha_0_scgb_CARE', 'scgb: 喜び': 'thresholds/scgb_4c4211'}
     """
-    return f"{section}/{re.sub(r'[^A-Za-z0-9]+', '_', name).strip('_')}"
+    plain = {name: re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") for name in names}
+    uses = Counter(plain.values())
+    metrics = {}
+    for name, metric in plain.items():
+        is_unclear = metric == "" or uses[metric] > 1 or re.search(r"[^A-Za-z0-9 _:,.·-]", name) is not None
+        digits = f"_{sha256(name.encode()).hexdigest()[:DIGITS]}" if is_unclear else ""
+        metrics[name] = f"{section}/{metric}{digits}"
+    return metrics
 
 
 def _plain(name: str) -> str:
     """Return a name in which "-" replaces characters that are not allowed in the names of files and artifacts."""
-    return re.sub(r"[^\w.-]+", "-", name)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 
 def _row(score: BiasScore) -> dict[str, object]:

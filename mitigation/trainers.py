@@ -23,16 +23,20 @@ from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 from trl.trainer.dpo_trainer import DataCollatorForPreference
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.even_targets import even_targets, own_word_ids
 from evenhand.mitigation.labelled_responses import (
     COMPLETION,
     COMPLETION_CUT,
     COMPLETION_IDS,
     CONTEXT,
+    IS_EVEN,
+    MAX_TOKENS,
     OTHERS,
     PROMPT,
     REJECTED,
     REJECTED_CUT,
     REJECTED_IDS,
+    SPARES_OWN_WORDS,
     TRAINED,
 )
 from evenhand.mitigation.training_batches import (
@@ -48,6 +52,7 @@ from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
 Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
+OWN_WORDS = "own_words"  # the column of encoded rows of `distill` with the tokens that keep each person's prediction
 SEQUENCE_TENSORS = ("input_ids", "attention_mask", "position_ids")
 TRAINED_PREFIX = "trained_"  # of the tensors of the sequences that `DistillTrainer` trains
 
@@ -159,9 +164,15 @@ class SFT(TuningTrainer, SFTTrainer):
 
 @dataclass
 class DistillConfig(SFTConfig):
-    """The arguments of training, and `first_tokens`: how many tokens of a response learn the mean."""
+    """The arguments of training, and which tokens learn the mean over people.
+
+    Attributes:
+        first_tokens: how many tokens at the start of a response.
+        min_divergence: only those of responses whose divergence between people is at least this, in nats.
+    """
 
     first_tokens: int = field(default=4, kw_only=True)
+    min_divergence: float = field(default=0.0, kw_only=True)
 
 
 class DistillTrainer(SFT):
@@ -197,12 +208,20 @@ class DistillTrainer(SFT):
         ids = iter(prompt_ids(base, list(chain.from_iterable(groups))))
         contexts = [[next(ids) for _ in group] for group in groups]
         responses = response_ids(base, rows, [max(group, key=len) for group in contexts])
+        if MAX_TOKENS in rows.column_names:
+            limits = rows[MAX_TOKENS]
+            responses = [response[:limit] for response, limit in zip(responses, limits, strict=True)]
         columns: dict[str, list] = {"input_ids": [], "trained_ids": [], "labels": []}
         for people, group, response in zip(read, contexts, responses, strict=True):
             sequences = [context + response for context in group]
             columns["input_ids"].append(sequences[: len(people)])
             columns["trained_ids"].append(sequences[len(people) :])
             columns["labels"].append([IGNORE_INDEX, *response])
+        if IS_EVEN in rows.column_names:
+            columns[IS_EVEN] = list(rows[IS_EVEN])
+        if SPARES_OWN_WORDS in rows.column_names:
+            of_people = [group[: len(people)] for people, group in zip(read, contexts, strict=True)]
+            columns[OWN_WORDS] = [own_word_ids(base.tokenizer, group) for group in of_people]
         return Dataset.from_dict(columns)
 
     @staticmethod
@@ -221,7 +240,7 @@ class DistillTrainer(SFT):
                     sequences += [{"input_ids": ids, "labels": row["labels"]} for ids in row[column]]
                 collated = collate(sequences)
                 batch |= {prefix + name: collated[name] for name in SEQUENCE_TENSORS if name in collated}
-            return batch
+            return batch | collate_choices(rows)
 
         return collate_rows
 
@@ -238,7 +257,7 @@ class DistillTrainer(SFT):
         read = sequences_of(inputs, "")
         trained = sequences_of(inputs, TRAINED_PREFIX)
         n_trained = trained["input_ids"].shape[1]
-        targets = self._targets(model, read, n_trained, is_response)
+        targets = self._targets(model, read, n_trained, labels[:, 1:], inputs)
         learned = log_probabilities(model, trained, is_response)
         divergence = kl_div(learned, targets, reduction="sum", log_target=True) / n_trained
         if num_items_in_batch is None:
@@ -248,19 +267,21 @@ class DistillTrainer(SFT):
         return (loss, {}) if return_outputs else loss
 
     def _targets(
-        self, model: torch.nn.Module, sequences: Batch, n_trained: int, is_response: torch.Tensor
+        self, model: torch.nn.Module, sequences: Batch, n_trained: int, tokens: torch.Tensor, choices: Batch
     ) -> torch.Tensor:
         """Return what the model learns to predict for the first `n_trained` people: log-probabilities of the base.
 
-        For the first tokens of a response, the target is the mean of the predictions for all people of the row; for
-        later tokens, it is the prediction for the person.
+        For the first tokens of a response, the target is `even_targets` of the predictions for all people of the row;
+        for later tokens, it is the prediction for the person.
 
         Args:
             model: the model that is trained; without its adapter, it is the base model.
             sequences: tokens of each context with the response, (rows, people, t).
-            is_response: whether each of the last k tokens is of the response, bool (rows, k).
+            tokens: the last k tokens, (rows, k), which are IGNORE_INDEX before the response.
+            choices: the tensors of `collate_choices`.
         """
         first_tokens = self.args.first_tokens
+        is_response = tokens != IGNORE_INDEX
         own = {name: value[:, :n_trained] for name, value in sequences.items()}
         others = {name: value[:, n_trained:] for name, value in sequences.items()}
         openings, is_in_opening = cut_responses(others, is_response.sum(1), first_tokens)
@@ -268,8 +289,47 @@ class DistillTrainer(SFT):
             targets = log_probabilities(model, own, is_response)
             is_first = is_response.cumsum(1)[is_response] <= first_tokens
             predictions = torch.cat([targets[:, is_first], log_probabilities(model, openings, is_in_opening)])
-            targets[:, is_first] = log_softmax(predictions.mean(0), -1)
+            first = tokens[is_response][is_first]
+            targets[:, is_first] = self._even(predictions, first, n_trained, is_response, choices)
         return targets
+
+    def _even(
+        self, predictions: torch.Tensor, tokens: torch.Tensor, n_trained: int, is_response: torch.Tensor, choices: Batch
+    ) -> torch.Tensor:
+        """Return the targets of the first tokens of all rows, (n_trained, n, vocabulary).
+
+        Args:
+            predictions: of the base for all people, (people, n, vocabulary); n counts the first tokens of all rows.
+            tokens: the first tokens, (n).
+        """
+        sizes = is_response.sum(1).clamp(max=self.args.first_tokens).tolist()
+        parts = []
+        for row, found in enumerate(predictions.split(sizes, dim=1)):
+            is_even = IS_EVEN not in choices or bool(choices[IS_EVEN][row])
+            words = choices[OWN_WORDS][row] if OWN_WORDS in choices else None
+            parts.append(
+                even_targets(
+                    found,
+                    tokens.split(sizes)[row],
+                    n_trained,
+                    min_divergence=self.args.min_divergence if is_even else torch.inf,
+                    own_words=None if words is None else words[words >= 0],
+                )
+            )
+        return torch.cat(parts, dim=1)
+
+
+def collate_choices(rows: Sequence[Mapping[str, Any]]) -> Batch:
+    """Return the tensors of `distill`'s rows that say what is evened out, if the rows have such columns.
+
+    They are IS_EVEN, bool (rows), and OWN_WORDS, token ids padded with −1, (rows, w).
+    """
+    batch = {}
+    if IS_EVEN in rows[0]:
+        batch[IS_EVEN] = torch.tensor([row[IS_EVEN] for row in rows])
+    if OWN_WORDS in rows[0]:
+        batch[OWN_WORDS] = padded([row[OWN_WORDS] for row in rows], -1)
+    return batch
 
 
 def sequences_of(inputs: Batch, prefix: str) -> Batch:

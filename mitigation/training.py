@@ -35,7 +35,6 @@ from transformers.trainer_pt_utils import safe_globals
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
-from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.in_memory import weights_sha256
@@ -226,22 +225,35 @@ def _write_facts(
     is_adapter: bool,
 ) -> None:
     """Write evenhand.json and the model card of a tuned model."""
+    loss = TRAINERS[method.trainer].loss_name
+    facts = tuning_facts(base, method, loss, recorded, result, folder)
+    write_json(folder / TUNING_FILE, facts)
+    has_template = bool(base.tokenizer.chat_template)
+    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
+    write_text(folder / "README.md", text)
+
+
+def tuning_facts(
+    base: DialogueModel,
+    method: TrainedMethod,
+    loss: str,
+    recorded: dict[str, object],
+    result: TuningResult,
+    folder: Path,
+) -> TuningFacts:
+    """Return the content of evenhand.json in the folder of a tuned model; `loss` is the unit of its losses."""
     content = {
         "control_tag": method.control_tag,
-        "is_activated": is_adapter and invocation_in(folder) is not None,
+        "is_activated": method.is_activated,
         "method": method.name,
-        "loss": TRAINERS[method.trainer].loss_name,
+        "loss": loss,
         "base": portable_name(base.name, folder),
         "base_revision": base.revision,
         "system_prompt": base.system_prompt,
         "settings": recorded,
         "training": {key: value for key, value in asdict(result).items() if key != "path"},
     }
-    facts: TuningFacts = json.loads(to_json(content, inf_nan_mode="null"))
-    write_json(folder / TUNING_FILE, facts)
-    has_template = bool(base.tokenizer.chat_template)
-    text = model_card(facts, further, base.name, kind=base.kind, chat_template=has_template, is_adapter=is_adapter)
-    write_text(folder / "README.md", text)
+    return json.loads(to_json(content, inf_nan_mode="null"))
 
 
 def _log_result(result: TuningResult) -> None:

@@ -17,7 +17,7 @@ from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_point
 from evenhand.recipes.settings import AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.points import track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
-from evenhand.recipes.sweep.thresholds import ALPHA, BETA, QUANTILE
+from evenhand.recipes.sweep.thresholds import QUANTILE
 
 STAGES = "stages"
 STRENGTH = "measure.model.adapter_strength"
@@ -83,7 +83,7 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
             method = str(point[METHOD])
             loaded = load_method(method, settings_of_methods(loop))
             used = {name: value for name, value in point.items() if is_used(name, loaded)}
-            if loop.label.beta is not None:
+            if loop.label.beta is not None or loop.label.share is not None:
                 used.pop(QUANTILE, None)
             if used not in distinct:
                 distinct.append(used)
@@ -100,7 +100,7 @@ def is_used(setting: str, method: Method) -> bool:
         return trained is not None
     if setting == "measure_without_tag":
         return trained is not None and trained.control_tag != "" and not trained.is_activated
-    if setting in (ALPHA, BETA, QUANTILE):
+    if group == "label":
         return trained is not None and trained.reads_labels
     return True
 

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
-from evenhand.mitigation.methods import JOIN, load_method
+from evenhand.mitigation.methods import JOIN, load_method, method_class, trained_method
+from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.received import Permissions
@@ -90,6 +92,10 @@ FURTHER_METHODS = """
 **The scores after tuning are of this model used with {methods}**, which is no part of the model: without it, the model
 may be more biased.
 """
+OPENING_ONLY = """
+**Switch the adapter on for the first {first_tokens} tokens of a response only**: generate these with it, and let the
+base without it continue the text. With the adapter on throughout, answers lose what they say to the person.
+"""
 NOT_COMPARED = """
 ## Before and after
 
@@ -129,21 +135,9 @@ def export(settings: ExportSettings) -> None:
                     read_scores(comparison / SCORES),
                     method=after.method or "",
                 )
-            _check_merge(settings, measured.model)
+            _check_merge(settings, measured.model, config["method"])
             with atomic_write_folder(store.folder / MODEL) as folder:
-                tuned, base = _write(settings, measured, folder)
-                facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
-                card = model_card(
-                    facts,
-                    further,
-                    base,
-                    kind=tuned.kind,
-                    chat_template=bool(tuned.tokenizer.chat_template),
-                    is_adapter=not settings.merge,
-                    is_exported=True,
-                    results=results,
-                )
-                write_text(folder / CARD, card)
+                _write_with_card(settings, measured, further, results, folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         api = huggingface_hub.HfApi()
@@ -179,8 +173,39 @@ def _comparison(settings: ExportSettings) -> Path | None:
     raise InputError("comparison", f"{folder} is of the tuning {tuning}, not of {settings.tuning}; give a run of that.")
 
 
-def _check_merge(settings: ExportSettings, model: ModelSettings) -> None:
+def _write_with_card(
+    settings: ExportSettings, measured: MeasureSettings, further: Mapping[str, object], results: str, folder: Path
+) -> None:
+    """Write the tuned model and its card into `folder`; maps of hidden states are copied with the card of their fit."""
+    adapter = settings.tuning / ADAPTER_FOLDER
+    if (adapter / MAPS_FILE).exists():
+        shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE), dirs_exist_ok=True)
+        card = (adapter / CARD).read_text(encoding="utf-8")
+        write_text(folder / CARD, card + results)
+        return
+    tuned, base = _write(settings, measured, folder)
+    facts = json.loads((adapter / TUNING_FILE).read_text(encoding="utf-8"))
+    if not method_class(facts["method"]).changes_weights:
+        results = OPENING_ONLY.format(first_tokens=facts["settings"]["first_tokens"]) + results
+    card = model_card(
+        facts,
+        further,
+        base,
+        kind=tuned.kind,
+        chat_template=bool(tuned.tokenizer.chat_template),
+        is_adapter=not settings.merge,
+        is_exported=True,
+        results=results,
+    )
+    write_text(folder / CARD, card)
+
+
+def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) -> None:
     """Raise InputError if the adapter cannot be merged into its base, or cannot be exported alone."""
+    trained = trained_method(method)
+    if settings.merge and not trained.changes_weights:
+        text = f"{trained.name} acts on the first tokens of a response only, and merged weights would act on all"
+        raise InputError("merge", f"{text}; use --merge false.")
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
     if settings.merge and model.quantization:
@@ -189,6 +214,8 @@ def _check_merge(settings: ExportSettings, model: ModelSettings) -> None:
     if settings.merge and is_adapter(adapter) and invocation_in(adapter) is not None:
         text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
         raise InputError("merge", f"{text}; use --merge false.")
+    if (adapter / MAPS_FILE).exists():
+        return
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"

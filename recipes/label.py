@@ -20,7 +20,14 @@ from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.store import stage
 from evenhand.mitigation.label_agreement import agreement_of_parts
 from evenhand.mitigation.labels import BIAS, DIVERGENCE, LABELS, label_responses, mean_bias_values
-from evenhand.recipes.finished_runs import check_model_unchanged, check_trust, read_measurement, warn_of_split
+from evenhand.recipes.finished_runs import (
+    MODEL_CODE,
+    check_model_unchanged,
+    permitted_measurement,
+    read_measurement,
+    warn_of_split,
+)
+from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILY, LabelSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
@@ -50,7 +57,8 @@ def label(settings: LabelSettings) -> None:
     measured, manifest = read_measurement(settings.run, "run", FAMILY)
     warn_of_split("label", measured, settings.run)
     if settings.value == DIVERGENCE:
-        check_trust(measured, settings.trust_remote_code, "run")
+        permissions = Permissions(code=settings.trust_remote_code)
+        measured, _ = permitted_measurement(settings.run, "run", permissions, (MODEL_CODE,))
         check_model_unchanged(measured, manifest, "run")
         check_has_weights(measured)
     with stage("label", settings, {"run": run_sha256(manifest)}) as store:
@@ -60,7 +68,7 @@ def label(settings: LabelSettings) -> None:
         responses = all_responses.rows(all_responses.has_vector())
         divergence = None
         if settings.value == DIVERGENCE:
-            divergence = run_divergences(settings.run, run_sha256(manifest))
+            divergence = run_divergences(settings.run, run_sha256(manifest), settings.trust_remote_code)
         is_shrunk = settings.directions == "shrunk"
         with rejects_tuning():
             labelled, threshold = label_responses(
@@ -128,12 +136,17 @@ def check_has_weights(measured: MeasureSettings) -> None:
 
 
 @lru_cache(maxsize=4)  # a sweep labels the same responses by several thresholds
-def run_divergences(run: Path, run_hash: str) -> np.ndarray:
-    """Return the divergence of each response with a style vector of a run, (n,); `run_hash` is the run's SHA-256."""
+def run_divergences(run: Path, run_hash: str, trusts_code: bool) -> np.ndarray:
+    """Return the divergence of each response with a style vector of a run, (n,).
+
+    Args:
+        run_hash: the run's SHA-256, by which a changed run is computed anew.
+        trusts_code: whether the model's own code may be executed.
+    """
     from evenhand.evaluation.models.loading import load_dialogue_model
     from evenhand.mitigation.divergences import response_divergences
 
-    measured, _ = read_measurement(run, "run", FAMILY)
+    measured, _ = permitted_measurement(run, "run", Permissions(code=trusts_code), (MODEL_CODE,))
     model = load_dialogue_model(family_config(measured, FAMILY).model)
     responses = read_styled_responses(run)
     table = responses.rows(responses.has_vector()).table

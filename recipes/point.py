@@ -227,13 +227,14 @@ class _Planner:
         """Return the measurement of the method's model.
 
         Relevance is left out: a comparison computes it for the responses of both models, by the base model. If the
-        method trains nothing, only generation bias is measured: the other families read the weights, which are the
+        method changes no weights, only generation bias is measured: the other families read the weights, which are the
         base's, and not the responses. The files of a tuned adapter name its base, and the revision of the base.
         """
         measurement = measurement.replaced(generation_bias=measurement.generation_bias.replaced(relevance=False))
-        if tune is None:
+        trained = self.method.training_part
+        if trained is None or not trained.changes_weights:
             measurement = measurement.with_metrics(FAMILY)
-        else:
+        if tune is not None:
             model = measurement.model.replaced(
                 name=str(tune.output_dir / ADAPTER_FOLDER),
                 revision=None,

@@ -7,7 +7,7 @@ from typing import cast
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
-from evenhand.evaluation.manifest import FinishedRecord, package_versions, read_run, run_sha256
+from evenhand.evaluation.manifest import TRACKERS, FinishedRecord, package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
@@ -26,7 +26,7 @@ from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.score import AXIS, PROMPT_ID, SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
-from evenhand.evaluation.store import TRACKERS, run_lock, stage
+from evenhand.evaluation.store import run_lock, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_measurement

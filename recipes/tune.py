@@ -33,8 +33,8 @@ from evenhand.mitigation.methods import TrainedMethod, trained_method
 from evenhand.mitigation.page import CURVES
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.training import Dialogue, TuningResult
-from evenhand.mitigation.training import tune as train
 from evenhand.mitigation.training_rows import TrainingRows, training_rows
+from evenhand.mitigation.tuners import TUNERS
 from evenhand.recipes.finished_runs import labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
@@ -42,6 +42,7 @@ from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, setti
 log = logging.getLogger("evenhand")
 
 CALLBACK_PER_CELL = 2  # responses per cell; pooled FGB* needs at least two
+CHAT_TEMPLATES = "*.jinja"  # files of a tokenizer
 MIN_SHARE_CUT = 0.005  # a smaller share of cut responses is 0 % in the log, and is not logged
 
 
@@ -77,7 +78,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
         with store.step("training"):
-            result = train(
+            result = TUNERS[method.tuner](
                 base,
                 rows,
                 settings.training,
@@ -95,7 +96,8 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         }
         processes.on_rank_zero(lambda: write_json(store.folder / CURVES, curves))
         store.record |= {"share_cut": share_cut, **_facts(result)}
-        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER)
+        private = [] if config.model.chat_template is None else [CHAT_TEMPLATES]  # the user's own
+        store.tracker.log_artifact("adapter", "model", store.folder / ADAPTER_FOLDER, private=private)
 
 
 def chosen_settings(settings: TuneSettings, config: FamilyConfig) -> tuple[TuneSettings, TrainedMethod]:

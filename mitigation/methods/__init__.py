@@ -77,22 +77,27 @@ class TrainedMethod(Method):
     """A method that trains the model on rows made of its labelled responses.
 
     Attributes:
+        tuner: the name of the function in `evenhand.mitigation.tuners.TUNERS` that makes the tuned model.
         trainer: the name of the trainer in `evenhand.mitigation.trainers.TRAINERS`.
         control_tag: the control tag at the end of every context of the tuned model; "" for none.
         tags: all strings whose embeddings are trained.
         is_activated: whether the adapter acts from the control tag on only (`evenhand.evaluation.models.activation`).
         reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
             threshold of the labels are one point.
+        changes_weights: whether the tuned model has weights of its own. If not, its folder is no model that other
+            metrics than those of responses could read.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
         large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
             on one; None: the default of `TuningSettings`.
     """
 
+    tuner: ClassVar[str] = "training"
     trainer: str = "sft"
     control_tag: ClassVar[str] = ""
     tags: Sequence[str] = ()
     is_activated: bool = False
     reads_labels: bool = True
+    changes_weights: ClassVar[bool] = True
     defaults: Mapping[str, float] = {"learning_rate": 4e-3}
     large_model_learning_rate: float | None = None
 

@@ -13,12 +13,11 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.other_people import partner_prompts
-from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import CUT, OPENING, OPENING_IDS, RESPONSE, RESPONSE_IDS
 from evenhand.evaluation.settings import Count, StrictSettings
 from evenhand.mitigation.methods import Method
+from evenhand.mitigation.two_parts import check_two_parts, respond_in_two_parts
 
 
 class BorrowedOpeningModel(WrappedModel):
@@ -43,29 +42,12 @@ class BorrowedOpeningModel(WrappedModel):
     def check(self, prompts: pd.DataFrame | None = None) -> None:
         """Raise InputError if the model cannot be asked, or its responses would consist of the opening only."""
         super().check(prompts)
-        if not self.can_be_asked:
-            raise InputError("method", "a file cannot be continued; leave it out, or give a model.")
-        limit = self.arguments["max_new_tokens"]
-        if self.tokens >= limit:
-            raise InputError("method", f"{self.tokens} tokens are all of a response (max_new_tokens {limit}).")
+        check_two_parts(self, self.tokens)
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses. A response that ends within its opening is not continued."""
-        whole = range(self.arguments["max_new_tokens"]) if tokens is None else tokens
-        first = whole[: self.tokens]
-        rest = whole[self.tokens :]
-        for openings in self.model.respond(partner_prompts(prompts), first):
-            is_unfinished = openings[CUT].to_numpy(dtype=bool)
-            if not is_unfinished.all():
-                yield openings.loc[~is_unfinished]
-            if is_unfinished.any():
-                begun = openings.loc[is_unfinished]
-                continued = prompts.loc[begun.index].copy()
-                # A token may be a part of a character; its text is then U+FFFD.
-                continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
-                if RESPONSE_IDS in begun:
-                    continued[OPENING_IDS] = begun[RESPONSE_IDS]
-                yield from self.model.respond(continued, rest)
+        partners = partner_prompts(prompts)
+        return respond_in_two_parts(self.model, partners, self.model, prompts, self.tokens, tokens)
 
 
 class BorrowedOpening(Method):

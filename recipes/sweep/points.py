@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -20,14 +20,15 @@ from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
+from evenhand.evaluation.private_texts import is_private, stand_ins
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
-from evenhand.evaluation.tracking import start_tracking
-from evenhand.mitigation.methods import trained_method
+from evenhand.evaluation.tracking import TrackedSettings, start_tracking, uploads_responses
+from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, settings_of_methods
@@ -95,9 +96,9 @@ def threshold_columns(point: Point) -> dict[str, float]:
     A quantile is set or β; the other is computed from the labelled responses. A point whose labelling was rejected has
     no threshold.
     """
-    if point.label is None or point.tune is None:
-        return {}
-    if not trained_method(point.method, settings_of_methods(point.tune)).reads_labels:
+    settings = {} if point.tune is None else settings_of_methods(point.tune)
+    trained = load_method(point.method, settings).training_part
+    if point.label is None or trained is None or not trained.reads_labels:
         return {}
     if not (point.label.output_dir / THRESHOLD_FILE).exists():
         return {}
@@ -193,11 +194,31 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
     if mark.exists():
         return
     group = settings.group or settings.output_dir.name
-    with start_tracking("point", settings, group=group, name=point.title, settings=point_config(point)) as tracker:
+    name = replace(point, swept=public_swept(settings, point.swept)).title
+    with start_tracking("point", settings, group=group, name=name, settings=point_config(point)) as tracker:
         results = point_results(point)
         tracker.log_summary({name: value for name, value in results.items() if isinstance(value, (int, float))})
         tracker.log_scores(read_scores(point.comparison / SCORES))
     write_text(mark, f"{point.title}\n")
+
+
+def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict[str, object]:
+    """Return the swept values of a point as the tracker gets them: texts are numbered unless responses are uploaded."""
+    known = {} if uploads_responses(settings) else stand_ins(as_settings(settings).get("sweep"))
+    return {name: known.get(str(value), value) if is_private(name) else value for name, value in swept.items()}
+
+
+def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
+    """Return a sweep as the tracker gets it: swept texts are numbered unless responses are uploaded.
+
+    The links, whose labels have the texts, lead to files on this machine.
+    """
+    private = [name for name in sweep.swept if is_private(name)]
+    if uploads_responses(settings) or not private:
+        return sweep
+    known = stand_ins(as_settings(settings).get("sweep"))
+    points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in private})
+    return replace(sweep, points=points, links=[])
 
 
 def point_config(point: Point) -> dict[str, object]:
@@ -230,12 +251,13 @@ def write_report(
         files += write_charts(folder, charts)
         files += write_published_tables(folder, sweep)
     group = settings.group or folder.name
+    public = public_sweep(settings, sweep)
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
-        tracker.log_table(POINTS, sweep.points)
-        tracker.log_curves("thresholds", "beta", curve_rows(sweep.settings, sweep.swept))
-        for name, chart in charts.items():
+        tracker.log_table(POINTS, public.points)
+        tracker.log_curves("thresholds", "beta", curve_rows(public.settings, public.swept))
+        for name, chart in threshold_charts(public.settings, public.swept).items():
             tracker.log_figure(name, lambda chart=chart: chart)
-        tracker.log_report(pages)
+        tracker.log_report({path: page(public) for path in pages})
         tracker.log_artifact(POINTS, "report", *files)
 
 

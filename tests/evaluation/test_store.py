@@ -31,6 +31,7 @@ from evenhand.evaluation.manifest import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.store import claim_pages, stage
 from evenhand.evaluation.tables import table_run, write_table
+from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
 from tests.recorded_runs import as_format_4, change_record
@@ -351,6 +352,56 @@ def test_a_family_discards_no_table_of_another_family(settings):
         assert pairs.has("pairs")
         assert not styles.has("effects")
         assert styles.read_facts("stopped") is None
+
+
+def put_other_files(folder):
+    """Write files of the user and another run into a run's folder; return the contents by path."""
+    names = ("label/run.json", "label/labels.parquet", "label/.lock", "label/.labels.parquet.123.part", "notes.csv")
+    names += ("loop/distill/tune/adapter/adapter_model.safetensors", "my.parquet", "mine/scores.json")
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("days of work")
+    return {path: path.read_bytes() for path in map(folder.joinpath, names)}
+
+
+def kill(settings, *, family=""):
+    """Begin a run, and end it as a kill does, with a table, facts, a folder of results and files of others."""
+    with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
+        run = replace(run, family=family)
+        run.write("effects", pd.DataFrame({"n": [1]}))
+        run.write_facts("facts", {"n": 1})
+        with atomic_write_folder(run.folder / "adapter") as folder:
+            (folder / "adapter_model.safetensors").write_text("weights")
+        raise KeyboardInterrupt
+
+
+RESULTS = {"effects.parquet", "facts.json", "adapter/adapter_model.safetensors"}
+
+
+def test_a_run_touches_only_the_files_that_its_record_lists(settings):
+    folder = settings.output_dir
+    kill(settings)
+    assert set(read_record(folder, "run")["written"]) == {"effects.parquet", "facts.json", "adapter"}
+    others = put_other_files(folder)
+    assert run_once(settings)  # goes on
+    record = read_record(folder, "run")
+    assert record["files"].keys() == RESULTS and "written" not in record
+    for path in others:
+        path.write_text("more work")  # which is no damage of the outer run
+    assert not run_once(settings)
+    with stage("label", settings, suffices=lambda record: False) as run:  # all is computed again
+        assert not run.has("effects")
+    assert {path: path.read_text() for path in others} == dict.fromkeys(others, "more work")
+
+
+def test_results_are_discarded_and_no_other_files(settings):
+    kill(settings, family="generation_bias")
+    others = put_other_files(settings.output_dir)
+    with stage("label", settings) as run:
+        run = replace(run, family="generation_bias")
+        run.discard_results(but_rows=())
+        assert not run.has("effects") and run.read_facts("facts") is None
+    assert {path: path.read_bytes() for path in others} == others
 
 
 def test_a_run_whose_folder_was_deleted_writes_nothing_more(settings):

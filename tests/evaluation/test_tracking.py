@@ -1,6 +1,7 @@
 """What a stage logs, to a run that notes it; and a real offline W&B run."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,14 @@ from matplotlib.figure import Figure
 
 from evenhand.evaluation import tracking
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.private_texts import is_private
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.tracking import Tracker, destinations, log_offline_runs, start_tracking
+from evenhand.evaluation.tracking import Tracker, destinations, log_offline_runs, metric_names, start_tracking
 from evenhand.recipes import report
 from evenhand.recipes.cli import run_command
-from evenhand.recipes.settings import LabelSettings, MeasureSettings
+from evenhand.recipes.command_line import settings_in
+from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
 from tests.named_scores import named_score
 
 SCORES = [
@@ -84,6 +87,64 @@ def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, mo
         html = next((folder / "wandb").rglob(f"{name}*.html")).read_text()
         assert "A claim" in html and {text for text in texts if text in html} == included
     assert (first.config["model"], second.config["model"]) == ({"system_prompt": "Be kind"}, {})
+
+
+def test_styles_whose_names_are_alike_have_their_own_metrics():
+    names = [
+        "scgb: 喜び",
+        "scgb: 怒り",
+        "scgb: JOY+",
+        "scgb: JOY-",
+        "scgb: JOY",
+        "scgb: A b",
+        "scgb: A_b",
+        "scgb: Ä",
+        "",
+    ]
+    logged = []
+    run = SimpleNamespace(define_metric=lambda *names, **axis: None, log=logged.append)
+    row = {name: float(number) for number, name in enumerate(names)}
+    Tracker(wandb_run=run).log_curves("thresholds", "beta", [{"beta": 0.1, **row}])
+    assert len(logged[0]) == 1 + len(names) and sorted(logged[0].values()) == sorted([0.1, *row.values()])
+    assert all(re.fullmatch(r"thresholds/[A-Za-z0-9_]+", metric) for metric in logged[0])
+    assert {"thresholds/beta", "thresholds/scgb_JOY"} <= set(metric_names("thresholds", ["beta", "scgb: JOY"]).values())
+
+
+def test_an_adapter_is_uploaded_without_private_texts(tmp_path):
+    secret = "You are the bot of ACME Bank."
+    facts = {"control_tag": " x", "system_prompt": secret, "settings": {"lora": True, "instruction": secret}}
+    contents = {"evenhand.json": json.dumps(facts), "README.md": secret, "a/adapter_model.safetensors": "w"}
+    for name, content in {**contents, "chat_template.jinja": secret}.items():
+        (tmp_path / "adapter" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "adapter" / name).write_text(content)
+
+    def uploaded(logs_responses, private=()):
+        kept = []
+        run = SimpleNamespace(name="モデル tune", log_artifact=kept.append)
+        tracker = Tracker(wandb_run=run, keeps_files=True, logs_responses=logs_responses)
+        tracker.log_artifact("adapter", "model", tmp_path / "adapter", private=private)
+        entries = kept[0].manifest.entries.values()
+        return {entry.path.removeprefix("adapter/"): Path(entry.local_path).read_text() for entry in entries}
+
+    files = uploaded(False, ["*.jinja"])
+    assert files.keys() == {"evenhand.json", "a/adapter_model.safetensors"}
+    assert json.loads(files["evenhand.json"]) == {"control_tag": " x", "system_prompt": "", "settings": {"lora": True}}
+    assert uploaded(True).keys() == {*contents, "chat_template.jinja"}
+    (tmp_path / "adapter" / "evenhand.json").write_text(json.dumps({"control_tag": " x", "system_prompt": ""}))
+    assert "README.md" in uploaded(False)
+    (tmp_path / "adapter" / "evenhand.json").write_text("damaged")
+    with pytest.raises(InputError):
+        uploaded(False)
+
+
+def test_settings_that_contain_texts_are_private():
+    for command in ("measure", "tune", "ablate"):
+        for setting in settings_in(COMMANDS[command]):
+            if (
+                re.search(r"\b(system message|instruction in|text that|fields to add)\b", setting.text)
+                and setting.group is None
+            ):
+                assert is_private(setting.name), setting.name
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 from datasets import Dataset
 from peft import get_peft_model
 
+from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
@@ -47,9 +48,10 @@ def test_every_prompt_of_a_row_has_its_response():
     assert batch["trained_attention_mask"][2].tolist() == [0, 0, 1, 1, 1]
 
 
-def trainer_and_batch(base, tmp_path, rows, first_tokens=9):
+def trainer_and_batch(base, tmp_path, rows, first_tokens=9, **config):
     quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "gradient_checkpointing": False}
-    config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **quiet, **DistillTrainer.config_fields)
+    fields = {**quiet, **config, **DistillTrainer.config_fields}
+    config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **fields)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
     trainer = DistillTrainer(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
     return trainer, DistillTrainer.collator(base, pad_token_id=1)(list(rows))
@@ -135,3 +137,66 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     mean = before.mean(0).log_softmax(-1)
     distances = [(predicted.exp() * (predicted - mean)).sum(-1).mean().item() for predicted in (before, after)]
     assert distances[1] < distances[0] / 10
+
+
+def loss_of(tmp_path, rows, **config):
+    """Return the loss of an adapter that changes predictions, on encoded rows."""
+    trainer, batch = trainer_and_batch(tiny_base(), tmp_path, rows, **config)  # which seeds the adapter
+    with torch.no_grad():
+        for name, weight in trainer.model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.2, generator=torch.Generator().manual_seed(0))
+        return trainer.compute_loss(trainer.model, batch).item()
+
+
+def test_rows_that_are_not_to_be_evened_out_learn_the_own_prediction(tmp_path):
+    base = tiny_base()
+    own = loss_of(tmp_path, encoded(base), first_tokens=0)
+    even = loss_of(tmp_path, encoded(base))
+    assert own != pytest.approx(even, rel=1e-3)
+    first_even = loss_of(tmp_path, encoded(base, is_even=[True, False]))
+    second_even = loss_of(tmp_path, encoded(base, is_even=[False, True]))
+    assert loss_of(tmp_path, encoded(base, is_even=[False, False])) == pytest.approx(own, rel=1e-5)
+    assert loss_of(tmp_path, encoded(base, is_even=[True, True])) == pytest.approx(even, rel=1e-5)
+    # The loss is a sum over tokens: what the two rows change adds up.
+    assert first_even - own + second_even - own == pytest.approx(even - own, rel=1e-3)
+
+
+def test_the_smallest_divergence_chooses_rows(tmp_path):
+    base = tiny_base()
+    rows = encoded(base)
+    losses = {}
+    for min_divergence in (0.0, 1e-9, 99.0):
+        losses[min_divergence] = loss_of(tmp_path, rows, min_divergence=min_divergence)
+    assert losses[0.0] == losses[1e-9]
+    assert losses[99.0] == pytest.approx(loss_of(tmp_path, rows, first_tokens=0), rel=1e-5)
+
+
+def test_own_words_are_the_tokens_in_which_the_prompts_differ(tmp_path):
+    base = tiny_base()
+    a, b, c, d = range(7, 11)
+    rows = encoded(base, spares_own_words=[True, True])
+    assert rows["own_words"] == [[a, b, c, d], [a, b, c]]
+    spared = loss_of(tmp_path, rows)
+    assert spared != pytest.approx(loss_of(tmp_path, encoded(base)), rel=1e-4)
+
+
+def test_a_row_may_be_cut():
+    base = tiny_base()
+    rows = encoded(base, max_tokens=[1, 9])
+    assert rows["labels"] == [[-100, 3], [-100, 6, 0]]
+    assert rows["input_ids"][0][0] == [7, 8, 3]
+
+
+def test_choices_reach_the_loss_in_training_and_validation(tmp_path):
+    """Both rows are not evened out: nothing is to be learned, so that the first validation loss is 0."""
+    base = tiny_base()
+    prompts = ["a j", "b j", "c j", "d j"]
+    rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 2}
+    rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
+    rows["trained"] = [[prompt, others[0]] for prompt, others in zip(prompts, rows["others"], strict=True)]
+    rows |= {"is_even": [False] * 4, "spares_own_words": [True] * 4}
+    rows = Dataset.from_dict(rows)
+    data = TrainingRows(method=METHOD, train=rows, validation=rows.select([0, 1]))
+    with pytest.raises(TuningRejected, match="did not change the outputs"):
+        tune(base, data, SETTINGS.replaced(epochs=1, learning_rate=1e-9), tmp_path)

@@ -203,3 +203,39 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     joined = comparison_section(before, after, changes, method="distill+nearest_style")
     assert "used with `nearest_style`**, which is no part of the model" in joined
     assert "96.0" not in comparison_section([], [], changes)  # of another family than generation bias
+
+
+def of_first_tokens(tuned, method):
+    """Change the method of a tuning and of its evenhand.json, and return the settings of its export."""
+    write_run(tuned, "tune", labels="../label", method=method)
+    file = tuned / "adapter" / "evenhand.json"
+    facts = json.loads(file.read_text())
+    changed = {"method": method, "control_tag": "", "settings": {**facts["settings"], "first_tokens": 4}}
+    file.write_text(json.dumps(facts | changed))
+    return {"tuning": tuned, "output_dir": tuned.parent / "exported"}
+
+
+def test_an_adapter_for_first_tokens_is_not_merged_and_its_card_says_so(tmp_path):
+    settings = of_first_tokens(tuning(tmp_path, tiny_checkpoints.base_without_template), "opening")
+    with pytest.raises(InputError, match="^merge: opening acts on the first tokens"):
+        export(ExportSettings(**settings, merge=True))
+    export(ExportSettings(**settings, merge=False))
+    folder = tmp_path / "exported" / "model"
+    assert "first 4 tokens of a response only" in (folder / "README.md").read_text()
+    assert (folder / "adapter_model.safetensors").exists()
+
+
+def test_maps_are_exported_with_their_card(tmp_path):
+    tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
+    for file in (tuned / "adapter").glob("*"):
+        if file.name != "evenhand.json":
+            file.unlink()
+    (tuned / "adapter" / "shrink.safetensors").write_bytes(b"maps")
+    (tuned / "adapter" / "README.md").write_text("# Maps\n")
+    settings = of_first_tokens(tuned, "shrink")
+    with pytest.raises(InputError, match="^merge: shrink acts on the first tokens"):
+        export(ExportSettings(**settings, merge=True))
+    export(ExportSettings(**settings, merge=False))
+    folder = tmp_path / "exported" / "model"
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "shrink.safetensors"]
+    assert (folder / "README.md").read_text().startswith("# Maps\n\n## Before and after")

@@ -220,42 +220,42 @@ def trap(with_code, server, monkeypatch):
 # Each command with runs of somebody else, and the flags that its error asks for; "": it does all that it has to do.
 CODE = "--trust_remote_code true"
 COMMANDS_ON_RECORDS = {
-    "loop": ("loop train", "--measure.model.trust_remote_code true --servers SERVER --capabilities evil.yaml"),
-    "tune": ("tune label", f"{CODE} --servers SERVER"),
-    "compare": ("compare train train", CODE),
-    "export": ("export tune", CODE),
-    "measure": (
-        "measure --config train",
-        "--generation_bias.second_style_classifier.judge.server SERVER --generation_bias.style_classifier.judge.server "
-        "SERVER --model.trust_remote_code true --capabilities evil.yaml",
-    ),
-    "judge": ("judge --config judged", "--style_classifier.judge.server SERVER"),
-    "label": ("label train", ""),
-    "report": ("report train", ""),
-    "check": ("check train --max_pooled_fgb 1", ""),
-    "plan": ("plan train", ""),
-    "rate": ("rate train train", ""),
-    "train_classifier": ("train_classifier --config trained", ""),
-    "ablate": ("ablate --config train", ""),
-    "configs": ("configs", ""),
+    "loop train": "--measure.model.trust_remote_code true --servers SERVER --capabilities evil.yaml",
+    "tune label": f"{CODE} --servers SERVER",
+    "compare train train": CODE,
+    "export tune": CODE,
+    "measure --config train": "--generation_bias.second_style_classifier.judge.server SERVER "
+    "--generation_bias.style_classifier.judge.server SERVER --model.trust_remote_code true --capabilities evil.yaml",
+    "judge --config judged": "--style_classifier.judge.server SERVER",
+    "label train": "",
+    "label train --value divergence": CODE,
+    "report train": "",
+    "check train --max_pooled_fgb 1": "",
+    "plan train": "",
+    "rate train train": "",
+    "train_classifier --config trained": "",
+    "screen --config train": "",
+    "watch --config train": "",
+    "ablate --config train": "",
+    "configs": "",
 }
+IN_THEIR_FOLDERS = ("train_classifier", "report")  # these write there
 
 
 def test_the_list_has_all_commands():
-    assert COMMANDS_ON_RECORDS.keys() == COMMANDS.keys()
+    assert {line.split()[0] for line in COMMANDS_ON_RECORDS} == COMMANDS.keys()
 
 
-@pytest.mark.parametrize("name", COMMANDS_ON_RECORDS)
-def test_a_record_describes_and_never_acts(trap, name, capsys):
-    line, asked = COMMANDS_ON_RECORDS[name]
-    given = line.split()
-    if "output_dir" in COMMANDS[name].model_fields and name not in ("train_classifier", "report"):
+@pytest.mark.parametrize("line", COMMANDS_ON_RECORDS)
+def test_a_record_describes_and_never_acts(trap, line, capsys):
+    name, *given = line.split()
+    if "output_dir" in COMMANDS[name].model_fields and name not in IN_THEIR_FOLDERS:
         given += ["--output_dir", "next"]
     with contextlib.suppress(Exception):  # what the made-up runs lack
-        main(given)
+        main([name, *given])
     error = capsys.readouterr().err
     assert trap.sprung() == []
-    for flag in filter(None, asked.replace("SERVER", trap.server).split("--")):
+    for flag in filter(None, COMMANDS_ON_RECORDS[line].replace("SERVER", trap.server).split("--")):
         assert f"--{flag.strip()}" in error
 
 

@@ -46,6 +46,8 @@ def write_stages(point) -> None:
     write_scores(point.after.output_dir / "scores.json", levels(point.swept.get("label.beta", 0.02)))
     reduction = named_score("fgb_pooled_corrected_reduction", 0.5, None, (-9, 1), 9, interval=(0.4, 0.6))
     write_scores(point.comparison / "scores.json", [reduction])
+    if point.tune is None:
+        return
     point.tune.output_dir.mkdir(parents=True, exist_ok=True)
     (point.tune.output_dir / MANIFEST).write_text(json.dumps({"seconds": {"total": 90}}))
     beta = point.swept.get("label.beta", 0.05)
@@ -95,6 +97,50 @@ def test_the_config_has_settings_alone_and_the_summary_results(tracked):
         assert run.summary["reduction"] == 0.5 and run.summary["base"] == 0.04 and run.summary["minutes"] == 1.5
         assert run.summary["fgb_low"] == run.summary["fgb"] / 2
         assert not threshold & set(run.summary)
+
+
+SECRETS = ['You are the bot of ACME Bank. <Never> mention project Falcon, "please".', "Be\nbrief: say no" + "!" * 300]
+
+
+@pytest.fixture(scope="module", params=["scores", "responses"])
+def swept_prompts(request, tmp_path_factory):
+    """The folder of a finished ablation over system prompts and instructions, its W&B runs, and `upload`."""
+    folder = tmp_path_factory.mktemp("prompts") / "sweep"
+    sweep = [
+        {"method": "control_tags", "measure.model.system_prompt": SECRETS},
+        {"method": "prompt", "prompt.instruction": SECRETS},
+    ]
+    model = {"name": "package:evenhand/recipes/testbed/dialogue_model"}
+    values = {"loop": {"measure": {"model": model}, "measure_without_tag": False}, "sweep": sweep}
+    settings = checked(AblateSettings, {**values, "output_dir": str(folder), "upload": request.param}, "test")
+    points = [point for swept in distinct_points(settings) for point in swept_points(settings, swept, 0)]
+    for point in points:
+        write_stages(point)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        for point in points:
+            track_point(settings, point)
+        write_report("An ablation", settings, points, {})
+    wait_until(lambda: len(offline_runs(folder)) == len(points) + 1)
+    return folder, offline_runs(folder), request.param
+
+
+def test_swept_texts_leave_the_machine_only_with_the_responses(swept_prompts):
+    folder, runs, upload = swept_prompts
+    records = json.dumps([vars(run) for run in runs.values()], ensure_ascii=False)
+    files = [path for path in (folder / "wandb").rglob("*") if path.is_file()]
+    sent = records + "".join(path.read_bytes().decode("utf-8", "replace") for path in files)
+    parts = ["ACME Bank", "project Falcon", "brief: say", "brief_say"]  # however they are escaped or shortened
+    found = {part for part in parts if part in sent}
+    assert found == (set() if upload == "scores" else set(parts[:3]))
+    assert len(runs) == 5  # each point is a run of its own, whatever its name loses
+    if upload == "scores":
+        assert len([name for name in runs if "text 1" in name]) == 2 == len([name for name in runs if "text 2" in name])
+
+
+def test_the_page_on_this_machine_has_the_texts(swept_prompts):
+    folder, _, _ = swept_prompts
+    assert "ACME Bank" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("low", "ratio"), [(0.01, 1.5), (-0.01, None)])

@@ -1,0 +1,88 @@
+"""What W&B gets only with prompts and responses (`upload`): the texts in settings, names, tables and files of a run."""
+
+import fnmatch
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_json
+
+# Settings, and entries of signatures and of evenhand.json, that contain a text which a model reads.
+PRIVATE = ("system_prompt", "instruction", "context", "request")
+FACTS = "evenhand.json"  # of a tuned model
+CARD = "README.md"  # of a tuned model; its code contains the system prompt
+
+
+def is_private(name: str) -> bool:
+    """Return whether a setting, by its name or dotted name, contains a text.
+
+    >>> is_private("measure.model.system_prompt"), is_private("model.name")
+    (True, False)
+    """
+    return name.rpartition(".")[2] in PRIVATE
+
+
+def public_values(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested settings without the private ones, which may have dotted names.
+
+    >>> public_values({"model": {"name": "m", "system_prompt": "Be kind"}, "sweep": [{"prompt.instruction": ["a"]}]})
+    {'model': {'name': 'm'}, 'sweep': [{}]}
+    """
+
+    def public(value: Any) -> Any:
+        if isinstance(value, list):
+            return [public(item) for item in value]
+        return public_values(value) if isinstance(value, Mapping) else value
+
+    return {name: public(value) for name, value in settings.items() if not is_private(str(name))}
+
+
+def stand_ins(settings: object) -> dict[str, str]:
+    """Return what to show in place of each private text in nested settings: "text 1", "text 2", … in their order.
+
+    >>> stand_ins([{"method": "prompt", "prompt.instruction": ["Be kind", "Be fair"]}])
+    {'Be kind': 'text 1', 'Be fair': 'text 2'}
+    """
+    texts = dict.fromkeys(str(value) for value in _private_values(settings) if value is not None)
+    return {text: f"text {number}" for number, text in enumerate(texts, 1)}
+
+
+def _private_values(settings: object) -> Iterator[object]:
+    if isinstance(settings, list):
+        for item in settings:
+            yield from _private_values(item)
+    elif isinstance(settings, Mapping):
+        for name, value in settings.items():
+            if is_private(str(name)):
+                yield from value if isinstance(value, list) else [value]
+            else:
+                yield from _private_values(value)
+
+
+def public_files(folder: Path, leave_out: Sequence[str] = ()) -> dict[str, Path | str]:
+    """Return the files of a tuned model without private texts, by their relative paths: a path, or another content.
+
+    Args:
+        leave_out: patterns of the names of further files to leave out.
+
+    Raises:
+        InputError: the facts on the tuning cannot be read, so that it is unknown whether they contain a text.
+    """
+    facts_file = folder / FACTS
+    facts = read_json(facts_file, "upload") if facts_file.exists() else {}
+    if not isinstance(facts, dict):
+        raise InputError("upload", f"{facts_file} contains no facts on a tuning; give --upload all, or scores.")
+    has_texts = any(value not in (None, "", {}, []) for value in _private_values(facts))
+    files: dict[str, Path | str] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if any(fnmatch.fnmatch(path.name, pattern) for pattern in leave_out):
+            continue
+        if path == facts_file:
+            blank = {key: "" for key in facts if is_private(key)}
+            files[name] = json.dumps(public_values(facts) | blank, indent=1, ensure_ascii=False) + "\n"
+        elif path.name != CARD or not has_texts:
+            files[name] = path
+    return files

@@ -1,0 +1,60 @@
+"""Log-likelihoods of responses by a model whose hidden states are mapped at the first tokens (`hidden_state_maps`)."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+
+from evenhand.evaluation.models.batches import tokens_per_pass
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
+
+
+def edited_log_likelihoods(
+    model: DialogueModel,
+    maps: Maps,
+    strength: float,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
+
+    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are. Without maps, nothing
+    is edited.
+    """
+    contexts = close_reasoning(contexts, model.reasoning)
+    heads = encode_contexts(model, contexts)
+    tails = encode_responses(model, contexts, responses, written, is_cut)
+    n_edited = len(next(iter(maps.values())).mean) if maps else 0
+    order = sorted(range(len(heads)), key=lambda row: len(heads[row]) + len(tails[row]), reverse=True)
+    total = np.zeros(len(heads))
+    for rows in _batches(model, order, heads, tails):
+        inputs = left_padded(model.model, [heads[row] + tails[row] for row in rows])
+        length = inputs["input_ids"].shape[1]
+        longest = max(len(tails[row]) for row in rows)
+        with torch.inference_mode(), edited(model.model, maps, strength) as editor:
+            if n_edited:
+                begin = torch.tensor([length - len(tails[row]) - 1 for row in rows])
+                # Columns after the end of a short response predict nothing that is scored.
+                columns = (begin[:, None] + torch.arange(n_edited)).clamp(max=length - 1)
+                editor.columns = columns.to(model.model.device)
+            logits = model.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1]
+            log_p = logits.float().log_softmax(-1)
+            found = log_p.gather(-1, inputs["input_ids"][:, -longest:, None])[..., 0].double().cpu().numpy()
+        for row, values in zip(rows, found, strict=True):
+            total[row] = values[longest - len(tails[row]) :].sum()
+    return total, np.array([len(tail) for tail in tails])
+
+
+def _batches(
+    model: DialogueModel, order: list[int], heads: Sequence[list[int]], tails: Sequence[list[int]]
+) -> Iterator[list[int]]:
+    """Yield rows of batches, the longest first."""
+    while order:
+        longest = len(heads[order[0]]) + len(tails[order[0]])
+        size = max(1, tokens_per_pass(model.model) // longest)
+        yield order[:size]
+        order = order[size:]

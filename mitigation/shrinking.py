@@ -1,0 +1,207 @@
+"""The fit of `shrink`'s maps to training rows, and the folder of the maps."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import torch
+from datasets import Dataset
+
+from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
+from evenhand.evaluation.score import display_name
+from evenhand.evaluation.statistics.people_divergence import people_divergence
+from evenhand.mitigation.adapter import atomic_write_folder
+from evenhand.mitigation.card import table
+from evenhand.mitigation.edited_likelihoods import edited_log_likelihoods
+from evenhand.mitigation.guards import OutputChange
+from evenhand.mitigation.hidden_state_maps import (
+    Group,
+    Maps,
+    batches_of_groups,
+    edited,
+    fit_maps,
+    save_maps,
+)
+from evenhand.mitigation.labelled_responses import COMPLETION, CONTEXT, OTHERS
+from evenhand.mitigation.methods.shrink import MAPS_FILE, Shrink
+from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training import Dialogue, TuningResult, tuning_facts
+from evenhand.mitigation.training_rows import TrainingRows, prompt_ids, response_ids
+
+log = logging.getLogger("evenhand")
+
+LOSS = "divergence between people of the first tokens, in nats"
+
+
+def fit_shrink(
+    base: DialogueModel,
+    rows: TrainingRows,
+    settings: TuningSettings,
+    output_dir: Path,
+    *,
+    seed: int = 0,
+    neutral: Dialogue | None = None,
+    card: Mapping[str, object] | None = None,
+    **unused: object,
+) -> TuningResult:
+    """Fit the maps of `shrink` to training rows and write them to `output_dir`/adapter, atomically.
+
+    The arguments are those of `training.tune`; nothing is trained, so that `seed`, callbacks and trackers have no
+    effect. Losses are the divergence between people of the first tokens of validation rows, before (step 0) and after.
+
+    Raises:
+        InputError: the rows are too short.
+        TuningRejected: the perplexity of dialogue rose by more than `max_perplexity_rise`.
+    """
+    method = rows.method
+    assert isinstance(method, Shrink)
+    n_tokens = method.settings.first_tokens
+    train = _groups(base, rows.train, n_tokens)
+    validation = _groups(base, rows.validation, n_tokens)
+    maps = fit_maps(base.model, train, n_tokens, method.settings.ridge)
+    before, _ = divergence_and_change(base, validation, {}, n_tokens)
+    after, change = divergence_and_change(base, validation, maps, n_tokens)
+    dialogue: Dialogue = (list(rows.validation[CONTEXT]), list(rows.validation[COMPLETION]))
+    if neutral is not None:
+        prompts, responses = neutral
+        dialogue = (render_contexts(base, prompts, [""] * len(prompts), base.control_tag), responses)
+    perplexity = (_perplexity(base, dialogue, {}), _perplexity(base, dialogue, maps))
+    _check_perplexity(perplexity, settings.max_perplexity_rise)
+    result = TuningResult(
+        path=output_dir / ADAPTER_FOLDER,
+        train_losses=(),
+        validation_losses=((0, before), (1, after)),
+        measured={},
+        best_step=1,
+        stopped_early=False,
+        n_train=len(train),
+        n_validation=len(validation),
+        trainable_parameters=sum(of_layer.matrix.numel() + of_layer.mean.numel() for of_layer in maps.values()),
+        perplexity=perplexity,
+        change=change,
+    )
+    _save(base, method, maps, result, settings, card or {})
+    log.info("tuning: divergence of the first tokens %.4f → %.4f nats", before, after)
+    log.info("tuning: perplexity %.3f → %.3f", *perplexity)
+    return result
+
+
+def _save(
+    base: DialogueModel,
+    method: Shrink,
+    maps: Maps,
+    result: TuningResult,
+    settings: TuningSettings,
+    card: Mapping[str, object],
+) -> None:
+    """Write the maps, evenhand.json and a card with a loader into the folder of the result, atomically."""
+    with atomic_write_folder(result.path) as folder:
+        save_maps(maps, folder / MAPS_FILE)
+        recorded = settings.model_dump() | method.settings.model_dump()
+        facts = tuning_facts(base, method, LOSS, recorded, result, folder)
+        write_json(folder / TUNING_FILE, facts)
+        lines = {"rows": f"{result.n_train} for the fit, {result.n_validation} for validation", **card}
+        lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in result.validation_losses)
+        lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in result.perplexity)
+        text = LOADER.format(base=display_name(base.name), file=MAPS_FILE, rows=table(lines))
+        write_text(folder / "README.md", text)
+
+
+def _groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> list[Group]:
+    """Return the contexts and the response of each row; InputError if all responses are too short."""
+    contexts = [[context, *others] for context, others in zip(rows[CONTEXT], rows[OTHERS], strict=True)]
+    ids = iter(prompt_ids(base, list(chain.from_iterable(contexts))))
+    encoded = [[next(ids) for _ in group] for group in contexts]
+    responses = response_ids(base, rows, [max(group, key=len) for group in encoded])
+    groups = [
+        (group, response) for group, response in zip(encoded, responses, strict=True) if len(response) >= n_tokens
+    ]
+    if not groups:
+        raise InputError("rows", f"no response has {n_tokens} tokens; set a smaller shrink.first_tokens.")
+    return groups
+
+
+@torch.inference_mode()
+def divergence_and_change(
+    base: DialogueModel, groups: Sequence[Group], maps: Maps, n_tokens: int
+) -> tuple[float, OutputChange]:
+    """Return the mean divergence between people with the maps, in nats, and the change of outputs from the base.
+
+    The greedy share is of the most probable first tokens.
+    """
+    n_people = len(groups[0][0])
+    divergences = []
+    changes = []
+    differs = []
+    for _, inputs, columns in batches_of_groups(base.model, groups, n_tokens):
+        with edited(base.model, maps) as editor:
+            plain = base.model(**inputs, use_cache=False, logits_to_keep=n_tokens).logits
+            editor.columns = columns
+            logits = base.model(**inputs, use_cache=False, logits_to_keep=n_tokens).logits
+        changes.append((logits[:, 0] - plain[:, 0]).abs().amax(-1))
+        differs.append(logits[:, 0].argmax(-1) != plain[:, 0].argmax(-1))
+        log_p = logits.float().log_softmax(-1).unflatten(0, (-1, n_people)).transpose(0, 1)
+        tokens = inputs["input_ids"].unflatten(0, (-1, n_people))[:, 0, -n_tokens:]
+        openings = tokens.roll(-1, dims=1)  # the last token of an opening has no influence
+        divergences.append(people_divergence(log_p, openings).mean(0))
+    change = OutputChange(
+        n=sum(map(len, changes)),
+        max_logit_change=float(torch.cat(changes).max()),
+        greedy_share=float(torch.cat(differs).float().mean()),
+    )
+    return float(torch.cat(divergences).mean()), change
+
+
+def _perplexity(base: DialogueModel, dialogue: Dialogue, maps: Maps) -> float:
+    contexts, responses = dialogue
+    log_p, tokens = edited_log_likelihoods(base, maps, 1.0, contexts, responses)
+    return math.exp(-log_p.sum() / tokens.sum())
+
+
+def _check_perplexity(perplexities: tuple[float, float], rise: float | None) -> None:
+    """Raise TuningRejected if the perplexity rose by more than the limit, in %."""
+    before, after = perplexities
+    if math.isfinite(after) and (rise is None or after <= before * (1 + rise / 100)):
+        return
+    raise TuningRejected(
+        "shrink",
+        f"the maps damaged the model: the perplexity of dialogue rose from {before:.3f} to {after:.3f}, and "
+        f"max_perplexity_rise is {rise}. Give more rows (training.max_rows), or set a larger shrink.ridge.",
+    )
+
+
+LOADER = """# Maps that shrink what depends on the person while a response begins
+
+Made by Evenhand with the method `shrink` for {base}. The weights of the model stay as they are: the maps cannot be
+merged into them, and need transformers.
+
+```python
+from safetensors.torch import load_file
+
+def shrink(model, file="{file}", strength=1.0):
+    maps, token = load_file(file), [0]
+    def count(module, inputs, options):  # a pass over several tokens reads a context; the token after it is the first
+        token[0] = 0 if options["input_ids"].shape[1] > 1 else token[0] + 1
+    def edit(number):
+        def hook(module, inputs, output):
+            x = (output[0] if isinstance(output, tuple) else output)[:, -1]
+            mean, matrix = (maps[f"{{number}}.{{name}}"].to(x) for name in ("mean", "map"))
+            if token[0] < len(mean):
+                x -= strength * (x - mean[token[0]]) @ matrix[token[0]]
+        return hook
+    model.register_forward_pre_hook(count, with_kwargs=True)
+    for number in {{int(name.split(".")[0]) for name in maps}}:
+        model.model.layers[number].register_forward_hook(edit(number))
+```
+
+Call `shrink(model)` once after loading, and generate with padding on the left. Another model type may have its layers
+elsewhere than in `model.model.layers`.
+
+{rows}
+"""

@@ -1,0 +1,42 @@
+"""Log-likelihoods of responses whose first tokens one model writes, and the rest another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from evenhand.evaluation.models.batches import longest_first, max_positions
+from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods
+from evenhand.evaluation.models.loading import DialogueModel
+
+
+def two_part_log_likelihoods(
+    opener: DialogueModel,
+    model: DialogueModel,
+    first_tokens: int,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,).
+
+    `opener` predicts the first tokens, and `model` the others; both have the same tokenizer. All else is as of
+    `response_log_likelihoods`.
+    """
+    contexts = close_reasoning(contexts, model.reasoning)
+    heads = encode_contexts(model, contexts)
+    tails = encode_responses(model, contexts, responses, written, is_cut)
+    lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
+    openings = [tail[:first_tokens] for tail in tails]
+    rests = [tail[first_tokens:] for tail in tails]
+    begun = [head + opening for head, opening in zip(heads, openings, strict=True)]
+    limit = max_positions(model.model.config)
+    fits = [row for row in longest_first(lengths) if lengths[row] <= limit]
+    total = np.full(len(heads), np.nan)
+    total[fits] = 0.0
+    for part, before, after in ((opener, heads, openings), (model, begun, rests)):
+        order = [row for row in fits if after[row]]
+        for rows, sums in conditional_log_likelihoods(part, before, after, order):
+            total[rows] += sums
+    return total, np.array([len(tail) for tail in tails])
