@@ -26,8 +26,8 @@ REJECTED_IDS = "rejected_ids"  # the token ids in which the base wrote it, or nu
 OTHERS = "others"  # of the trainer "distill": contexts of other people, which the base reads
 TRAINED = "trained"  # of the trainer "distill": contexts after which the model is trained
 N_OTHERS = 7  # a person is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
-# Optional columns of the trainer "distill": how many tokens of a response are trained, whether its first tokens learn the
-# mean over people, and whether words in which the prompts differ keep each person's own prediction.
+# Optional columns of the trainer "distill": how many tokens of a response are trained, whether its first tokens learn
+# the mean over people, and whether words in which the prompts differ keep each person's own prediction.
 MAX_TOKENS = "max_tokens"
 IS_EVEN = "is_even"
 SPARES_OWN_WORDS = "spares_own_words"
