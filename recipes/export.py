@@ -211,15 +211,17 @@ def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) ->
     if settings.merge and model.quantization:
         text = f"{settings.tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
         raise InputError("merge", f"{text}; use --merge false.")
-    if settings.merge and is_adapter(adapter) and invocation_in(adapter) is not None:
-        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
-        raise InputError("merge", f"{text}; use --merge false.")
     if (adapter / MAPS_FILE).exists():
         return
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
+    is_activated = base is not None and invocation_in(adapter) is not None
+    if settings.merge and is_activated:
+        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
+        raise InputError("merge", f"{text}; use --merge false.")
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
-        raise InputError("merge", f"{text}; use --merge true.")
+        fix = "tune a base that is saved as safetensors" if is_activated else "use --merge true"
+        raise InputError("merge", f"{text}; {fix}.")
 
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
