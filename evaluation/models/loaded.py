@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
-from evenhand.evaluation.models.revisions import adapter_folder, model_revision
+from evenhand.evaluation.models.revisions import is_adapter, model_revision
 from evenhand.evaluation.score import (
     CUT,
     OPENING,
@@ -41,11 +42,14 @@ class LoadedModel(Model):
     engine: "DialogueModel | None" = None
 
     def load(self) -> "DialogueModel":
+        from evenhand.evaluation.models.activation import invocation_of
         from evenhand.evaluation.models.contexts import render_contexts
         from evenhand.evaluation.models.loading import load_dialogue_model
 
         if self.engine is None:
             self.engine = load_dialogue_model(self.settings)
+            if invocation_of(self.engine.model) is not None:  # of an adapter on the hub, nothing was known before
+                check_no_beams(self.arguments)
             _check_invocation(self.engine, render_contexts(self.engine, ["Hello."], [""], self.engine.control_tag))
         return self.engine
 
@@ -74,8 +78,8 @@ class LoadedModel(Model):
 
         super().check(prompts)
         resolve_device(self.settings.device)
-        adapter = adapter_folder(self.name, self.settings.revision, self.settings.base)
-        if adapter is not None and invocation_in(adapter) is not None:
+        adapter = Path(self.name).expanduser()
+        if is_adapter(adapter) and invocation_in(adapter) is not None:
             check_no_beams(self.arguments)
 
     def identity(self) -> dict[str, Json]:
