@@ -160,7 +160,7 @@ def test_generation_in_batches_from_a_cache_is_that_of_single_sequences_without_
     assert greedy(model, contexts)[3] == by_hand_greedy(base, contexts[3])
     assert greedy(model, contexts)[:3] != [by_hand_greedy(base, context) for context in CONTEXTS]
     opening = f"p {TAG}"  # the tokens in an opening do not move the start
-    assert greedy(model, CONTEXTS[:1], [opening])[0] == by_hand_greedy(model, CONTEXTS[0], opening)
+    assert greedy(model, CONTEXTS[:1], [ids_of(opening)])[0] == by_hand_greedy(model, CONTEXTS[0], opening)
 
 
 def test_sentences_are_scored_by_the_base(base, model):
