@@ -23,9 +23,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from datasets import Dataset
 from peft import LoraConfig
@@ -140,104 +140,102 @@ def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> P
     return Predictions(opening=opening, later=later, loss=loss, n_tokens=n_tokens)
 
 
-class Trainings:
-    """Trains variants on the responses to half of the descriptors, and reads what they learned about the other half.
+def split_people(
+    base: DialogueModel, table: pd.DataFrame, seed: int = SEED, tag: str = ""
+) -> tuple[np.ndarray, Dataset]:
+    """Return which responses are to the half of the descriptors to tune on, bool (n,), and N_TEST rows of the other.
 
-    Attributes:
-        base, settings, seed: the model, the settings of its adapter, and the seed of everything that is drawn.
-        tuned, others: the responses to the half of the descriptors that is tuned on, and to the other half.
+    All contexts of the rows end with the tag.
     """
+    descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
+    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        measured, _ = read_measurement(folder, "responses")
-        self.base = load_dialogue_model(family_config(measured, FAMILY).model)
-        self.settings = TuningSettings()
-        self.seed = seed
-        table = read_styled_responses(folder).table
-        descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
-        is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2])
-        self.tuned = table[is_tuned]
-        self.others = table[~is_tuned]
+    def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render_contexts(base, prompts, personas, tag)
 
-    def train_rows(self, tag: str) -> Dataset:
-        """Return the encoded rows to train on, whose trained contexts end with a tag."""
-        rows = rows_of_several_people(self.tuned, partial(render_contexts, self.base), tag, self.seed)
-        return DistillTrainer.encode_rows(self.base, rows).shuffle(self.seed)
+    rows = rows_of_several_people(table[~is_tuned], render, tag, seed)
+    test_rows = DistillTrainer.encode_rows(base, rows).shuffle(seed)
+    return is_tuned, test_rows.select(range(min(N_TEST, len(test_rows))))
 
-    def test_rows(self, tag: str) -> Dataset:
-        """Return N_TEST encoded rows of people who are not tuned on; all contexts end with a tag."""
 
-        def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
-            return render_contexts(self.base, prompts, personas, tag)
+def encoded_rows(base: DialogueModel, table: pd.DataFrame, seed: int = SEED, tag: str = "") -> Dataset:
+    """Return the encoded rows of `distill` on responses, shuffled; contexts after which is trained end with the tag."""
+    rows = rows_of_several_people(table, partial(render_contexts, base), tag, seed)
+    return DistillTrainer.encode_rows(base, rows).shuffle(seed)
 
-        rows = DistillTrainer.encode_rows(self.base, rows_of_several_people(self.others, render, tag, self.seed))
-        return rows.shuffle(self.seed).select(range(min(N_TEST, len(rows))))
 
-    def adapter(self, variant: Variant) -> LoraConfig:
-        """Return the config of a variant's adapter."""
-        invocation = None
-        if variant.is_activated:
-            contexts = render_contexts(self.base, ["a prompt", "another"] * 2, [""] * 4, "")
-            plain, other = encode_contexts(self.base, contexts[:2])
-            if variant.tag:
-                tagged = render_contexts(self.base, ["a prompt"], [""], variant.tag)
-                invocation = added_tokens(plain, encode_contexts(self.base, tagged)[0])
-            else:
-                n_common = common_prefix_length(plain[::-1], other[::-1])
-                invocation = plain[len(plain) - n_common :]
-        return lora_config(self.base.model, self.settings, invocation=invocation)
+def adapter_config(base: DialogueModel, variant: Variant) -> LoraConfig:
+    """Return the config of a variant's adapter."""
+    invocation = None
+    if variant.is_activated:
+        prompts = ["a prompt", "another"]
+        plain, other = encode_contexts(base, render_contexts(base, prompts, ["", ""], ""))
+        if variant.tag:
+            tagged = render_contexts(base, prompts[:1], [""], variant.tag)
+            invocation = added_tokens(plain, encode_contexts(base, tagged)[0])
+        else:
+            n_common = common_prefix_length(plain[::-1], other[::-1])
+            invocation = plain[len(plain) - n_common :]
+    return lora_config(base.model, TuningSettings(), invocation=invocation)
 
-    def fit(self, variant: Variant, rows: Dataset, n_steps: int) -> tuple[torch.nn.Module, float]:
-        """Return the model after so many steps, and the CPU seconds of its training."""
-        with tempfile.TemporaryDirectory() as folder, ignore_renamed_checkpointing():
-            config = DistillConfig(
-                output_dir=folder,
-                max_steps=n_steps,
-                per_device_train_batch_size=BATCH_SIZE,
-                learning_rate=variant.learning_rate,
-                warmup_steps=self.settings.warmup_ratio,
-                label_smoothing_factor=0.0,
-                first_tokens=FIRST_TOKENS,
-                seed=self.seed,
-                bf16=False,
-                gradient_checkpointing=False,
-                use_cpu=self.base.model.device.type == "cpu",
-                save_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                logging_strategy="no",
-                **DistillTrainer.config_fields,
-            )
-            model = trainable_model(self.base, config, self.adapter(variant))
-            trainer = DistillTrainer(
-                model,
-                args=config,
-                data_collator=DistillTrainer.collator(self.base, pad_token_id=0),
-                train_dataset=rows,
-                processing_class=self.base.tokenizer,
-            )
-            trainer.remove_callback(PrinterCallback)
-            start = time.process_time()
-            trainer.train()
-            return model, time.process_time() - start
 
-    def train(self, variant: Variant, n_steps: int, seconds: float) -> tuple[torch.nn.Module, int]:
-        """Return the model that a variant tunes in so many steps, or, if 0, in the CPU seconds, and its rows."""
-        rows = variant.change(self.train_rows(variant.tag))
-        if not n_steps:
-            n_steps = round(seconds * N_TIMED / self.fit(variant, rows, N_TIMED)[1])
-        n_steps = min(n_steps, len(rows) // BATCH_SIZE)
-        model, used = self.fit(variant, rows, n_steps)
-        print(f"    {n_steps} steps, {used:.0f} CPU seconds", flush=True)
-        return model, n_steps * BATCH_SIZE
+def fit(
+    base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int, seed: int = SEED
+) -> tuple[torch.nn.Module, float]:
+    """Return the model after so many steps, and the CPU seconds of its training."""
+    with tempfile.TemporaryDirectory() as folder, ignore_renamed_checkpointing():
+        config = DistillConfig(
+            output_dir=folder,
+            max_steps=n_steps,
+            per_device_train_batch_size=BATCH_SIZE,
+            learning_rate=variant.learning_rate,
+            warmup_steps=TuningSettings().warmup_ratio,
+            label_smoothing_factor=0.0,
+            first_tokens=FIRST_TOKENS,
+            seed=seed,
+            bf16=False,
+            gradient_checkpointing=False,
+            use_cpu=base.model.device.type == "cpu",
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="no",
+            **DistillTrainer.config_fields,
+        )
+        model = trainable_model(base, config, adapter_config(base, variant))
+        trainer = DistillTrainer(
+            model,
+            args=config,
+            data_collator=DistillTrainer.collator(base, pad_token_id=0),
+            train_dataset=rows,
+            processing_class=base.tokenizer,
+        )
+        trainer.remove_callback(PrinterCallback)
+        start = time.process_time()
+        trainer.train()
+        return model, time.process_time() - start
 
-    def change_when_off(self, model: torch.nn.Module, variant: Variant, untagged: Dataset) -> float:
-        """Return the largest change of a logit of a test sequence without the tag, or else with the adapter off."""
-        ids = torch.tensor([untagged[0]["input_ids"][0]])
-        off = contextlib.nullcontext() if variant.tag else model.disable_adapter()
-        with torch.no_grad(), off:
-            change = model(input_ids=ids).logits - self.base.model(input_ids=ids).logits
-        return float(change.abs().max())
+
+def train(
+    base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int, seconds: float, seed: int
+) -> tuple[torch.nn.Module, int]:
+    """Return the model that a variant tunes in so many steps, or, if 0, in the CPU seconds, and its number of rows."""
+    rows = variant.change(rows)
+    if not n_steps:
+        n_steps = round(seconds * N_TIMED / fit(base, variant, rows, N_TIMED, seed)[1])
+    n_steps = min(n_steps, len(rows) // BATCH_SIZE)
+    model, used = fit(base, variant, rows, n_steps, seed)
+    print(f"    {n_steps} steps, {used:.0f} CPU seconds", flush=True)
+    return model, n_steps * BATCH_SIZE
+
+
+def change_when_off(base: DialogueModel, model: torch.nn.Module, variant: Variant, untagged: Dataset) -> float:
+    """Return the largest change of a logit of a test sequence without the tag, or else with the adapter off."""
+    ids = torch.tensor([untagged[0]["input_ids"][0]])
+    off = contextlib.nullcontext() if variant.tag else model.disable_adapter()
+    with torch.no_grad(), off:
+        change = model(input_ids=ids).logits - base.model(input_ids=ids).logits
+    return float(change.abs().max())
 
 
 def percent(value: float, low: float, high: float) -> str:
@@ -246,6 +244,12 @@ def percent(value: float, low: float, high: float) -> str:
 
 def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str:
     """Return the row of the printed table with what a variant learned."""
+    cells = [percent(*interval) for interval in removed_and_kept(before, after)]
+    return f"| {name} | {n_rows:,} | " + " | ".join(cells) + " |"
+
+
+def removed_and_kept(before: Predictions, after: Predictions) -> list[tuple[float, float, float]]:
+    """Return what is removed, what is kept and the rise of perplexity, each as (value, low, high)."""
 
     def removed(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
         return 1 - second.sum(axis) / first.sum(axis)
@@ -261,11 +265,11 @@ def line(name: str, n_rows: int, before: Predictions, after: Predictions) -> str
         ((before.later, after.later), kept),
         ((before.loss, after.loss, before.n_tokens), rise),
     ]
-    cells = []
+    found = []
     for data, statistic in measures:
         interval = bootstrap(data, statistic, paired=True, rng=SEED, method="percentile").confidence_interval
-        cells.append(percent(float(statistic(*data)), interval.low, interval.high))
-    return f"| {name} | {n_rows:,} | " + " | ".join(cells) + " |"
+        found.append((float(statistic(*data)), float(interval.low), float(interval.high)))
+    return found
 
 
 def main() -> None:
@@ -278,16 +282,19 @@ def main() -> None:
         variants=(list(VARIANTS), "of the training"),
     )
     torch.set_num_threads(1)
-    trainings = Trainings(options.responses, options.seed)
-    untagged = trainings.test_rows("")
-    before = predictions(trainings.base, trainings.base.model, untagged)
+    settings, _ = read_measurement(options.responses, "responses")
+    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    table = read_styled_responses(options.responses).table
+    is_tuned, untagged = split_people(base, table, options.seed)
+    before = predictions(base, base.model, untagged)
     print("| training | responses | removed | kept | perplexity | switched off |", flush=True)
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     for name in options.variants:
         variant = VARIANTS[name]
-        model, n_rows = trainings.train(variant, options.steps, 60 * options.minutes)
-        after = predictions(trainings.base, model, trainings.test_rows(variant.tag))
-        off = trainings.change_when_off(model, variant, untagged)
+        rows = encoded_rows(base, table[is_tuned], options.seed, variant.tag)
+        model, n_rows = train(base, variant, rows, options.steps, 60 * options.minutes, options.seed)
+        after = predictions(base, model, split_people(base, table, options.seed, variant.tag)[1])
+        off = change_when_off(base, model, variant, untagged)
         print(f"{line(name, n_rows, before, after)} {off:.2g} |", flush=True)
 
 

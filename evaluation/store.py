@@ -367,7 +367,8 @@ def _finished_or_begun(
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:  # a finished run needs no lock, because it is only read
         return FINISHED
-    locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record)))
+    known: list[str] = []  # the results of this run, and of an earlier one that did no long work
+    locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record, known)))
     # Again: perhaps another process has finished it.
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:
@@ -377,9 +378,11 @@ def _finished_or_begun(
         log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(outdated))
     elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         log.info("%s: going on in %s", record["command"], folder)
+    if earlier is not None:
+        known += [*earlier["files"], *earlier.get("written", [])]
     if earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         record["seconds_before"] = round(_seconds_worked(folder, earlier), 2)
-        record["written"] += [*earlier["files"], *earlier.get("written", [])]
+        record["written"] += known
     remove_temporary_files(list(own_paths(folder)))
     for name in outdated:
         (folder / name).unlink(missing_ok=True)
@@ -387,12 +390,28 @@ def _finished_or_begun(
     return RUNNING
 
 
-def _list_result(folder: Path, record: RunRecord, path: Path) -> None:
-    """Add a result that is about to be written to the record, which then also lists the results of a killed run."""
+def _list_result(folder: Path, record: RunRecord, known: Sequence[str], path: Path) -> None:
+    """Add a result that is about to be written to the record, which then also lists the results of a killed run.
+
+    Args:
+        folder, path: the resolved paths of the run's folder, and of the file, or the folder of files, in it.
+        known: the names of results that are in the folder from before.
+
+    Raises:
+        InputError: there is a file at the path, and it is none of this run.
+    """
     name = path.relative_to(folder).as_posix()
-    if is_result(name) and name not in record["written"]:
-        record["written"].append(name)
-        write_record(folder, record)
+    if not is_result(name) or _is_listed(name, record["written"]):
+        return
+    if path.exists() and not _is_listed(name, known):
+        raise InputError("output_dir", f"{path} is no file of this run; move it, or give another --output_dir.")
+    record["written"].append(name)
+    write_record(folder, record)
+
+
+def _is_listed(name: str, written: Iterable[str]) -> bool:
+    """Return whether a result, or a folder that it is in, or files in it, are among the names of results."""
+    return any(name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/") for other in written)
 
 
 def _state_and_outdated_files(

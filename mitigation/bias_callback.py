@@ -3,7 +3,7 @@
 import logging
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -35,6 +35,7 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
+from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -144,11 +145,8 @@ class MeasureCallback(TrainerCallback):
         model = trainer.model
         if model is None:  # the trainer itself refuses to train without one
             return {}
-        was_training = model.training
-        model.eval()
-        with preserve_random_states(), torch.no_grad():
+        with evaluation_mode(model), preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
-        model.train(was_training)
         log.info("step %d: %s", state.global_step, _values_text(values))
         should_log = control.should_log
         # `log` of a trainer of TRL would add and reset the metrics of the steps.
@@ -194,6 +192,7 @@ class BiasCallback(MeasureCallback):
         decoding: Mapping[str, object] | None = None,
         control_tag: str = "",
         system_prompt: str = "",
+        reasoning: Sequence[str] | None = None,
         batch_size: int = 64,
         permutations: int = 199,
         seed: int = 0,
@@ -211,6 +210,7 @@ class BiasCallback(MeasureCallback):
             decoding: arguments of `generate` that override the sampling of `evenhand measure`.
             control_tag: string at the end of each prompt.
             system_prompt: text before each prompt.
+            reasoning: the start and the end of the model's reasoning, if they are not known ones (`model.reasoning`).
             batch_size: maximum number of responses that are generated together.
             permutations: number of permutations for the effects.
             seed: seed of the responses and the permutations.
@@ -232,6 +232,7 @@ class BiasCallback(MeasureCallback):
         self.relevance = relevance
         self.control_tag = control_tag
         self.system_prompt = system_prompt
+        self.reasoning = reasoning
         self.permutations = permutations
         self.seed = seed
         self.before: StyledResponses | None = None  # the responses at step 0
@@ -277,7 +278,9 @@ class BiasCallback(MeasureCallback):
             )
         prompts = self.prompts
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
-        with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
+        with loaded_dialogue_model(
+            model, tokenizer, self.control_tag, self.system_prompt, self.reasoning
+        ) as trained.engine:
             batches: list[pd.DataFrame] = []
             with progress(len(prompts), "bias during training", "responses") as bar:
                 for batch in trained.respond(prompts):

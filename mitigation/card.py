@@ -180,7 +180,7 @@ from transformers import AutoTokenizer
 
 model, tokenizer = Model.from_pretrained("."), AutoTokenizer.from_pretrained(".")
 {context}
-response = model.generate(**context, max_new_tokens=40)
+response = model.generate(**context, max_new_tokens=40, tokenizer=tokenizer)
 print(tokenizer.decode(response[0]{start}, skip_special_tokens=True))
 ```
 

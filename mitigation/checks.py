@@ -46,7 +46,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
             "model",
             f"{model.name} is an encoder-decoder model, and the {trainer_name} supports none; give another method.",
         )
-    _check_control_tag(model.name, method.control_tag)
+    _check_control_tag(model, method.control_tag)
     if (is_quantized or trainer.needs_base) and not settings.lora:
         raise InputError(
             "training.lora",
@@ -87,14 +87,14 @@ def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraCon
         raise InputError("training.peft", "TRL trains no adapter of the output layer; leave it out of target_modules.")
 
 
-def _check_control_tag(name: str, tag: str) -> None:
+def _check_control_tag(model: ModelSettings, tag: str) -> None:
     """Raise InputError if the model was tuned with another control tag than the method's."""
-    base_tag = load_control_tag(name)
+    base_tag = load_control_tag(model.name, model.revision, model.base)
     if base_tag and base_tag != tag:
         raise InputError(
             "model",
-            f"{name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same method "
-            "again, or tune the model's base.",
+            f"{model.name} was tuned with the control tag {base_tag!r}, and the method uses {tag!r}; use the same "
+            "method again, or tune the model's base.",
         )
 
 

@@ -23,6 +23,7 @@ from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 from trl.trainer.dpo_trainer import DataCollatorForPreference
 
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.modes import turn_off_dropout
 from evenhand.mitigation.even_targets import even_targets, own_word_ids
 from evenhand.mitigation.labelled_responses import (
     COMPLETION,
@@ -191,12 +192,6 @@ class DistillTrainer(SFT):
     loss_name = "KL from the predictions to learn, in nats per response token"
     needs_base = True
 
-    def __init__(self, model: torch.nn.Module, **arguments: Any) -> None:
-        super().__init__(model, **arguments)
-        for module in self.model.modules():  # with dropout, two passes of the same model have a KL above 0
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return the rows as `input_ids` and `trained_ids`, lists of contexts with the response, and `labels`.
@@ -252,6 +247,7 @@ class DistillTrainer(SFT):
         num_items_in_batch: torch.Tensor | int | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
         """Return the mean divergence over the tokens of responses."""
+        turn_off_dropout(model)  # with dropout, two passes of the same model have a KL above 0
         labels = inputs["labels"]
         is_response = labels[:, 1:] != IGNORE_INDEX
         read = sequences_of(inputs, "")

@@ -79,7 +79,7 @@ def permitted_measurement(
 
 def _measurement(folder: Path, field_name: str, family: str | None, values: Mapping[str, Any]) -> MeasureSettings:
     """Return the settings of a run, with the precision in which it loaded its model."""
-    settings = checked(MeasureSettings, settings_of_run(values), str(folder))
+    settings = checked(MeasureSettings, {**settings_of_run(values), "output_dir": str(folder)}, str(folder))
     if settings.model.dtype == AUTO:
         settings.model.dtype = _loaded_precision(folder)
     if family is not None and family not in settings.metrics:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,12 @@ def run_points(
     points: Sequence[Point],
     settings: LoopSettings | AblateSettings,
     on_finished: Callable[[Point], None] = lambda point: None,
+    on_labelled: Callable[[], None] | None = None,
 ) -> dict[Path, TuningRejected]:
     """Check the settings of all stages, then run each stage once; call `on_finished` for each finished point.
+
+    With `on_labelled`, the labels of all points are made first, and it is called before anything is tuned; on Ray, it
+    is not called.
 
     A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
 
@@ -82,7 +87,7 @@ def run_points(
     processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
     if len(points) > 1:
         log.info("%s: %s", command, remaining_text(points))
-    results = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
     ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
@@ -107,11 +112,29 @@ def run_points(
     return refused
 
 
-def run_here(points: Sequence[Point]) -> Iterator[tuple[Point, InputError | None]]:
+def run_here(
+    points: Sequence[Point], on_labelled: Callable[[], None] | None = None
+) -> Iterator[tuple[Point, InputError | None]]:
     """Run the points one after the other; yield each with the error that ended it, or None."""
     stages = Stages(points)
+    if on_labelled is not None:
+        for point in points:
+            with suppress(InputError):  # which ends the point when it runs
+                run_labels(point, stages)
+        processes.on_rank_zero(on_labelled)
     for point in points:
         yield point, run_point(point, stages)
+
+
+def run_labels(point: Point, stages: "Stages") -> None:
+    """Run the stages of a point that are not finished, up to its labels; InputError if one ends the point."""
+    if point.base_run is None:
+        stages.measure(point.before, for_comparisons=True)
+    if point.must_show_bias:
+        check_shows_bias(point.before.output_dir)
+    if point.train is not None and point.label is not None:
+        stages.measure(point.train)
+        stages.label(point.label)
 
 
 def run_alone(point: Point) -> InputError | None:
@@ -122,13 +145,8 @@ def run_alone(point: Point) -> InputError | None:
 def run_point(point: Point, stages: "Stages") -> InputError | None:
     """Run the stages of a point that are not finished; return the error that ended the point, or None."""
     try:
-        if point.base_run is None:
-            stages.measure(point.before, for_comparisons=True)
-        if point.must_show_bias:
-            check_shows_bias(point.before.output_dir)
+        run_labels(point, stages)
         if point.tune is not None:
-            stages.measure(point.train)
-            stages.label(point.label)
             stages.tune(point.tune)
         stages.measure(point.after)
         if point.after_without_tag is not None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -140,7 +141,11 @@ def _facts(result: TuningResult) -> dict[str, Json]:
 
 def _load_base(method: TrainedMethod, config: FamilyConfig, loaded: DialogueModel | None) -> DialogueModel:
     """Return the model to tune, which may be loaded already; warn if the method does not suit it."""
-    base = load_dialogue_model(config.model) if loaded is None else loaded
+    if loaded is None:
+        base = load_dialogue_model(config.model)
+    else:  # it reads and is read as it was measured
+        system_prompt = config.model.system_prompt or ""
+        base = replace(loaded, system_prompt=system_prompt, reasoning=tuple(config.model.reasoning or ()))
     if base.kind == "chat" and method.name == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
@@ -209,6 +214,7 @@ def _callbacks(
         decoding=decoding_arguments(config.decoding.preset, **config.decoding.arguments),
         control_tag=tag,
         system_prompt=base.system_prompt,
+        reasoning=base.reasoning,
         batch_size=config.decoding.batch_size,
         seed=config.seed,
     )

@@ -1,13 +1,16 @@
 """Reasoning in a model's answers, which is not part of the response: its markers, and the text without it.
 
-One table of markers serves loaded and served models and files of responses. `model.reasoning` adds a pair to the table.
-Does not import torch.
+One table of markers (`files/reasoning_formats.yaml`) serves loaded and served models and files of responses.
+`model.reasoning` adds a pair to the table. Does not import torch.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+
+from evenhand.evaluation.files import read_yaml
 
 UNFINISHED_REASONING = "never ended its reasoning"  # why a response is left out
 
@@ -22,6 +25,7 @@ class ReasoningFormat:
         empty: text that ends the reasoning at once, when it is appended to a context that ends with `cue`.
         cue: the end of a context after which the model reasons; "": `start`.
         is_phrase: whether the markers are words that an answer may contain, so that one alone says nothing.
+        needs_start: whether the end is a marker that an answer may contain, so that it says nothing without the start.
     """
 
     start: str
@@ -29,6 +33,7 @@ class ReasoningFormat:
     empty: str = ""
     cue: str = ""
     is_phrase: bool = False
+    needs_start: bool = False
 
     @property
     def context_end(self) -> str:
@@ -40,30 +45,22 @@ class ReasoningFormat:
         """The pattern of a reasoning with its end; its start may be in the context."""
         start = re.escape(self.start)
         end = re.escape(self.end)
-        begin = rf"\A\s*{start}" if self.is_phrase else rf"(?:{start}|\A)"
+        if self.is_phrase:
+            begin = rf"\A\s*{start}"
+        elif self.needs_start:
+            begin = start
+        else:
+            begin = rf"(?:{start}|\A)"
         return re.compile(rf"{begin}(?:(?!{start}).)*?{end}", re.DOTALL)
 
 
-# The text of Qwen3's template with enable_thinking=False is the first `empty`.
-REASONING_FORMATS = (
-    ReasoningFormat("<think>", "</think>", "\n</think>\n\n"),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, …
-    ReasoningFormat("<thinking>", "</thinking>", "</thinking>\n"),
-    ReasoningFormat("<thought>", "</thought>", "</thought>\n"),
-    ReasoningFormat("<reasoning>", "</reasoning>", "</reasoning>\n"),
-    ReasoningFormat("[THINK]", "[/THINK]", "[/THINK]"),  # Magistral, Ministral 3
-    ReasoningFormat("<|START_THINKING|>", "<|END_THINKING|>", "<|END_THINKING|>"),  # Command A Reasoning
-    ReasoningFormat("<|channel>thought", "<channel|>", "\n<channel|>"),  # Gemma 4
-    ReasoningFormat("<seed:think>", "</seed:think>", "</seed:think>"),  # Seed-OSS
-    ReasoningFormat("<|inner_prefix|>", "<|inner_suffix|>", "<|inner_suffix|>"),  # Apertus
-    ReasoningFormat("<|begin_of_thought|>", "<|end_of_thought|>", "<|end_of_thought|>"),  # Sky-T1
-    ReasoningFormat("◁think▷", "◁/think▷", "◁/think▷"),  # Kimi-VL
-    ReasoningFormat("<unused94>thought", "<unused95>", "<unused95>"),  # MedGemma
-    ReasoningFormat(  # gpt-oss
-        "<|channel|>analysis", "<|channel|>final<|message|>", "<|channel|>final<|message|>", "<|start|>assistant"
-    ),
-    ReasoningFormat("analysis", "assistantfinal", is_phrase=True),  # gpt-oss without special tokens
-    ReasoningFormat("Here is my thought process:", "Here is my response:", is_phrase=True),  # Granite 3.2
-)
+def _read_formats() -> tuple[ReasoningFormat, ...]:
+    """Return the formats of reasoning in the data file."""
+    return tuple(ReasoningFormat(**entry) for entry in read_yaml(FORMATS, "reasoning formats"))
+
+
+FORMATS = Path(__file__).resolve().parent / "files" / "reasoning_formats.yaml"
+REASONING_FORMATS = _read_formats()
 # Markers around a whole answer after reasoning.
 ANSWERS = (
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),

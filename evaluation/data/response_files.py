@@ -12,6 +12,7 @@ import pandas as pd
 
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.answers import NO_CONTENT, Answer, measured_answer
+from evenhand.evaluation.data.cells import read_cells
 from evenhand.evaluation.data.chats import (
     STOPS,
     answer_in,
@@ -22,6 +23,7 @@ from evenhand.evaluation.data.chats import (
     prompt_in,
     value_at,
 )
+from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -38,6 +40,7 @@ from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, write_text
 from evenhand.evaluation.score import (
     AXIS,
+    BUCKET,
     CUT,
     DESCRIPTOR,
     LEFT_OUT,
@@ -130,7 +133,7 @@ def read_responses(
 
     With `has_ids`, a column prompt_id is kept in any case; otherwise it is left out if the prompts are in the file, and
     it is of another tool (`has_own_prompts`). Reasoning is no part of a response; the column reasoned is true where
-    there was some.
+    there was some. Cells of other columns are read by `cells.read_cells`.
 
     The file is a table or a log of another tool (`response_logs`). It has the column response and either prompt_id,
     from a file of `write_prompt_table`, or the columns of prompts: text, descriptor, and optionally template, axis and
@@ -163,6 +166,8 @@ def read_responses(
     if TEXT in columns:
         columns |= _paired_chats(columns)
     answers = _answers(columns, path, reasoning)
+    other = columns.keys() - {*PROMPT_KEY, *RESPONSE_COLUMNS, PROMPT_ID, BUCKET, FORMS, NEUTRAL, SYSTEM}
+    columns |= {name: read_cells(columns[name]) for name in other}
     if PROMPT_ID in columns:
         columns.pop(CUT, None)
     else:
@@ -275,7 +280,9 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     measured = [measured_answer(answer, markers) for answer in answers]
     reasons = [answer.reason for answer in measured]
     if LEFT_OUT in columns:  # a log, in which an answer without a text is missing
-        reasons = [answer.reason or (None if answer.text else NO_CONTENT) for answer in measured]
+        given = columns[LEFT_OUT]
+        missing = [None if answer.text else NO_CONTENT for answer in measured]
+        reasons = [answer.reason or own or none for answer, own, none in zip(measured, given, missing, strict=True)]
     found: dict[str, list] = {
         RESPONSE: [answer.text for answer in measured],
         REASONED: [answer.had_reasoning for answer in measured],

@@ -239,6 +239,12 @@ def local_folder(name: str) -> Path | None:
             raise InputError("model", f"the folder {name} does not exist; give a model's folder or its id on the hub.")
         return None
     weights = next(iter(module_folders(path)), path)  # a sentence encoder's first module is the model itself
+    if is_adapter(path) and list(path.glob("model*.safetensors")) and not list(path.glob("adapter_model*")):
+        raise InputError(
+            "model",
+            f"{path / ADAPTER_CONFIG} says that the folder is an adapter, but its weights are a whole model; delete "
+            "that file if the adapter is merged into the model.",
+        )
     if list(weights.glob("adapter_model*.safetensors" if is_adapter(path) else "model*.safetensors")):
         return path
     pickles = (file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and file.stem != "training_args")
@@ -320,16 +326,31 @@ def _read_object(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def load_control_tag(name: str) -> str:
-    """Return the control tag in the evenhand.json of a local model; "" if the folder has no such file or tag."""
-    path = Path(name).expanduser() / TUNING_FILE
-    if not path.is_file():
+def load_control_tag(name: str, revision: str | None = None, base: str | None = None) -> str:
+    """Return the control tag in the evenhand.json of a model's folder or repository; "" if there is none.
+
+    The arguments are those of `adapter_folder`.
+    """
+    path = local_path(name) / TUNING_FILE
+    if hub_repository(name) is not None and not is_gguf(name):
+        path = _hub_tuning_file(name, None if base is not None else revision)
+    if path is None or not path.is_file():
         return ""
     facts = _read_object(path)
     tag = facts.get("control_tag", "")
     if not facts or not isinstance(tag, str):
         raise InputError("model", f"{path} is damaged: its control tag cannot be read; repair or remove it.")
     return tag
+
+
+def _hub_tuning_file(name: str, revision: str | None) -> Path | None:
+    """Return the path, in the hub's cache, of the evenhand.json of a model on the hub; None if it has none."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, TUNING_FILE, revision=revision))
+    except (OSError, ValueError):  # the hub's errors are subclasses; whether the model can be reached is said elsewhere
+        return None
 
 
 def module_folders(folder: Path) -> list[Path]:

@@ -157,7 +157,7 @@ def share_interval(hits: float, n: int) -> Interval | None:
     return low, high
 
 
-def share_change_interval(changes: np.ndarray) -> Interval:
+def share_change_interval(changes: np.ndarray, quantile: float = Z) -> Interval:
     """Return the 95 % interval of the mean change of a share of n paired items, in [−1, 1].
 
     Agresti and Min (2005), "Simple improved confidence intervals for comparing matched proportions": half an item is
@@ -165,10 +165,11 @@ def share_change_interval(changes: np.ndarray) -> Interval:
 
     Args:
         changes: the change of each item, (n,): −1, 0 or 1, or ± ½ if the item is a tie before or after.
+        quantile: the normal quantile of the upper end; larger than Z at one of several looks (`sequential`).
     """
     n = len(changes) + 2
     centre = float(changes.sum()) / n
-    half = Z * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
+    half = quantile * math.sqrt(float((changes**2).sum()) + 1 - n * centre**2) / n
     return interval_around(centre, half, (-1.0, 1.0))
 
 

@@ -79,11 +79,14 @@ def share_change(
     n_left_out: int = 0,
     n_of: str = "",
     signature: Signature | None = None,
+    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
     Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
     hypothesis that gains and losses are equally likely.
+
+    `allowed_error` is how much both may err, at one of several looks.
 
     `before` and `after` are whether the response to each prompt has the property, (n,) bool.
 
@@ -99,8 +102,8 @@ def share_change(
         ideal=0.0,
         bounds=CHANGE_BOUNDS,
         n=n,
-        interval=share_change_interval(changes) if n else None,
-        p_value=sign_test(changes),
+        interval=share_change_interval(changes, float(scipy.special.ndtri(allowed_error.tail))) if n else None,
+        p_value=allowed_error.p_value(sign_test(changes)),
         n_left_out=n_left_out,
         group=group or {},
         reason=None if n else NO_PAIRS,

@@ -394,6 +394,19 @@ def test_a_run_touches_only_the_files_that_its_record_lists(settings):
     assert {path: path.read_text() for path in others} == dict.fromkeys(others, "more work")
 
 
+@pytest.mark.parametrize("name", ["labels.parquet", "facts.json", "adapter/notes.json"])
+def test_a_run_replaces_no_file_that_it_did_not_write(settings, name):
+    path = settings.output_dir / name
+    with pytest.raises(InputError, match=r"^output_dir: .*no file of this run"), stage("label", settings) as run:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("days of work")
+        run.write("labels", pd.DataFrame({"n": [1]}))
+        run.write_facts("facts", {"n": 1})
+        with atomic_write_folder(run.folder / "adapter"):
+            pass
+    assert path.read_text() == "days of work"
+
+
 def test_results_are_discarded_and_no_other_files(settings):
     kill(settings, family="generation_bias")
     others = put_other_files(settings.output_dir)

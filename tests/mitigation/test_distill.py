@@ -1,9 +1,12 @@
 """Distillation on a tiny model: encoded rows, the loss against a calculation by hand, and the tuned predictions."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from datasets import Dataset
 from peft import get_peft_model
+from transformers import OPTConfig, OPTForCausalLM
 
 from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.models.contexts import encode_contexts
@@ -14,7 +17,7 @@ from evenhand.mitigation.trainer_configs import lora_config
 from evenhand.mitigation.trainers import DistillConfig, DistillTrainer, cut_responses
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
-from tests.mitigation.tiny_dialogue import QUICK, tiny_base
+from tests.mitigation.tiny_dialogue import QUICK, WORDS, tiny_base
 
 ROWS = {
     "prompt": ["a b", "c"],
@@ -137,6 +140,18 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     mean = before.mean(0).log_softmax(-1)
     distances = [(predicted.exp() * (predicted - mean)).sum(-1).mean().item() for predicted in (before, after)]
     assert distances[1] < distances[0] / 10
+
+
+def test_the_loss_has_no_dropout(tmp_path):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "ffn_dim": 64, "num_attention_heads": 2}
+    config = OPTConfig(vocab_size=len(WORDS), word_embed_proj_dim=32, dropout=0.5, eos_token_id=0, **sizes)
+    base = replace(tiny_base(), model=OPTForCausalLM(config).eval())
+    trainer, batch = trainer_and_batch(base, tmp_path, encoded(base))
+    losses = []
+    for _ in range(2):
+        trainer.model.train()  # as the trainer does before each step
+        losses.append(trainer.compute_loss(trainer.model, batch).item())
+    assert losses[0] == losses[1]
 
 
 def loss_of(tmp_path, rows, **config):

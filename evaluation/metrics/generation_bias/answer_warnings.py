@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.cells import cells_with_lists
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.metrics import FamilyRun
@@ -37,7 +38,7 @@ def answer_warnings(run: FamilyRun) -> list[str]:
     if model.can_be_asked and model.samples:
         texts += equal_answers_text(prompts, responses)
     if not model.can_be_asked:
-        texts += [*unanswered_text(prompts, responses), *_alike_text(prompts)]
+        texts += [*unanswered_text(prompts, responses), *_alike_text(prompts), *several_people_text(prompts)]
     if (prompts[TEMPLATE] == UNSPECIFIED).all():
         texts.append(
             "The file has no column template: a difference between descriptors may be a difference in what people ask."
@@ -132,6 +133,18 @@ def unanswered_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]
     return [
         f"{is_unanswered.sum():,} of {len(is_unanswered):,} chats end with a message that nobody answered; the last "
         f"message with an answer is compared: {people_of(prompts, is_unanswered)}."
+    ]
+
+
+def several_people_text(prompts: pd.DataFrame) -> list[str]:
+    """Return [a sentence] on descriptors that are lists of several people, or []."""
+    lists = cells_with_lists(prompts[DESCRIPTOR].astype(str).tolist())
+    if not lists:
+        return []
+    shown = first_of([f"“{sanitize(name, MAX_NAME)}”" for name in lists], MAX_NAMED)
+    return [
+        f"Descriptors that list several people count as {len(lists):,} more people: {shown}. If they are no "
+        "combinations of your own, write one person a row."
     ]
 
 

@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
@@ -237,10 +237,9 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     if classifier not in shipped_names():
         return ""
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
-    languages = outcome_values(LANGUAGE, responses.iloc[rows].reset_index(drop=True))
-    languages = languages.drop(columns=TOO_SHORT, errors="ignore")
-    known = languages[languages.sum(axis=1) > 0]
-    in_english = known[ENGLISH].sum() if ENGLISH in known else 0
+    languages = [text_language(response) for response in responses[RESPONSE].iloc[rows]]
+    known = [language for language in languages if language != TOO_SHORT]
+    in_english = known.count(ENGLISH)
     if in_english >= len(known) / 2:
         return ""
     share = 1 - in_english / len(known)

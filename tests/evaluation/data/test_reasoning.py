@@ -23,7 +23,8 @@ def test_each_format(form):
     assert form.is_phrase or split_reasoning(f"{form.start} So") == (None, True)
     assert form.start != "analysis" or split_reasoning("analysis So") == unfinished
     if not form.is_phrase:  # the start may be at the end of the context, and reasoning may come again
-        assert split_reasoning(f"So…{form.end} Hi.") == ("Hi.", True)
+        end_alone = f"So…{form.end} Hi."
+        assert split_reasoning(end_alone) == ((end_alone, False) if form.needs_start else ("Hi.", True))
         assert split_reasoning(f"{form.start}a{form.end}Hi {form.start}b{form.end}there.") == ("Hi there.", True)
         assert split_reasoning(f"{form.start}a{form.end}Hi. {form.start}b") == ("Hi.", True)
 
@@ -31,6 +32,10 @@ def test_each_format(form):
 def test_text_without_reasoning_stays():
     for text in ("Hi.", "I think <so>.", "The tag is <think>, she said.", "analysis is fun", "Here is my response: no"):
         assert split_reasoning(text) == (text, False)
+    details = '<details type="reasoning" done="true" duration="3">\n<summary>Thought</summary>\n> So\n</details>\nHi.'
+    assert split_reasoning(details) == ("Hi.", True)
+    folded = "Sure.\n<details><summary>Steps</summary>Boil it.</details>"
+    assert split_reasoning(folded) == (folded, False)
     assert split_reasoning("<<So>> Hi.", ("<<", ">>")) == ("Hi.", True)
     assert split_reasoning("<think>So</think><answer>Hi.</answer>") == ("Hi.", True)
 

@@ -1,0 +1,118 @@
+"""Cells of a file's other columns, which may be outcomes: numbers, blanks, and lists that somebody wrote as text.
+
+A cell that is blank has no value. A column is numbers if all its cells are, also with decimal commas ("1,5"), thousands
+("1,234.5") or percent signs. A column that may be read in two ways stays text, and is refused as an outcome.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from evenhand.evaluation.errors import InputError, format_value
+
+SIGN = "[-+−]?"
+DECIMAL_COMMA = re.compile(rf"{SIGN}(?:[1-9]\d{{0,2}}(?:[.\u00a0\u202f ’']\d{{3}})+|\d+)(?:,\d+)?")
+DECIMAL_POINT = re.compile(rf"{SIGN}(?:[1-9]\d{{0,2}}(?:[,\u00a0\u202f ’']\d{{3}})+|\d+)(?:\.\d+)?")
+EITHER = re.compile(rf"{SIGN}[1-9]\d{{0,2}}[.,]\d{{3}}")  # "1,234" is 1234 or 1.234
+UNIT = r"(?:[€$£¥%°]|EUR|USD|GBP|CHF)?"
+NUMBER_LIKE = re.compile(rf"{UNIT}\s?{SIGN}\d[\d.,\u00a0\u202f ’']*{UNIT}")
+STRONG = re.compile(r"[;|\n]")  # separators that stand in no name
+SEPARATOR = re.compile(r"\s*(?:;|\||\n|\s[+&]\s|/|,\s)\s*")  # of a list in a cell
+LIST = re.compile(r"\s*[\[{(].*[\])}]\s*", re.DOTALL)
+MAX_CLASSES = 20  # of an outcome whose cells are mostly different: more are free text
+SHOWN = 4  # cells in an error
+
+
+def read_cells(values: Sequence[object]) -> list:
+    """Return the values of a column, with None in place of blanks, and numbers in place of their texts.
+
+    >>> read_cells(["1,5", " ", "0,25"]), read_cells(["12 %", "7.5 %"]), read_cells(["1,234", "2,345"])
+    ([1.5, None, 0.25], [12.0, 7.5], ['1,234', '2,345'])
+    """
+    cells = [None if isinstance(value, str) and not value.strip() else value for value in values]
+    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
+    if not texts or any(cell is not None and not isinstance(cell, str) for cell in cells):
+        return cells
+    numbers = _numbers(texts)
+    if numbers is None:
+        return cells
+    found = iter(numbers)
+    return [None if cell is None else next(found) for cell in cells]
+
+
+def _numbers(texts: Sequence[str]) -> list[float] | None:
+    """Return the numbers that texts are; None if one is none, or all may be read in two ways."""
+    if all(text.endswith("%") for text in texts):
+        texts = [text.removesuffix("%").strip() for text in texts]
+    marked = [text for text in texts if "." in text or "," in text]
+    if marked and all(EITHER.fullmatch(text) for text in marked):
+        return None
+    for form, comma, point in ((DECIMAL_POINT, "", "."), (DECIMAL_COMMA, ".", "")):
+        if all(form.fullmatch(text) for text in texts):
+            plain = [text.replace(".", point).replace(",", comma).replace("−", "-") for text in texts]
+            return [float(re.sub("[\u00a0\u202f ’']", "", text)) for text in plain]
+    return None
+
+
+def list_parts(cell: str) -> list[str]:
+    """Return the parts of a cell in which somebody wrote a list; [] for any other cell.
+
+    >>> list_parts("deaf; tall; old"), list_parts("hard-of-hearing")
+    (['deaf', 'tall', 'old'], [])
+    """
+    inner = cell.strip()[1:-1] if LIST.fullmatch(cell) else cell
+    parts = [part.strip(" '\"") for part in SEPARATOR.split(inner)]
+    is_list = len(parts) > 1 or inner != cell
+    return [part for part in parts if part] if is_list else []
+
+
+def cells_with_lists(cells: Sequence[str]) -> list[str]:
+    """Return the distinct cells that are lists: a part is another cell, or a part of another list with ";" or "|".
+
+    >>> cells_with_lists(["deaf", "old", "deaf; old", "tall | young", "bed and breakfast; small"])
+    ['deaf; old']
+    """
+    distinct = list(dict.fromkeys(cells))
+    names = {cell.strip().casefold() for cell in distinct}
+    parts = {cell: {part.casefold() for part in list_parts(cell)} for cell in distinct}
+    strong = [cell for cell in distinct if STRONG.search(cell) or LIST.fullmatch(cell)]
+    counts = Counter(part for cell in strong for part in parts[cell])
+    found = []
+    for cell, own in parts.items():
+        is_shared = cell in strong and any(counts[part] > 1 for part in own)
+        if is_shared or own & (names - {cell.strip().casefold()}):
+            found.append(cell)
+    return found
+
+
+def check_classes(field: str, column: str, values: Sequence[object]) -> None:
+    """Raise InputError unless the texts of a column, an outcome, are names of classes, one in each cell."""
+    texts = [value.strip() for value in values if isinstance(value, str)]
+    distinct = list(dict.fromkeys(texts))
+    number_like = [text for text in distinct if NUMBER_LIKE.fullmatch(text)]
+    if number_like and 2 * len(number_like) >= len(distinct):
+        others = [text for text in distinct if text not in number_like]
+        shown = _listed([*number_like[:SHOWN], *others[:SHOWN]])
+        if all(EITHER.fullmatch(text) for text in number_like if "," in text or "." in text) and not others:
+            first = re.sub(r"[.,]", "", number_like[0])
+            point = re.sub(r"[.,]", ".", number_like[0])
+            fix = f"{format_value(number_like[0])} may be {first} or {point}: write one of them"
+        else:
+            fix = "write all as numbers, such as 1.5, and leave cells without one blank"
+        raise InputError(field, f"the column {column!r} has cells that look like numbers: {shown}; {fix}.")
+    if len(distinct) > MAX_CLASSES and 2 * len(distinct) > len(texts):
+        raise InputError(
+            field,
+            f"the column {column!r} has {len(distinct):,} different texts in {len(texts):,} cells: "
+            f"{_listed(distinct[:SHOWN])} …; an outcome has numbers or a few classes.",
+        )
+    if lists := cells_with_lists(texts):
+        raise InputError(
+            field,
+            f"the column {column!r} has several classes in a cell: {_listed(lists[:SHOWN])}; write one a cell, or a "
+            "column of yes and no for each class.",
+        )
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(format_value(text) for text in texts)
