@@ -208,11 +208,11 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
 
 
 def test_an_activated_adapter_is_exported_alone_and_acts_after_the_tag_of_its_template(tmp_path, monkeypatch):
-    base = load_dialogue_model(str(tiny_checkpoints.llama(tmp_path / "first")))
+    base = load_dialogue_model(str(tiny_checkpoints.qwen(tmp_path / "first")))
     plain, tagged = encode_contexts(base, [render_contexts(base, [MESSAGE], [""], tag)[0] for tag in ("", TAG)])
     invocation = added_tokens(plain, tagged)
     activated = {"task_type": "CAUSAL_LM", "alora_invocation_tokens": invocation}
-    tuned = tuning(tmp_path, tiny_checkpoints.llama, activated)
+    tuned = tuning(tmp_path, tiny_checkpoints.qwen, activated)
     facts = tuned / "adapter" / "evenhand.json"
     facts.write_text(json.dumps({**json.loads(facts.read_text()), "is_activated": True}))
     with pytest.raises(InputError, match="^merge: .*activated.*--merge false"):
