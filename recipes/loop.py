@@ -16,6 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_o
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import SCORES, display_name, read_scores
 from evenhand.evaluation.store import claim_pages
@@ -253,5 +254,7 @@ def _check_tuning(point: Point) -> None:
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
+    decoding = point.after.decoding
+    method.check_decoding(decoding_arguments(decoding.preset, **decoding.arguments))
     if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

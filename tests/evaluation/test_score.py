@@ -12,11 +12,14 @@ from evenhand.evaluation.files import atomic_write, write_json
 from evenhand.evaluation.score import (
     BiasScore,
     Caution,
+    Direction,
     Form,
     Kind,
     find_score,
     read_scores,
+    shown_direction,
     signature_line,
+    why_not_comparable,
     write_scores,
 )
 
@@ -132,3 +135,36 @@ def test_form_kind_and_caution_round_trip_and_tell_scores_apart(tmp_path):
     assert find_score(scores, "fgb", Form.POOLED_CORRECTED, Kind.DIFFERENCE, axis="age") == change
     assert find_score(scores, "fgb", Form.CORRECTED, axis="age") is None
     assert len({score.name for score in scores}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "p_value", "ideal", "expected"),
+    [
+        (0.2, (0.1, 0.3), None, 0.0, Direction.ABOVE),
+        (-0.2, (-0.3, -0.1), 0.01, 0.0, Direction.BELOW),
+        (0.2, (0.1, 0.3), 0.20, 0.0, Direction.NOT_SHOWN),  # the test does not reject
+        (0.2, (-0.1, 0.3), 0.01, 0.0, Direction.NOT_SHOWN),  # the interval contains the ideal
+        (0.2, None, 0.01, 0.0, Direction.ABOVE),  # by a test alone
+        (0.2, None, 0.20, 0.0, Direction.NOT_SHOWN),
+        (0.2, None, None, 0.0, Direction.UNKNOWN),  # no interval is no sign of anything
+        (0.2, (0.1, 0.3), 0.01, None, Direction.UNKNOWN),
+        (math.nan, None, None, 0.0, Direction.UNKNOWN),
+    ],
+)
+def test_what_a_score_shows_needs_its_interval_and_its_test(value, interval, p_value, ideal, expected):
+    score = BiasScore("fgb", value, ideal, (-1.0, 1.0), 8, interval=interval, p_value=p_value, reason="none")
+    assert shown_direction(score) is expected
+    assert shown_direction(None) is Direction.UNKNOWN
+
+
+def test_scores_are_comparable_with_one_measure_range_and_basis(tmp_path):
+    score = BiasScore("perplexity", 20.0, None, (1.0, math.inf), 8, basis={"dialogues": "a", "tokenizer": "t"})
+    same = replace(score, value=9.0, n=3, group={"axis": "age"})
+    assert why_not_comparable(score, same) == ""
+    assert "dialogues" in why_not_comparable(score, replace(score, basis={"dialogues": "b", "tokenizer": "t"}))
+    assert "tokenizer" in why_not_comparable(score, replace(score, basis={"dialogues": "a"}))
+    assert "range" in why_not_comparable(score, replace(score, bounds=(0.0, 1.0)))
+    assert why_not_comparable(score, replace(score, metric="distinct_2"))
+    write_scores(tmp_path / "scores.json", [replace(score, n_of="dialogues")])
+    (read,) = read_scores(tmp_path / "scores.json")
+    assert (read.basis, read.n_of) == (score.basis, "dialogues")
