@@ -12,6 +12,7 @@ import torch
 from transformers import PreTrainedModel
 
 from evenhand.evaluation.compat import cache_argument
+from evenhand.evaluation.models.activation import activation_arguments
 
 log = logging.getLogger("evenhand")
 
@@ -88,6 +89,7 @@ def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, 
         max_new_tokens=2,
         output_logits=True,
         return_dict_in_generate=True,
+        **activation_arguments(network, [[]] * len(ids), [0] * len(ids)),  # no activated adapter changes the trial
         **arguments,
     )
     return torch.stack(output.logits, dim=1).float().softmax(-1)
