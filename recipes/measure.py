@@ -99,7 +99,7 @@ def measure(
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
-        if loaded is None:
+        if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(lambda: check_model_fits(settings))
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
