@@ -184,7 +184,8 @@ def read_questions(settings: Settings) -> pd.DataFrame:
         try:
             table = pd.DataFrame(read_json_rows(path))
         except (OSError, ValueError) as error:
-            raise InputError("bbq.data", f"{path} cannot be read as JSON lines ({error}); give a file of BBQ.") from None
+            problem = f"{path} cannot be read as JSON lines ({error}); give a file of BBQ."
+            raise InputError("bbq.data", problem) from None
         missing = [name for name in COLUMNS if name not in table]
         if missing:
             raise InputError("bbq.data", f"{path} has no {missing[0]}; give a file of BBQ.")
