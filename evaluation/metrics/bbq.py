@@ -19,7 +19,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import joined_sha256
+from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -95,7 +95,7 @@ class BBQ(Metric):
         model = config.open_model(scores_sentences=True)
         if model.is_masked:
             raise InputError("bbq", f"{model.name} fills masks; give a model that continues texts.")
-        return {**model.identity(), "data": joined_sha256(question_files(config.settings))}
+        return {**model.identity(), "data": files_sha256({path.name: path for path in question_files(config.settings)})}
 
     def collect(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         """Return a row for each question: whether the answer is right, biased, and names a person."""
