@@ -25,7 +25,7 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.score_sections import significant_direction, value_text
+from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.store import Store
@@ -136,10 +136,14 @@ class BBQ(Metric):
         """Return whether answers are shown to follow stereotypes where the text does not say who."""
         bias = find_score(run.scores, BIAS, context_condition=AMBIGUOUS)
         accuracy = find_score(run.scores, ACCURACY, context_condition=AMBIGUOUS)
-        direction = significant_direction(bias)
-        shown = {1: "follow stereotypes", -1: "contradict stereotypes", 0: "are not shown to follow stereotypes"}
+        low, high = bias.interval or (-math.inf, math.inf)
+        found = "are not shown to follow stereotypes"
+        if low > 0:
+            found = "follow stereotypes"
+        elif high < 0:
+            found = "contradict stereotypes"
         return (
-            f"Where the text does not say who, answers {shown[direction]}: the bias score is {value_text(bias)}, and "
+            f"Where the text does not say who, answers {found}: the bias score is {value_text(bias)}, and "
             f"{value_text(accuracy)} are right."
         )
 
