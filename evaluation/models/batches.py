@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
-from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from evenhand.evaluation.compat import cache_argument, config_values, has_plain_attention
+from evenhand.evaluation.compat import config_values, has_plain_attention
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.activation import activation_arguments, first_activated
+from evenhand.evaluation.models.activation import first_activated
 from evenhand.evaluation.models.padding import shares_prefixes
 from evenhand.evaluation.models.revisions import first_line
 
@@ -189,16 +189,6 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, is_padde
     if not has_plain_attention(model.config, sliding_windows=not is_padded):
         return 0
     return shared if shares_prefixes(model, is_padded=is_padded) else 0
-
-
-@torch.inference_mode()
-def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
-    """Return the keys and values of a prefix, repeated for `n_rows` rows."""
-    unchanged = activation_arguments(model, [[]], [0])  # no activated adapter changes a shared prefix
-    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True, **unchanged)
-    cache = output[cache_argument(model)]
-    cache.batch_repeat_interleave(n_rows)
-    return cache
 
 
 def max_positions(config: PreTrainedConfig) -> float:

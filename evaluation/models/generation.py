@@ -40,7 +40,6 @@ from evenhand.evaluation.models.batches import (
     group_rows,
     logits_bytes,
     memory_budget,
-    prefix_cache,
     run_batches,
     shared_tokens,
 )
@@ -48,7 +47,7 @@ from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.models.padding import ignores_padding
+from evenhand.evaluation.models.padding import ignores_padding, prefix_cache
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0}  # values that change no score
 # The arguments of `generate` that change the scores before a token is sampled, in its order, and what does it.

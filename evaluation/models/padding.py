@@ -1,4 +1,4 @@
-"""Whether padding and a common prefix that is read once change what a loaded model predicts: it is tried, once a model.
+"""A prefix that rows have in common, and whether it and padding change what a loaded model predicts: tried once a model.
 
 Attention masks padding, but recurrent layers (RWKV, xLSTM) and models that count padding as positions (MPT between a
 prefix and the rest) do not. A list of names would miss the next one.
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 import torch
-from transformers import PreTrainedModel
+from transformers import Cache, PreTrainedModel
 
 from evenhand.evaluation.compat import cache_argument
 from evenhand.evaluation.models.activation import activation_arguments
@@ -44,8 +44,6 @@ def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> boo
     """
 
     def distance() -> float:
-        from evenhand.evaluation.models.batches import prefix_cache
-
         ids = _probe_ids(network)
         n_shared = PROBE * 2 // 3
         n_padding = 2 if is_padded else 0
@@ -56,6 +54,16 @@ def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> boo
         return _distance(_continued(network, rest, mask, **prefix), _continued(network, ids, torch.ones_like(ids)))
 
     return _tried(network, "prefix and padding" if is_padded else "prefix", distance)
+
+
+@torch.inference_mode()
+def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
+    """Return the keys and values of a prefix, repeated for `n_rows` rows."""
+    unchanged = activation_arguments(model, [[]], [0])  # no activated adapter changes a shared prefix
+    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True, **unchanged)
+    cache = output[cache_argument(model)]
+    cache.batch_repeat_interleave(n_rows)
+    return cache
 
 
 def _tried(network: PreTrainedModel, name: str, distance: Callable[[], float]) -> bool:
