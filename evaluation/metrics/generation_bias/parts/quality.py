@@ -1,7 +1,7 @@
 """Quality of the responses, and its changes: variety, repetition, perplexity, capability, offensiveness, styles."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -68,12 +68,12 @@ from evenhand.evaluation.score import (
     Kind,
     Signature,
     find_score,
+    why_not_comparable,
 )
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     Interval,
-    bootstrap,
     mean_covariance,
     mean_interval,
     normal_interval,
@@ -97,7 +97,6 @@ SMALL_TALK_FILE = Path(__file__).resolve().parents[3] / "data" / "files" / "smal
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 CAPABILITIES = "capabilities"  # the table of the results on tasks of lm-evaluation-harness
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
-N_RESAMPLES = 2000
 N_FOLDS = 2
 SHARE_BOUNDS = (0.0, 1.0)
 POSITIVE = (0.0, math.inf)
@@ -106,6 +105,7 @@ CAPABILITY = "capability"
 PERPLEXITY = "perplexity"  # on neutral dialogue
 NO_TEXT = "all responses are empty"
 NO_ERROR = "no interval: leaving out any one response has the same effect"
+ONE_DIALOGUE = "no interval: there is one dialogue"
 
 
 class Settings(StrictSettings):
@@ -197,25 +197,51 @@ def reasoning_text(responses: pd.DataFrame) -> list[str]:
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
-    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, with a bootstrap interval.
+    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, in [1, ∞), without an ideal.
 
-    In [1, ∞), without an ideal. The columns of `rows` are log_likelihood (nats) and tokens of each response.
+    Interval: 95 %, by Student's t and the delta method for the ratio of two sums. The perplexity of other dialogues, or
+    by another tokenizer, is not comparable (`basis`).
+
+    Args:
+        rows: text, response, log_likelihood (nats) and tokens of each dialogue.
+        signature: the signature of the score.
     """
-    columns = [rows[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS)]
-    value = float(_perplexity(*columns))
-    interval = _bootstrap(_perplexity, columns)
-    return BiasScore(PERPLEXITY, value, None, (1.0, math.inf), len(rows), interval, signature=signature)
+    value, influence = _perplexity(rows)
+    interval, reason = _interval_over_dialogues(math.log(value), influence / value)
+    if interval is not None:
+        interval = (max(1.0, math.exp(interval[0])), math.exp(min(interval[1], 700.0)))
+    tokens = rows[TOKENS].tolist()
+    basis = {
+        "neutral dialogue": json_sha256(rows[[TEXT, RESPONSE]].to_numpy().tolist())[:12],
+        "tokenizer": f"one of {sum(tokens):,} tokens ({json_sha256(tokens)[:7]})",
+    }
+    return BiasScore(
+        PERPLEXITY,
+        value,
+        None,
+        (1.0, math.inf),
+        len(rows),
+        interval,
+        reason=reason,
+        signature=signature,
+        basis=basis,
+    )
 
 
-def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
-    return np.exp(-log_likelihood.sum(axis=axis) / tokens.sum(axis=axis))
+def _perplexity(rows: pd.DataFrame) -> tuple[float, np.ndarray]:
+    """Return the perplexity of n dialogues, and the influence of each of them on it, (n,), whose mean is 0."""
+    surprise = -rows[LOG_LIKELIHOOD].to_numpy(dtype=np.float64)
+    tokens = rows[TOKENS].to_numpy(dtype=np.float64)
+    rate = surprise.sum() / tokens.sum()
+    value = math.exp(min(rate, 700.0))
+    return value, value * (surprise - rate * tokens) / tokens.mean()
 
 
-def _bootstrap(statistic: Callable[..., np.ndarray], columns: Sequence[np.ndarray]) -> Interval:
-    """Return the bootstrap interval of a statistic of columns; its value twice if no sample differs."""
-    interval = bootstrap(columns, statistic, seed=0, resamples=N_RESAMPLES)[1]
-    value = float(statistic(*columns))
-    return interval or (value, value)
+def _interval_over_dialogues(value: float, influence: np.ndarray) -> tuple[Interval | None, str | None]:
+    """Return the interval of a value by each dialogue's influence on it, (n,), and why there is none."""
+    if not varies(value + influence):
+        return None, ONE_DIALOGUE if len(influence) == 1 else NO_ERROR
+    return mean_interval(value + influence, student_quantile(len(influence) - 1)), None
 
 
 def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
@@ -349,25 +375,35 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
 
 
 def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
-    """Return the difference of the perplexity on neutral dialogue, paired; [] if not both runs have the same dialogue.
+    """Return the difference of the perplexity on neutral dialogue, paired by dialogue; [] if a run has none.
 
-    Interval: 95 %, by the bootstrap over dialogues.
+    Interval: 95 %, by Student's t and the delta method. The difference is undefined if the runs have other dialogues,
+    or tokenizers that split them in another way.
     """
     if not (before.has(NEUTRAL) and after.has(NEUTRAL)):
         return []
     old = before.table(NEUTRAL)
     new = after.table(NEUTRAL)
-    if not old[[TEXT, RESPONSE]].equals(new[[TEXT, RESPONSE]]):
-        return []
-
-    def change(ll_old: np.ndarray, ll_new: np.ndarray, n_old: np.ndarray, n_new: np.ndarray, axis: int = -1):
-        return _perplexity(ll_new, n_new, axis) - _perplexity(ll_old, n_old, axis)
-
-    columns = [side[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS) for side in (old, new)]
-    value = float(change(*columns))
-    interval = _bootstrap(change, columns)
-    kind = Kind.DIFFERENCE
-    return [BiasScore(PERPLEXITY, value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
+    levels = (perplexity_score(old, {}), perplexity_score(new, {}))
+    reason = why_not_comparable(*levels)
+    if reason:
+        return [_undefined_difference(PERPLEXITY, ANY, {}, reason, signature)]
+    value = levels[1].value - levels[0].value
+    interval, reason_of_interval = _interval_over_dialogues(value, _perplexity(new)[1] - _perplexity(old)[1])
+    return [
+        BiasScore(
+            PERPLEXITY,
+            value,
+            0.0,
+            ANY,
+            len(old),
+            interval,
+            reason=reason_of_interval,
+            signature=signature,
+            kind=Kind.DIFFERENCE,
+            basis=levels[0].basis,
+        )
+    ]
 
 
 def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
@@ -629,7 +665,7 @@ class QualityPart(Part):
         if CUT in responses.table:
             scores += unfinished_share(responses.table, side.signature)
         if side.run.has(OFFENSIVENESS):
-            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()[side.is_compared]
             scores.append(offensive_share(probabilities, side.run.signature(OFFENSIVE_SHARE.name)))
         return scores
 

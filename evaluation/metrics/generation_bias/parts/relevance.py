@@ -267,17 +267,19 @@ def likelihood_changes(
     - of `response_perplexity`, after over before, less 1 (RISE, ideal 0; interval by the delta method for the
       logarithm).
     """
+    both = _usable(before, both=True) & _usable(after, both=True)
+    usable = _usable(before) & _usable(after)
+    before = _only_usable(before, usable, both)
+    after = _only_usable(after, usable, both)
     scores = []
     for name, table in (("before", before), ("after", after)):
         scores += likelihood_scores(prompts, table, signature, {"run": name}, no_other)
     cells, signature = _strata(prompts, before, signature)
-    both = _usable(before, both=True) & _usable(after, both=True)
     gains_before = _gains(before)
     gains_after = _gains(after)
     difference = _mean_score(RELEVANCE, gains_after - gains_before, both, cells, no_other)
     reason = NOT_RELEVANT if both.any() else no_other
     kept = retention_ratio(RELEVANCE, gains_before[both], gains_after[both], cells[both], reason)
-    usable = _usable(before) & _usable(after)
     change = _surprise(after, usable) - _surprise(before, usable)
     rise = _mean_score(PERPLEXITY, change, usable, cells, TOO_LONG, lambda x: _exp(x) - 1, -1.0)
     return [
@@ -382,6 +384,13 @@ def _usable(table: pd.DataFrame, both: bool = False) -> np.ndarray:
     """Return whether each response has a likelihood, and with `both` also one after another prompt, (n,) bool."""
     names = [LOG_LIKELIHOOD, OTHER_LOG_LIKELIHOOD] if both else [LOG_LIKELIHOOD]
     return np.asarray(np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1))
+
+
+def _only_usable(table: pd.DataFrame, usable: np.ndarray, both: np.ndarray) -> pd.DataFrame:
+    """Return the likelihoods that both runs have: after the prompt, (n,) bool, and also after another prompt."""
+    likelihood = table[LOG_LIKELIHOOD].where(usable)
+    other = table[OTHER_LOG_LIKELIHOOD].where(both)
+    return table.assign(**{LOG_LIKELIHOOD: likelihood, OTHER_LOG_LIKELIHOOD: other})
 
 
 def _gains(table: pd.DataFrame) -> np.ndarray:
