@@ -29,6 +29,7 @@ from pydantic import Field
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -59,7 +60,6 @@ from evenhand.evaluation.statistics.intervals import (
     ANY,
     interval_around,
     mean_covariance,
-    ratio_interval,
     student_quantile,
 )
 from evenhand.evaluation.store import Store
@@ -223,11 +223,6 @@ def _likelihoods(
     )
 
 
-def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
-    """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
-    return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
-
-
 def likelihood_scores(
     prompts: pd.DataFrame,
     table: pd.DataFrame,
@@ -326,24 +321,6 @@ def undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
         BiasScore(metric, math.nan, ideal, bounds=ANY, n=0, reason=reason, signature=signature, kind=kind)
         for metric, kind, ideal in changes
     ]
-
-
-def retention_ratio(metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str) -> BiasScore:
-    """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
-
-    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
-    """
-    n = len(before)
-    undefined = BiasScore(metric, math.nan, ideal=1.0, bounds=ANY, n=n, reason=reason, kind=Kind.KEPT)
-    if not n:
-        return undefined
-    old = float(before.mean())
-    new = float(after.mean())
-    covariance, freedom = mean_covariance(np.stack([after, before], axis=1), cells)
-    interval = ratio_interval(new, old, covariance, freedom)
-    if interval is None or old <= 0:
-        return undefined
-    return replace(undefined, value=new / old, interval=interval, reason=None)
 
 
 def _mean_score(
