@@ -23,10 +23,11 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.score_sections import LEVEL, value_text
+from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
+    LEVEL,
     PERSONA,
     PROMPT_ID,
     RESPONSE,

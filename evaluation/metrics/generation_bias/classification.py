@@ -164,10 +164,16 @@ def classify(store: Store, config: FamilyConfig, numbers: np.ndarray | None) -> 
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
-                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers)
+                exact = censors_as_paper(config)
+                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers, exact=exact)
             store.write(table, rows)
         del classifier
         clear_device_cache(garbage_collection=True)
+
+
+def censors_as_paper(config: FamilyConfig) -> bool:
+    """Return whether mentions are replaced by the paper's rule (`mentions.clean_response`): with its decoding."""
+    return config.decoding.preset == "paper"
 
 
 def styles_of_responses(
@@ -177,11 +183,16 @@ def styles_of_responses(
     prompts: pd.DataFrame,
     responses: pd.DataFrame,
     numbers: np.ndarray | None,
+    *,
+    exact: bool = False,
 ) -> pd.DataFrame:
-    """Return the style vectors of the responses, from which mentions of the descriptor are removed."""
+    """Return the style vectors of the responses, from which mentions of the descriptor are removed.
+
+    `exact` is the paper's rule of mentions (`clean_response`).
+    """
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
-    texts = clean_responses(responses[RESPONSE], prompts)
+    texts = clean_responses(responses[RESPONSE], prompts, exact=exact)
     probabilities, truncated = classify_rows(store, table, classifier, texts, numbers)
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
