@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # imports torch
 
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
+SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer", "strip")  # of the settings, not for loaded models
 
 
 class LoadedModel(Model):
@@ -69,6 +70,8 @@ class LoadedModel(Model):
         from evenhand.evaluation.models.checkpoints import resolve_device
 
         super().check(prompts)
+        if self.settings.strip:
+            raise InputError("model.strip", "it is for the answers of a server or a file; set stop_strings.")
         resolve_device(self.settings.device)
 
     def identity(self) -> dict[str, Json]:
