@@ -88,7 +88,7 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
     [
         *(("measure", family, 72) for family in FAMILIES),
         ("measure", ",".join(FAMILIES), 91),
-        ("loop", "generation_bias", 110),
+        ("loop", "generation_bias", 111),
     ],
 )
 def test_help_does_not_grow(capsys, command, metrics, at_most):
