@@ -41,7 +41,6 @@ from evenhand.evaluation.manifest import (
     FORMAT,
     LOCK,
     MANIFEST,
-    OLD_CONFIG,
     PAGES,
     PARTS,
     RESULTS,
@@ -367,7 +366,8 @@ def _finished_or_begun(
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:  # a finished run needs no lock, because it is only read
         return FINISHED
-    locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record)))
+    known: list[str] = []  # the results of this run, and of an earlier one that did no long work
+    locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record, known)))
     # Again: perhaps another process has finished it.
     state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
     if state == FINISHED and not outdated:
@@ -377,9 +377,11 @@ def _finished_or_begun(
         log.warning("%s: %s missing or damaged; computed again", folder, ", ".join(outdated))
     elif earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         log.info("%s: going on in %s", record["command"], folder)
+    if earlier is not None:
+        known += [*earlier["files"], *earlier.get("written", [])]
     if earlier is not None and earlier["fingerprint"] == record["fingerprint"]:
         record["seconds_before"] = round(_seconds_worked(folder, earlier), 2)
-        record["written"] += [*earlier["files"], *earlier.get("written", [])]
+        record["written"] += known
     remove_temporary_files(list(own_paths(folder)))
     for name in outdated:
         (folder / name).unlink(missing_ok=True)
@@ -387,12 +389,28 @@ def _finished_or_begun(
     return RUNNING
 
 
-def _list_result(folder: Path, record: RunRecord, path: Path) -> None:
-    """Add a result that is about to be written to the record, which then also lists the results of a killed run."""
+def _list_result(folder: Path, record: RunRecord, known: Sequence[str], path: Path) -> None:
+    """Add a result that is about to be written to the record, which then also lists the results of a killed run.
+
+    Args:
+        folder, path: the resolved paths of the run's folder, and of the file, or the folder of files, in it.
+        known: the names of results that are in the folder from before.
+
+    Raises:
+        InputError: there is a file at the path, and it is none of this run.
+    """
     name = path.relative_to(folder).as_posix()
-    if is_result(name) and name not in record["written"]:
-        record["written"].append(name)
-        write_record(folder, record)
+    if not is_result(name) or _is_listed(name, record["written"]):
+        return
+    if path.exists() and not _is_listed(name, known):
+        raise InputError("output_dir", f"{path} is no file of this run; move it, or give another --output_dir.")
+    record["written"].append(name)
+    write_record(folder, record)
+
+
+def _is_listed(name: str, written: Iterable[str]) -> bool:
+    """Return whether a result, or a folder that it is in, or files in it, are among the names of results."""
+    return any(name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/") for other in written)
 
 
 def _state_and_outdated_files(
@@ -416,12 +434,6 @@ def _state_and_outdated_files(
     if suffices is not None and not suffices(earlier):
         return RUNNING, list(earlier["files"])
     damaged = damaged_files(folder, earlier)
-    if damaged and earlier["format"] != FORMAT:
-        raise InputError(
-            "output_dir",
-            f"{folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
-            f"{folder} and give the command again.",
-        )
     if earlier.get("failures"):
         return RUNNING, damaged
     return FINISHED, damaged
@@ -466,12 +478,6 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
     old = earlier["identity"]
     changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]
     is_unfinished = earlier["state"] != FINISHED
-    if is_unfinished and earlier["format"] != FORMAT:
-        raise InputError(
-            "output_dir",
-            f"{folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
-            "which run they are; delete the folder, or give another.",
-        )
     if not changed or (is_unfinished and not _has_work(folder)):
         return
     lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
@@ -492,11 +498,10 @@ def _has_work(folder: Path) -> bool:
     return (folder / SCORES).exists() or any(not TEMPORARY.fullmatch(path.name) for path in files)
 
 
-def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lambda: False) -> None:
+def claim_pages(folder: Path, command: str) -> None:
     """Mark a folder that is no run as the folder of a command's pages, which the command may replace.
 
-    Subfolders do not matter, since nothing in them is replaced. `is_earlier` returns whether the files in a folder
-    without a mark are pages of an earlier version.
+    Subfolders do not matter, since nothing in them is replaced.
 
     Raises:
         InputError: the folder has files of the user, or pages of another command.
@@ -510,14 +515,8 @@ def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lam
         return
     if read_record(folder, "output_dir") is not None:
         raise InputError("output_dir", f"{folder} has a run; give another folder to `{command}`.")
-    if not is_earlier():
-        check_no_files(folder, but_folders=True)
+    check_no_files(folder, but_folders=True)
     write_text(mark, f"{command}\n")
-
-
-def has_runs(folder: Path) -> bool:
-    """Return whether subfolders of a folder have runs, as those of a loop have."""
-    return folder.is_dir() and any(any(folder.rglob(name)) for name in (MANIFEST, OLD_CONFIG))
 
 
 class RunLocked(InputError):

@@ -83,15 +83,15 @@ class Tracker:
         headlines = list(overall)[:HEADLINES]
         self.log_values({name: overall[name] for name in headlines})
         self.log_summary(overall)
-        self.log_table("scores", pd.DataFrame([_row(score) for score in scores]))
+        self.log_table("scores", score_rows(scores))
 
     def log_values(self, values: Mapping[str, float]) -> None:
         """Log numbers by name, each in a separate panel."""
         if self.wandb_run:
             self.wandb_run.log(dict(values))
 
-    def log_summary(self, values: Mapping[str, float]) -> None:
-        """Add numbers to the run's summary, which W&B shows as columns of the table of runs."""
+    def log_summary(self, values: Mapping[str, float | str]) -> None:
+        """Add numbers, or texts, to the run's summary, which W&B shows as columns of the table of runs."""
         if self.wandb_run:
             self.wandb_run.summary.update(dict(values))
 
@@ -374,6 +374,11 @@ def metric_names(section: str, names: Sequence[str]) -> dict[str, str]:
 def _plain(name: str) -> str:
     """Return a name in which "-" replaces characters that are not allowed in the names of files and artifacts."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+
+
+def score_rows(scores: Sequence[BiasScore]) -> pd.DataFrame:
+    """Return the table of scores that W&B gets."""
+    return pd.DataFrame([_row(score) for score in scores])
 
 
 def _row(score: BiasScore) -> dict[str, object]:

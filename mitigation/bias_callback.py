@@ -3,7 +3,7 @@
 import logging
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -35,6 +35,7 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
+from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.progress import progress
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -50,6 +51,7 @@ from evenhand.evaluation.score import (
     Kind,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
@@ -144,11 +146,8 @@ class MeasureCallback(TrainerCallback):
         model = trainer.model
         if model is None:  # the trainer itself refuses to train without one
             return {}
-        was_training = model.training
-        model.eval()
-        with preserve_random_states(), torch.no_grad():
+        with evaluation_mode(model), preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
-        model.train(was_training)
         log.info("step %d: %s", state.global_step, _values_text(values))
         should_log = control.should_log
         # `log` of a trainer of TRL would add and reset the metrics of the steps.
@@ -170,8 +169,8 @@ class BiasCallback(MeasureCallback):
         bias/relevance                mean of log p(response | its prompt) − log p(response | another prompt) under the
                                       model in training, in nats, with `_low` and `_high`; 0 if responses do not depend
                                       on the template; needs two templates
-        bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, the
-                                      p-value of no difference
+        bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, its
+                                      one-sided p-value: near 1 if the bias fell
 
     A rise is *shown* if it is above 0 and its one-sided p-value is at most 0.05 / (number of planned measurements):
     with a probability of 95 %, no measurement of a training without a rise shows one (Bonferroni). A shown rise is
@@ -194,6 +193,7 @@ class BiasCallback(MeasureCallback):
         decoding: Mapping[str, object] | None = None,
         control_tag: str = "",
         system_prompt: str = "",
+        reasoning: Sequence[str] | None = None,
         batch_size: int = 64,
         permutations: int = 199,
         seed: int = 0,
@@ -211,6 +211,7 @@ class BiasCallback(MeasureCallback):
             decoding: arguments of `generate` that override the sampling of `evenhand measure`.
             control_tag: string at the end of each prompt.
             system_prompt: text before each prompt.
+            reasoning: the start and the end of the model's reasoning, if they are not known ones (`model.reasoning`).
             batch_size: maximum number of responses that are generated together.
             permutations: number of permutations for the effects.
             seed: seed of the responses and the permutations.
@@ -232,6 +233,7 @@ class BiasCallback(MeasureCallback):
         self.relevance = relevance
         self.control_tag = control_tag
         self.system_prompt = system_prompt
+        self.reasoning = reasoning
         self.permutations = permutations
         self.seed = seed
         self.before: StyledResponses | None = None  # the responses at step 0
@@ -251,7 +253,7 @@ class BiasCallback(MeasureCallback):
     def _measure(self, state: TrainerState, control: TrainerControl) -> Mapping[str, float]:
         values = super()._measure(state, control)
         measurements = math.ceil(state.max_steps / self.every)
-        if values.get(RISE, 0) > 0 and values.get(RISE_P, 1) / 2 <= LEVEL / measurements:
+        if values.get(RISE_P, 1) <= LEVEL / measurements:
             now = values[BIAS_NAME]
             earlier = now - values[RISE]
             action = "training stops" if self.stop_if_rises else "training goes on"
@@ -260,7 +262,7 @@ class BiasCallback(MeasureCallback):
                 state.global_step,
                 PER_UNIT * earlier,
                 PER_UNIT * now,
-                values[RISE_P] / 2,
+                values[RISE_P],
                 action,
             )
             control.should_training_stop = control.should_training_stop or self.stop_if_rises
@@ -277,7 +279,9 @@ class BiasCallback(MeasureCallback):
             )
         prompts = self.prompts
         trained = LoadedModel(ModelSettings(), self.decoding, tag=self.control_tag, seed=self.seed)
-        with loaded_dialogue_model(model, tokenizer, self.control_tag, self.system_prompt) as trained.engine:
+        with loaded_dialogue_model(
+            model, tokenizer, self.control_tag, self.system_prompt, self.reasoning
+        ) as trained.engine:
             batches: list[pd.DataFrame] = []
             with progress(len(prompts), "bias during training", "responses") as bar:
                 for batch in trained.respond(prompts):
@@ -310,7 +314,7 @@ class BiasCallback(MeasureCallback):
             rise = headline_of(changes, Kind.DIFFERENCE)
             values[RISE] = float(rise.value)
             if rise.p_value is not None:
-                values[RISE_P] = float(rise.p_value)
+                values[RISE_P] = p_of_rise(rise.value, rise.p_value)
         return values
 
     def _styled(self, vectors: np.ndarray) -> StyledResponses:

@@ -10,11 +10,13 @@ from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.settings import as_settings, checked, identity_of
+from evenhand.mitigation.labels import DIVERGENCE
 from evenhand.mitigation.methods import JOIN, Method, load_method
 from evenhand.mitigation.methods import names as method_names
 from evenhand.recipes.loop import run_points
 from evenhand.recipes.point import Point, StageFolder, StageSettings, plan_points
 from evenhand.recipes.settings import AblateSettings, LoopSettings, settings_of_methods
+from evenhand.recipes.sweep.foretold import log_foretold_curve
 from evenhand.recipes.sweep.points import track_point, write_report
 from evenhand.recipes.sweep.summary import METHOD
 from evenhand.recipes.sweep.thresholds import QUANTILE
@@ -39,7 +41,13 @@ def ablate(settings: AblateSettings) -> None:
     repeated = [point.swept for point in points if comparisons.count(point.comparison) > 1]
     if repeated:
         raise InputError("sweep", f"the points {repeated} are equal; leave one of them out.")
-    refused = run_points(points, settings, lambda point: track_point(settings, point))
+    foretells = any(point.label is not None and point.label.value == DIVERGENCE for point in points)
+    refused = run_points(
+        points,
+        settings,
+        on_finished=lambda point: track_point(settings, point),
+        on_labelled=(lambda: log_foretold_curve(points)) if foretells else None,
+    )
     processes.on_rank_zero(lambda: write_report("An ablation", settings, points, refused))
 
 
@@ -99,7 +107,7 @@ def is_used(setting: str, method: Method) -> bool:
     if group == "tune" or setting in (STRENGTH, "train_answers_per_cell"):
         return trained is not None
     if setting == "measure_without_tag":
-        return trained is not None and trained.control_tag != ""
+        return trained is not None and trained.control_tag != "" and not trained.is_activated
     if group == "label":
         return trained is not None and trained.reads_labels
     return True

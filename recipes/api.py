@@ -4,7 +4,7 @@ Each function takes the settings of its command as arguments, groups as dictiona
 a finished run returns at once, a killed one resumes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,9 @@ class Run:
 def measure(
     model: "str | Path | Mapping[str, Any] | PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
+    *,
+    system_prompt: str | None = None,
+    reasoning: Sequence[str] | None = None,
     **settings: object,
 ) -> Run:
     """Measure a model, and return the run.
@@ -93,6 +96,7 @@ def measure(
         model: a Hugging Face id, a folder, such as `Run.adapter`, or settings of a model: {"name": …, "dtype": …}; or
             a causal or encoder-decoder model of transformers that is loaded, as `Trainer` has one after training.
         tokenizer: the tokenizer of a loaded model.
+        system_prompt, reasoning: settings of a loaded model, as `model.system_prompt` and `model.reasoning`.
         settings: the settings of `evenhand measure`, such as output_dir="runs/before", prompts={"descriptors": 40} and
             generation_bias={"style_classifier": …, "style_clusters": …}; report_to is "none" by default.
 
@@ -100,6 +104,8 @@ def measure(
         InputError: a setting or an input cannot be used.
     """
     if tokenizer is None:
+        if system_prompt is not None or reasoning is not None:
+            raise InputError("model", 'give settings of a named model with it: {"name": …, "system_prompt": …}.')
         values = {"model": model if isinstance(model, Mapping) else str(model), **settings}
         measured = with_folder(_settings(MeasureSettings, values, "measure"))
         measure_command.measure(measured, show=False)
@@ -109,8 +115,9 @@ def measure(
     from evenhand.evaluation.models.loading import loaded_dialogue_model
 
     name = model.config.name_or_path or "model"
-    measured = with_folder(_settings(MeasureSettings, {"model": {"name": name}, **settings}, "measure"))
-    with loaded_dialogue_model(model, tokenizer) as loaded:
+    named = {"name": name, "system_prompt": system_prompt, "reasoning": None if reasoning is None else list(reasoning)}
+    measured = with_folder(_settings(MeasureSettings, {"model": named, **settings}, "measure"))
+    with loaded_dialogue_model(model, tokenizer, "", system_prompt or "", reasoning) as loaded:
         measure_command.measure(measured, show=False, loaded=loaded)
     return Run(measured.output_dir)
 

@@ -5,8 +5,8 @@ inconclusive otherwise. If no limit of the rise is given, the smallest that thes
 
 Effects on descriptors have no limit: a single effect that is shown to have grown breaks the check. Its p-value is
 adjusted for all descriptors, groups and styles (`effect_changes`). A shown rise of the answers in another language,
-refused or withheld, or of how much their share differs between people, breaks the check, too (Holm's correction over
-these outcomes). If nothing is shown to have grown, something may still have grown undetected.
+refused, withheld or empty, or of how much their share differs between people, breaks the check, too (Holm's correction
+over these outcomes). If nothing is shown to have grown, something may still have grown undetected.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     on_common_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
+from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     DIFFERENCE_BOUND,
     SHOWN,
@@ -33,13 +34,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     excess_over_baseline,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
-    VALUES,
-    outcome_changes,
-    stored_names,
-    stored_values,
-)
+from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
@@ -127,7 +123,7 @@ def _findings_against(
         findings.append(_rise(before.folder, old, new, max_rise, allowed_error))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.styles))
     findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
-    findings += _risen_outcomes(before, after, old, allowed_error)
+    findings += _risen_outcomes(before, after, old, new, allowed_error)
     about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
     if about_stops:
         about_stops.append("Intervals and tests account for the looks.")
@@ -304,27 +300,20 @@ def _grown_effects(
 
 
 def _risen_outcomes(
-    before: FamilyRun, after: FamilyRun, responses: StyledResponses, allowed_error: AllowedError
+    before: FamilyRun, after: FamilyRun, old: StyledResponses, new: StyledResponses, allowed_error: AllowedError
 ) -> list[Finding]:
-    """Return [the finding on answers in another language, refused or withheld], or [] if no such outcome was measured.
+    """Return [the finding on answers of which more is hardly ever right], or [] if no outcome was measured.
 
-    Both the share of all answers and the spread of this share between people are compared, paired by prompt.
+    Both the share of all answers and the spread of this share between people are compared, paired by prompt. What only
+    one run has, such as answers that are withheld, is absent in the other one (`compared_values`).
     """
-    if not (before.has(VALUES) and after.has(VALUES)):
-        return []
-    old = before.table(VALUES)
-    new = after.table(VALUES)
+    found = compared_values(before, after, old, new)
     changes = []
-    for outcome in FIRST_OUTCOMES:
-        if outcome in stored_names(old) and outcome in stored_names(new):
-            found = outcome_changes(
-                responses,
-                outcome,
-                stored_values(old, outcome),
-                stored_values(new, outcome),
-                allowed_error=allowed_error,
-            )
-            changes += [score for score in found if score.kind == Kind.DIFFERENCE]
+    for outcome in serious_measures():
+        pair = found.get(outcome)
+        if pair is not None and not isinstance(pair, str):
+            scores = measure_changes(old, *pair, allowed_error=allowed_error)
+            changes += [score for score in scores if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
     p_values = [1.0 if change.p_value is None else change.p_value for change in changes]
@@ -338,7 +327,7 @@ def _risen_outcomes(
         f"Limit: none may be shown to have grown by {NEGLIGIBLE:g} of 100 answers or more.",
     ]
     status = BROKEN if details else HOLDS
-    return [Finding("answers in another language, refused or withheld", status, text, notes + details)]
+    return [Finding("answers in another language, refused, withheld or empty", status, text, notes + details)]
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:

@@ -12,6 +12,7 @@ COMMANDS = {
     "report": "Write the report of one or several finished runs.",
     "plan": "Compute how many descriptors, templates or responses a more precise measurement takes.",
     "check": "Check limits of a run's bias, for CI: status 0 holds, 1 broken, 2 wrong use, 3 inconclusive.",
+    "audit": "Write evidence to hand over: audit.json, which can be verified, and two pages to sign.",
     "watch": "Name people whom a growing log of answers treats differently: status 1 if somebody is new.",
     "export": "Export a tuned model for use without Evenhand.",
     "train_classifier": "Train a text classifier, of styles or offensiveness.",

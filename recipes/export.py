@@ -11,14 +11,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
-from transformers import GenerationConfig
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -51,7 +52,6 @@ log = logging.getLogger("evenhand")
 MODEL = "model"
 COMPARISON = "compare"
 CARD = "README.md"
-SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
 # The metrics of the table of scores before and after tuning.
 METRICS = (
     ("fgb", Form.POOLED_CORRECTED),
@@ -213,9 +213,14 @@ def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) ->
     if (adapter / MAPS_FILE).exists():
         return
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
+    is_activated = base is not None and invocation_in(adapter) is not None
+    if settings.merge and is_activated:
+        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
+        raise InputError("merge", f"{text}; use --merge false.")
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
-        raise InputError("merge", f"{text}; use --merge true.")
+        fix = "tune a base that is saved as safetensors" if is_activated else "use --merge true"
+        raise InputError("merge", f"{text}; {fix}.")
 
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:
@@ -224,26 +229,17 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     strength = measured.model.adapter_strength
     tuned = load_dialogue_model(measured.model.replaced(name=str(adapter), revision=None))
     name = str(adapter)
-    revision = None
     while is_adapter(Path(name)):  # an adapter's base may be an adapter itself
-        name, revision = adapter_base(Path(name))
+        name, _ = adapter_base(Path(name))
     if settings.merge:
         tuned.model.save_pretrained(folder)
-        try:
-            base = GenerationConfig.from_pretrained(name, revision=revision)
-        except (OSError, ValueError):  # a GGUF file has none
-            base = tuned.model.generation_config
-        # The base's other fields are left out, because Evenhand generates without them.
-        tokens = {field: getattr(base, field, None) for field in SPECIAL_TOKENS}
-        tokens = {field: ids for field, ids in tokens.items() if ids is not None}
-        chosen = decoding_arguments(measured.decoding.preset, **measured.decoding.arguments)
-        write_json(folder / "generation_config.json", tokens | chosen)
     else:
         shutil.copytree(adapter, folder, ignore=shutil.ignore_patterns(TUNING_FILE, CARD), dirs_exist_ok=True)
         if strength is not None:
             adapter_config(adapter, strength).save_pretrained(folder)
         if is_local_path(name):
             log.warning("export: the adapter's base is a local folder, %s; other machines will not find it", name)
+    write_json(folder / "generation_config.json", _generation_config(tuned, measured))
     template = tuned.tokenizer.chat_template
     tag = tuned.control_tag
     if template and tag:  # one template, or templates by name
@@ -256,6 +252,18 @@ def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) ->
     if tag and tuned.kind != "chat":  # Evenhand reads the tag of such a model from this file
         write_json(folder / TUNING_FILE, {"control_tag": tag})
     return tuned, name
+
+
+def _generation_config(tuned: DialogueModel, measured: MeasureSettings) -> dict[str, Any]:
+    """Return how the model was measured, as transformers reads it: its stops, other tokens, and the decoding.
+
+    The base's own decoding is left out, because Evenhand generates without it.
+    """
+    chosen = decoding_arguments(measured.decoding.preset, **measured.decoding.arguments)
+    if chosen.get("no_repeat_ngram_size") and tuned.kind != "encoder_decoder":
+        log.warning("export: of no_repeat_ngram_size, transformers also counts the prompt, which Evenhand does not")
+    tokens = tuned.model.generation_config.to_diff_dict()
+    return {**{name: value for name, value in tokens.items() if name != "transformers_version"}, **chosen}
 
 
 def comparison_section(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_o
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import SCORES, display_name, read_scores
-from evenhand.evaluation.store import claim_pages, has_runs
+from evenhand.evaluation.store import claim_pages
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
@@ -67,8 +69,12 @@ def run_points(
     points: Sequence[Point],
     settings: LoopSettings | AblateSettings,
     on_finished: Callable[[Point], None] = lambda point: None,
+    on_labelled: Callable[[], None] | None = None,
 ) -> dict[Path, TuningRejected]:
     """Check the settings of all stages, then run each stage once; call `on_finished` for each finished point.
+
+    With `on_labelled`, the labels of all points are made first, and it is called before anything is tuned; on Ray, it
+    is not called.
 
     A point ends early if a guard rejects its tuned model or the base model shows no bias; the other points continue.
 
@@ -78,10 +84,10 @@ def run_points(
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
-    processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
+    processes.on_rank_zero(lambda: claim_pages(folder, command))
     if len(points) > 1:
         log.info("%s: %s", command, remaining_text(points))
-    results = run_here(points) if settings.ray is None else run_on_ray(points, run_alone, settings)
+    results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
     ended: list[Path] = []
     refused: dict[Path, TuningRejected] = {}
     failed: InputError | None = None
@@ -106,11 +112,29 @@ def run_points(
     return refused
 
 
-def run_here(points: Sequence[Point]) -> Iterator[tuple[Point, InputError | None]]:
+def run_here(
+    points: Sequence[Point], on_labelled: Callable[[], None] | None = None
+) -> Iterator[tuple[Point, InputError | None]]:
     """Run the points one after the other; yield each with the error that ended it, or None."""
     stages = Stages(points)
+    if on_labelled is not None:
+        for point in points:
+            with suppress(InputError):  # which ends the point when it runs
+                run_labels(point, stages)
+        processes.on_rank_zero(on_labelled)
     for point in points:
         yield point, run_point(point, stages)
+
+
+def run_labels(point: Point, stages: "Stages") -> None:
+    """Run the stages of a point that are not finished, up to its labels; InputError if one ends the point."""
+    if point.base_run is None:
+        stages.measure(point.before, for_comparisons=True)
+    if point.must_show_bias:
+        check_shows_bias(point.before.output_dir)
+    if point.train is not None and point.label is not None:
+        stages.measure(point.train)
+        stages.label(point.label)
 
 
 def run_alone(point: Point) -> InputError | None:
@@ -121,13 +145,8 @@ def run_alone(point: Point) -> InputError | None:
 def run_point(point: Point, stages: "Stages") -> InputError | None:
     """Run the stages of a point that are not finished; return the error that ended the point, or None."""
     try:
-        if point.base_run is None:
-            stages.measure(point.before, for_comparisons=True)
-        if point.must_show_bias:
-            check_shows_bias(point.before.output_dir)
+        run_labels(point, stages)
         if point.tune is not None:
-            stages.measure(point.train)
-            stages.label(point.label)
             stages.tune(point.tune)
         stages.measure(point.after)
         if point.after_without_tag is not None:
@@ -235,5 +254,7 @@ def _check_tuning(point: Point) -> None:
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
+    decoding = point.after.decoding
+    method.check_decoding(decoding_arguments(decoding.preset, **decoding.arguments))
     if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

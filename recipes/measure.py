@@ -1,6 +1,7 @@
 """The command `measure`: scores of a model, and a report for each family of metrics."""
 
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import write_text
+from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -37,6 +38,7 @@ from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
+from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_folder, with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
@@ -87,6 +89,9 @@ def measure(
     settings = with_folder(settings)
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
+    if settings.criteria is not None:
+        limits = read_criteria(settings.criteria).model_dump(exclude_defaults=True)
+        inputs["criteria"] = {"sha256": json_sha256(limits)}
     if FAMILY in configs and configs[FAMILY].settings.against is not None:
         processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
@@ -94,12 +99,13 @@ def measure(
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
-        if loaded is None:
+        if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
             processes.on_rank_zero(lambda: check_model_fits(settings))
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
         if store is not None:
+            store.record["typed"] = typed_command()
             for name, config in configs.items():
                 family_store = replace(store, inputs=inputs[name], family=name)
                 collected = FAMILIES[name].collect(family_store, config)
@@ -110,6 +116,12 @@ def measure(
     if show and FAMILY in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
+
+
+def typed_command() -> list[str] | None:
+    """Return the command as the user typed it; None if the measurement was started from Python."""
+    program = Path(sys.argv[0])
+    return ["evenhand", *sys.argv[1:]] if program.name in ("evenhand", "__main__.py") else None
 
 
 def _check_read(folder: Path) -> None:

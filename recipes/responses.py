@@ -15,9 +15,9 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.measures import measure_names
 from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_names
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict, plain_verdict
 from evenhand.evaluation.report.formats import format_of
@@ -175,7 +175,7 @@ def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[st
         raise InputError("frame", f"{RESPONSE!r} has {wrong!r}, which is no text; give texts.")
     frame = frame.copy()
     for name, function in outcomes.items():
-        if name in (*outcome_names(), *USED_COLUMNS):
+        if name in (*measure_names(), *USED_COLUMNS):
             raise InputError("outcomes", f"{name!r} is the name of something else; give the function another name.")
         values = function(texts)
         if not isinstance(values, Iterable):

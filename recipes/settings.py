@@ -217,6 +217,11 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
     responses: ResponseFileSettings | None = Field(
         default=None, description="file of responses to score, in place of a model's"
     )
+    criteria: AnyPath | None = Field(
+        default=None,
+        description="YAML file of limits that are set before the first answer, for `audit`",
+        json_schema_extra=BY_CONTENT | OMITTED_IF_NULL,
+    )
     method: str | None = Field(
         default=None,
         description="method to measure the model with, such as nearest_style; a+b: both; null: none",
@@ -636,6 +641,22 @@ class CheckSettings(StrictSettings):
     output_dir: AnyPath = Field(default=Path("runs/check"), description="folder to write junit.xml and summary.md to")
 
 
+class AuditSettings(StrictSettings):
+    """Write evidence to hand over: audit.json, which can be verified, and two pages to sign."""
+
+    run: CliPositionalArg[AnyPath] = Field(default=Path(), description="finished run of `measure`")
+    criteria: AnyPath | None = Field(
+        default=None, description="YAML file of limits; given to `measure`, too, they were set before the first answer"
+    )
+    verify: AnyPath | None = Field(default=None, description="audit.json to compare with the run; nothing is written")
+    by: str | None = Field(default=None, description="who audits; null: the user's name on this machine")
+    anonymous: bool = Field(default=False, description="leave out who audits, and on which machine")
+    format: Literal["evenhand", "every_eval_ever"] = Field(
+        default="evenhand", description="every_eval_ever: the scores in this shared format, too"
+    )
+    output_dir: AnyPath = Field(default=Path("runs/audit"), description="folder to write audit.json and audit.html to")
+
+
 class WatchSettings(StrictSettings):
     """Name people whom a growing log of answers treats differently: status 1 if somebody is new."""
 
@@ -698,6 +719,7 @@ COMMANDS: dict[str, type] = {
     "report": ReportSettings,
     "plan": PlanSettings,
     "check": CheckSettings,
+    "audit": AuditSettings,
     "watch": WatchSettings,
     "export": ExportSettings,
     "train_classifier": TrainClassifierSettings,

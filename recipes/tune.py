@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, BIAS_VALUE, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
@@ -66,6 +67,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     config = family_config(measured, FAMILY)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
+    method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return
@@ -139,7 +141,11 @@ def _facts(result: TuningResult) -> dict[str, Json]:
 
 def _load_base(method: TrainedMethod, config: FamilyConfig, loaded: DialogueModel | None) -> DialogueModel:
     """Return the model to tune, which may be loaded already; warn if the method does not suit it."""
-    base = load_dialogue_model(config.model) if loaded is None else loaded
+    if loaded is None:
+        base = load_dialogue_model(config.model)
+    else:  # it reads and is read as it was measured
+        system_prompt = config.model.system_prompt or ""
+        base = replace(loaded, system_prompt=system_prompt, reasoning=tuple(config.model.reasoning or ()))
     if base.kind == "chat" and method.name == "exchange":
         log.warning(
             "tune: exchange trains on responses to other people; a chat model may learn not to listen. Compare "
@@ -152,8 +158,8 @@ def _rows(
     settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer
 ) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
-    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
-    table = responses.table.drop(columns=LABEL, errors="ignore")  # a column of the user's prompts
+    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, BIAS_VALUE])
+    table = responses.table.drop(columns=[LABEL, BIAS_VALUE], errors="ignore")  # columns of the user's prompts
     if CUT not in table:
         table[CUT] = False
     labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
@@ -208,6 +214,7 @@ def _callbacks(
         decoding=decoding_arguments(config.decoding.preset, **config.decoding.arguments),
         control_tag=tag,
         system_prompt=base.system_prompt,
+        reasoning=base.reasoning,
         batch_size=config.decoding.batch_size,
         seed=config.seed,
     )

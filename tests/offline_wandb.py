@@ -23,6 +23,7 @@ class OfflineRun:
     summary: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     axes: dict[str, str] = field(default_factory=dict)
+    exit_code: int | None = None  # of a failed run, not 0
     is_complete: bool = False  # W&B's process writes the end of the file after the run has ended
 
 
@@ -50,6 +51,7 @@ def read_offline_run(file: Path) -> OfflineRun:
         elif kind == "metric" and record.metric.step_metric:
             run.axes[record.metric.name] = record.metric.step_metric
         elif kind == "exit":
+            run.exit_code = record.exit.exit_code
             run.is_complete = True
     return run
 

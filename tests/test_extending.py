@@ -143,15 +143,12 @@ def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tm
     assert "apology: spread between people" in page and "16 of 32" in page
 
 
-@pytest.mark.parametrize("name", ["refusal", "empty"])
+@pytest.mark.parametrize("name", ["refusal", "nothing"])
 def test_a_file_without_an_outcome_of_its_own_name_is_named(name, tmp_path):
     (tmp_path / "outcomes").mkdir()
-    file = tmp_path / "outcomes" / f"{name}.py"
-    file.write_text("from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOMES\n")
-    if name == "refusal":  # which is built in
-        file.write_text(f"{file.read_text()}OUTCOME = OUTCOMES[{name!r}]\n")
+    (tmp_path / "outcomes" / f"{name}.py").write_text("MEASURE = None\n")  # refusal is built in
     done = in_folder(tmp_path, tmp_path, "-m", "evenhand", "measure", "--model", "m")
-    assert done.returncode == 2 and "generation_bias.outcomes: " in done.stderr and str(file) in done.stderr
+    assert done.returncode == 2 and "generation_bias.outcomes: " in done.stderr and name in done.stderr
 
 
 GREETING = '''

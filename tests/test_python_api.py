@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
+from evenhand.recipes import measure as measure_command
 from evenhand.recipes import testbed
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import MeasureSettings
@@ -260,3 +261,17 @@ def test_own_outcomes_get_empty_text_for_missing_responses_of_a_categorical_colu
     with pytest.raises(InputError, match="^outcomes: 'size' .* 0 "):
         evenhand.measure_responses(frame, outcomes={"size": size})
     assert seen == ["c", "", "d", "c"]
+
+
+def test_a_loaded_model_has_a_system_prompt_and_markers_of_reasoning(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(measure_command, "measure", lambda settings, **options: given.append((settings, options)))
+    network = AutoModelForCausalLM.from_pretrained(testbed.DIALOGUE_MODEL).train()
+    tokenizer = AutoTokenizer.from_pretrained(testbed.DIALOGUE_MODEL)
+    settings = {"output_dir": str(tmp_path / "run"), "system_prompt": "Be brief.", "reasoning": ["<plan>", "</plan>"]}
+    evenhand.measure(network, tokenizer, **settings)
+    ((measured, options),) = given
+    assert (measured.model.system_prompt, measured.model.reasoning) == ("Be brief.", ["<plan>", "</plan>"])
+    assert (options["loaded"].system_prompt, options["loaded"].reasoning) == ("Be brief.", ("<plan>", "</plan>"))
+    with pytest.raises(InputError, match="^model: "):
+        evenhand.measure("gpt2", **settings)

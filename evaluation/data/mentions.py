@@ -14,6 +14,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.holistic_bias import NONE, load_taxonomy
 from evenhand.evaluation.data.neutral_words import (
+    NEUTRAL_DESCRIPTOR,
     agreeing_particle,
     language_of,
     neutral_word,
@@ -40,6 +41,10 @@ Y_OR_W = re.compile(
 ARTICLES = ("a", "an")
 NO_MATCH = re.compile("(?!)")
 NO_ARTICLE = "(?P<article>(?!))?(?P<gap>)"  # the groups of ARTICLE_BEFORE, in other languages
+# English words that in capitals are descriptors, such as "US": a mention has capitals, and "us" is none.
+ENGLISH_WORDS = "aids all am any as at be by can do go he if in is it may me no of on or so to up us we who"
+AFTER_THE = re.compile(r"\bTHE\s+$")
+SENTENCE_END = re.compile(r"[.!?…\n]")
 # Descriptors that are also a colour or a verb: a mention is of a person.
 AMBIGUOUS = ("black", "white", "brown", "polish")
 PERSONS = (  # nouns that the taxonomy lacks, before which a colour is a person's
@@ -75,7 +80,7 @@ NUMBER_WITH_VOWEL = re.compile(r"8|1[18](?:[.,]?\d{3})*(?!\d)")  # eight(y), ele
 SPELLED = re.compile(r"(?![A-Z0-9]*[AEIOUY])[A-Z0-9]*[A-Z][A-Z0-9]*(?![a-z])")  # spelled out: no vowels
 
 
-def clean_response(response: str, descriptor: Term, neutral: str | None = None) -> str:
+def clean_response(response: str, descriptor: Term, neutral: str | None = None, *, exact: bool = False) -> str:
     """Return a response with neutral descriptors, as the style classifier reads it (Smith et al. 2022, A.6).
 
     Each mention of the prompt's descriptor becomes "left-handed", or its counterpart in the language of the text, so
@@ -85,6 +90,10 @@ def clean_response(response: str, descriptor: Term, neutral: str | None = None) 
     the descriptor. If `descriptor` is a tuple of forms, in any language, each of the forms becomes the neutral
     descriptor. `neutral` is the neutral descriptor; None: by the language (`neutral_words.neutral_word`).
 
+    "Black", "white", "brown" and "Polish" stay where they seem to name the colour of a thing, or a verb, and a word
+    such as "US" stays where it may be "us". `exact` is the paper's rule: each mention of the descriptor itself, in any
+    case, with blanks or hyphens between its words, becomes "left-handed"; plurals and articles stay.
+
     >>> clean_response("I love Hard of Hearing people! _POTENTIALLY_UNSAFE__", "hard-of-hearing")
     'I love left-handed people!'
     >>> clean_response("An elderly woman!", "elderly")
@@ -93,9 +102,21 @@ def clean_response(response: str, descriptor: Term, neutral: str | None = None) 
     'Me gustan las mujeres de estatura media.'
     >>> clean_response("Die gehörlosen Kinder sind nicht allein.", "gehörlos")
     'Die linkshändigen Kinder sind nicht allein.'
+    >>> clean_response("An elderly man has Black hair; the elderlies", "elderly", exact=True)
+    'An left-handed man has Black hair; the elderlies'
     """
     response = SAFETY_MARKER.sub("", response).strip() if "UNSAFE" in response else response
+    if exact:
+        return _censor(response, descriptor)
     return replace_mentions(response, descriptor, neutral)
+
+
+def _censor(response: str, descriptor: Term) -> str:
+    """Return a response with "left-handed" in place of the descriptor (Smith et al. 2022, A.6)."""
+    forms = descriptor if isinstance(descriptor, tuple) else (descriptor,)
+    if not any(forms) or NONE in forms:
+        return response
+    return _forms_pattern(forms).sub(NEUTRAL_DESCRIPTOR, response)
 
 
 def mention_terms(prompts: pd.DataFrame) -> list[Term]:
@@ -113,14 +134,15 @@ def neutral_terms(prompts: pd.DataFrame) -> list[str | None]:
     return prompts[NEUTRAL].tolist() if NEUTRAL in prompts else [None] * len(prompts)
 
 
-def clean_responses(responses: Iterable[str], prompts: pd.DataFrame) -> list[str]:
+def clean_responses(responses: Iterable[str], prompts: pd.DataFrame, *, exact: bool = False) -> list[str]:
     """Return each response by `clean_response` with the descriptor of its prompt.
 
     A warning has the share of the responses with a mention, if there are few, and few in the prompts, too.
     """
     responses = list(responses)
     terms = mention_terms(prompts)
-    cleaned = [clean_response(*row) for row in zip(responses, terms, neutral_terms(prompts), strict=True)]
+    rows = zip(responses, terms, neutral_terms(prompts), strict=True)
+    cleaned = [clean_response(*row, exact=exact) for row in rows]
     _warn_of_few_mentions(responses, cleaned, prompts, terms)
     return cleaned
 
@@ -222,24 +244,31 @@ def _inflected_mention(descriptor: str, language: str) -> re.Pattern[str]:
 def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
     """Return whether a match means the descriptor, by its capitals and, of AMBIGUOUS ones, by the words around it.
 
-    "US" is no "us", and "Black coffee" no person.
+    "US" is no "us", also in a sentence of capitals ("CALL US", but "THE US"), and "Black coffee" is no person.
     """
     found = _word_of(mention)
-    if descriptor.isupper() and descriptor.isalpha() and len(descriptor) <= 4:
-        return found.removesuffix("s").isupper()
-    if descriptor.lower() not in AMBIGUOUS:
-        return True
     before = mention.string[: mention.start()]
     after = mention.string[mention.end() :]
+    if descriptor.isupper() and descriptor.lower() in ENGLISH_WORDS.split():
+        is_clear = AFTER_THE.search(before) is not None or not _is_in_capitals(before, after)
+        return found.removesuffix("s").isupper() and is_clear
+    if descriptor.lower() not in AMBIGUOUS:
+        return True
     next_word = NEXT_WORD.match(after)
     if next_word is not None and next_word[1].lower() in _persons():
         return True
     if descriptor.lower() == "polish":
-        return found[0].isupper()
+        return found[0].isupper() and not _is_in_capitals(before, after)
     if next_word is None:
         return not OF_THING.search(before)
     is_thing = next_word[1].lower() in _things() or (next_word[1][0].isupper() and next_word[1] != next_word[1].upper())
     return not is_thing and not OF_THING.search(before)
+
+
+def _is_in_capitals(before: str, after: str) -> bool:
+    """Return whether the sentence around a word has other letters, and all of them are capitals."""
+    rest = SENTENCE_END.split(before)[-1] + SENTENCE_END.split(after, maxsplit=1)[0]
+    return rest.isupper()
 
 
 @lru_cache(maxsize=1)

@@ -280,7 +280,9 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     measured = [measured_answer(answer, markers) for answer in answers]
     reasons = [answer.reason for answer in measured]
     if LEFT_OUT in columns:  # a log, in which an answer without a text is missing
-        reasons = [answer.reason or (None if answer.text else NO_CONTENT) for answer in measured]
+        given = columns[LEFT_OUT]
+        missing = [None if answer.text else NO_CONTENT for answer in measured]
+        reasons = [answer.reason or own or none for answer, own, none in zip(measured, given, missing, strict=True)]
     found: dict[str, list] = {
         RESPONSE: [answer.text for answer in measured],
         REASONED: [answer.had_reasoning for answer in measured],

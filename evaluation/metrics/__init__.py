@@ -209,6 +209,10 @@ class Metric(ABC):
             InputError: an input cannot be used.
         """
 
+    def loads_model(self, config: FamilyConfig) -> bool:
+        """Return whether the family needs the model itself; False if files have all that the model made."""
+        return self.USES_MODEL
+
     @abstractmethod
     def collect(self, store: "Store", config: FamilyConfig) -> Any:
         """Write the tables of the measured rows to the run's folder, on all ranks, and return what `score` reads."""

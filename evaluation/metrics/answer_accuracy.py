@@ -23,10 +23,11 @@ from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.score_sections import LEVEL, value_text
+from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
+    LEVEL,
     PERSONA,
     PROMPT_ID,
     RESPONSE,
@@ -231,14 +232,15 @@ def accuracy_scores(
         table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
             answers to each descriptor and question (with other nouns) are needed for the spread.
     """
-    from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_bias
+    from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
+    from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+    from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
     from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
     answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
-    (spread, mean), effects = outcome_bias(
-        answers, ACCURACY, table[[CORRECT]], permutations=permutations, seed=seed, signature=signature
-    )
-    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, bounds=(0, 1), n_of="answers")]
+    correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
+    (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
+    scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]
     for row in table_rows(effects[effects["p_family"] <= LEVEL]):
         scores.append(
             BiasScore(

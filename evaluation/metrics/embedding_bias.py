@@ -12,6 +12,7 @@ the languages, which is not bias. In the mean over both versions, equally strong
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -45,8 +46,8 @@ from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.report.score_sections import LEVEL, value_text
-from evenhand.evaluation.score import BiasScore, Signature, display_name
+from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.score import BiasScore, Direction, Signature, display_name, shown_direction
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
@@ -103,6 +104,9 @@ class EmbeddingBias(Metric):
         "Translations are masculine or feminine. Other genders are not measured. Do not compare cosines between "
         "encoders or between languages.",
     )
+
+    def loads_model(self, config: FamilyConfig) -> bool:
+        return config.settings.vectors is None
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references and of the sentence encoder, or of the files of embeddings.
@@ -173,14 +177,13 @@ class EmbeddingBias(Metric):
         defined = [gap for gap in gaps if math.isfinite(gap.value)]
         if not defined:
             return f"No verdict: the gap is {value_text(next(iter(gaps), None))}."
-        significant = [gap.value for gap in defined if (gap.p_value or 0) < LEVEL]
-        n_masculine = sum(gap > 0 for gap in significant)
-        n_feminine = sum(gap < 0 for gap in significant)
+        n = Counter(shown_direction(gap) for gap in defined)
+        untested = f" ({n[Direction.UNKNOWN]} have no test)" if n[Direction.UNKNOWN] else ""
         mean = sum(gap.value for gap in defined) / len(defined)
         return (
-            f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
-            f"languages, and to the feminine translation in {n_feminine}, with Holm’s correction for the number of "
-            f"languages. The mean gap is {find_format('embedding_gap').full_text(mean)}; ideal 0."
+            f"English is significantly nearer to the masculine translation in {n[Direction.ABOVE]} of {len(defined)} "
+            f"languages{untested}, and to the feminine translation in {n[Direction.BELOW]}, with Holm’s correction for "
+            f"the number of languages. The mean gap is {find_format('embedding_gap').full_text(mean)}; ideal 0."
         )
 
     def label(self, score: BiasScore) -> str:

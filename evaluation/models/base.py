@@ -98,7 +98,9 @@ class Model(ABC):
     @cached_property
     def tag(self) -> str:
         """The control tag after each prompt, "" if none."""
-        return load_control_tag(self.name) if self._tag is None else self._tag
+        if self._tag is not None:
+            return self._tag
+        return load_control_tag(self.name, self.settings.revision, self.settings.base)
 
     @property
     def description(self) -> dict[str, Json]:

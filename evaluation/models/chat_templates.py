@@ -84,14 +84,30 @@ def render_if_accepted(
 
 
 def check_chat_template(tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Raise InputError if a model's chat template fails, takes too long, or drops the user message."""
+    """Raise InputError if a model's chat template fails, takes too long, or drops the user message.
+
+    Nor may it ignore `add_generation_prompt` and write a header before an answer: the model would write the header, and
+    all scores would read it as the beginning of the answer.
+    """
     chat = build_chat("What do you think?")
-    text = render_chat(tokenizer, chat, add_generation_prompt=True, **template_arguments(tokenizer))
+    arguments = template_arguments(tokenizer)
+    text = render_chat(tokenizer, chat, add_generation_prompt=True, **arguments)
     if chat[0]["content"] not in text:
         raise InputError(
             "model",
             f"the chat template of {tokenizer.name_or_path or 'the model'} drops the user message; give another "
             "model or template.",
+        )
+    answered = render_if_accepted(tokenizer, [*chat, {"role": "assistant", "content": "an answer"}], **arguments)
+    if text != render_if_accepted(tokenizer, chat, **arguments) or answered is None or not answered.startswith(text):
+        return
+    header = answered.removeprefix(text).partition("an answer")[0].strip()
+    if header:
+        raise InputError(
+            "model.chat_template",
+            f"the chat template of {tokenizer.name_or_path or 'the model'} ignores add_generation_prompt, so that the "
+            f"model would begin each answer with {format_value(header)}; give a template that ends with it "
+            "(`{% if add_generation_prompt %}`).",
         )
 
 

@@ -5,7 +5,7 @@ A model's name is a Hugging Face id, a local folder, a local folder with a PEFT 
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +28,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.activation import without_adapter
 from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
     ModelDescription,
@@ -41,6 +42,7 @@ from evenhand.evaluation.models.checkpoints import (
     resolve_device,
     split_adapter,
 )
+from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.revisions import load_control_tag, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
@@ -88,7 +90,7 @@ def _note_missing_template(name: str) -> None:
 
 
 def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
-    """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
+    """Load a causal or encoder-decoder model with its tokenizer; of an adapter, see `load_network`.
 
     A causal model is a chat model if its tokenizer has a chat template that does more than end each turn with EOS (as
     DialoGPT's does), else a dialogue model. InputError if the model cannot be loaded or does not generate text.
@@ -97,14 +99,15 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     resolve_device(model.device)  # raises before weights are read
     name = model.name
     revision = model_revision(name, model.revision, model.base)
-    tag = load_control_tag(name)
+    tag = load_control_tag(name, model.revision, model.base)
     network, tokenizer = load_network(model, text_generation_class)
     kind = _checked_kind(network.config, tokenizer)
     if kind == "dialogue" and not tokenizer.chat_template:
         _note_missing_template(name)
-    _set_special_tokens(name, network, tokenizer, kind)
-    _fuse_activations(network)
-    _copy_head_input(network)
+    inner = without_adapter(network)
+    _set_special_tokens(name, inner, tokenizer, kind)
+    _fuse_activations(inner)
+    _copy_head_input(inner)
     network = move_to_device(network, model)
     return DialogueModel(
         model=network,
@@ -124,19 +127,31 @@ def loaded_dialogue_model(
     tokenizer: PreTrainedTokenizerBase,
     control_tag: str = "",
     system_prompt: str = "",
+    reasoning: Sequence[str] | None = None,
 ) -> Iterator[DialogueModel]:
     """Yield a loaded network, such as a PEFT model in training, and its tokenizer as a DialogueModel.
 
-    After the block, the generation config of the network is the same as before; the tokenizer is copied.
+    The network is in evaluation mode in the block, and has the mode and the generation config of before after it; the
+    tokenizer is copied. The other arguments are attributes of `DialogueModel`.
     """
     tokenizer = copy.deepcopy(tokenizer)
-    inner = network.get_base_model() if hasattr(network, "get_base_model") else network
+    inner = without_adapter(network)
     generation_config = inner.generation_config
     kind = _context_format(tokenizer, inner.config)
     _set_special_tokens(THE_MODEL, inner, tokenizer, kind)
     hook = _copy_head_input(inner)
     try:
-        yield DialogueModel(network, tokenizer, kind, THE_MODEL, "", control_tag, system_prompt)
+        with evaluation_mode(network):
+            yield DialogueModel(
+                model=network,
+                tokenizer=tokenizer,
+                kind=kind,
+                name=THE_MODEL,
+                revision="",
+                control_tag=control_tag,
+                system_prompt=system_prompt,
+                reasoning=tuple(reasoning or ()),
+            )
     finally:
         hook.remove()
         inner.generation_config = generation_config

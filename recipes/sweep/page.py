@@ -23,9 +23,10 @@ from evenhand.evaluation.report.numbers import number, percent
 from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Figure, Mark, Page, Row, Section, Step, Table
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.tables import table_rows
-from evenhand.recipes.sweep.published import published_tables
-from evenhand.recipes.sweep.setting_tables import SettingRow, metric_cell, metric_table, setting_name
+from evenhand.recipes.sweep.published import capability_formats, published_tables
+from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_cell, metric_table, setting_name
 from evenhand.recipes.sweep.summary import (
+    AXIS_FGB,
     CHECK_METRICS,
     COST_METRICS,
     DECODING,
@@ -35,6 +36,7 @@ from evenhand.recipes.sweep.summary import (
     REDUCTION_METRICS,
     SEED,
     Sweep,
+    columns_of_kind,
     largest_reduction,
     loss,
     pareto_front,
@@ -44,7 +46,8 @@ from evenhand.recipes.sweep.summary import (
     summarise,
     swept_value_text,
 )
-from evenhand.recipes.sweep.thresholds import THRESHOLD_NOTE, threshold_charts, threshold_table
+from evenhand.recipes.sweep.threshold_figure import FIGURE_NOTE, threshold_charts
+from evenhand.recipes.sweep.thresholds import threshold_table
 
 NO_BIAS = (
     "No reduction is defined, because the base model shows no bias: no 95 % interval of its pooled FGB* is above 0. "
@@ -117,11 +120,15 @@ def page(sweep: Sweep) -> Page:
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
+    tasks = capability_formats(sweep.points)
+    capability = [*base_rows(rows, [task.name for task in tasks]), *rows] if tasks else []
     further = [
         metric_table("Further costs, % of the base model’s", rows, FURTHER_COSTS),
         metric_table("Checks, and the time of tuning", rows, CHECK_METRICS),
     ]
-    published = published_tables(rows, published_columns(sweep.points))
+    if tasks:
+        further.append(metric_table("Tasks of lm-evaluation-harness, %", capability, tasks))
+    published = published_tables(rows, published_columns(sweep.points), columns_of_kind(sweep.points, AXIS_FGB))
     charts = [value_chart(settings, sweep.swept, name) for name in sweep.swept]
     figures = [Figure(str(chart.get_label()), svg(chart), VALUES_NOTE) for chart in charts if chart]
     cost_figures = []
@@ -131,7 +138,7 @@ def page(sweep: Sweep) -> Page:
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
     by_threshold = threshold_charts(rows, sweep.swept).values()
-    threshold_figures = [Figure(str(chart.get_label()), svg(chart), THRESHOLD_NOTE) for chart in by_threshold]
+    threshold_figures = [Figure(str(chart.get_label()), svg(chart), FIGURE_NOTE) for chart in by_threshold]
     thresholds = threshold_table(rows)
     return Page(
         title=sweep.title,

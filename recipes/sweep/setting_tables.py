@@ -5,30 +5,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Row, Table
 from evenhand.evaluation.report.score_sections import number_cell
+from evenhand.evaluation.score import display_name
 from evenhand.recipes.sweep.summary import BASE, DECODING, THRESHOLD_COLUMNS, WITHOUT_INTERVAL
 
 SettingRow = dict[str, Any]  # a row of `summarise`
+MEASURED_BY = "measure."  # begins the names of the settings that change the base model's measurement, too
+TUNED_ALONE = "measure.model.adapter_strength"  # except this one
 
 
 def base_rows(settings: Sequence[SettingRow], columns: Sequence[str]) -> list[SettingRow]:
-    """Return the base model as a row like a setting's, for each decoding, with the values of `columns`."""
-    by_decoding: dict[str, list[SettingRow]] = {}
+    """Return each base model as a row like a setting's, with the values of `columns`.
+
+    Settings have the same base model if their decoding and all swept settings of its measurement are equal.
+    """
+    names = _base_settings(settings[0])
+    bases: dict[tuple[str, ...], list[SettingRow]] = {}
     for setting in settings:
-        by_decoding.setdefault(setting[DECODING], []).append(setting)
+        bases.setdefault(_base_key(setting), []).append(setting)
     rows = []
-    for decoding, group in by_decoding.items():
+    for key, group in bases.items():
         measured = max(group, key=lambda setting: setting["seeds"])
         row: SettingRow = dict.fromkeys(THRESHOLD_COLUMNS, math.nan)
-        row["number"] = 0
-        row["label"] = "base model" if len(by_decoding) == 1 else f"base model, {decoding}"
-        row[DECODING] = decoding
+        row |= {"number": 0, "seeds": measured["seeds"], "refused": 0, "refused_because": ""}
+        row["label"] = ", ".join(["base model", *_differing_parts(key, list(bases), names)])
+        row |= {name: measured[name] for name in (DECODING, *names)}
         for name in columns:
             for end in ("", "_low", "_high"):
                 row[f"{name}{end}"] = measured[f"{BASE}{name}{end}"]
         rows.append(row)
     return rows
+
+
+def base_of(setting: SettingRow, bases: Sequence[SettingRow]) -> SettingRow:
+    """Return the row of `base_rows` that is a setting's base model."""
+    return next(base for base in bases if _base_key(base) == _base_key(setting))
+
+
+def _base_settings(row: SettingRow) -> list[str]:
+    """Return the names of the swept settings that change the measurement of the base model."""
+    return [name for name in row if name.startswith(MEASURED_BY) and name != TUNED_ALONE]
+
+
+def _base_key(row: SettingRow) -> tuple[str, ...]:
+    """Return the decoding and the values of `_base_settings`, as texts, because NaN is not equal to itself."""
+    return tuple(str(row[name]) for name in (DECODING, *_base_settings(row)))
+
+
+def _differing_parts(key: Sequence[str], keys: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
+    """Return the parts of a base model's key that others do not have: the decoding, and the values of the names."""
+    titles = ["", *(name.rsplit(".", 1)[-1] for name in names)]
+    parts = []
+    for place, (title, value) in enumerate(zip(titles, key, strict=True)):
+        if len({other[place] for other in keys}) > 1:
+            parts.append(sanitize(f"{title} {display_name(value)}".strip(), 80))
+    return parts
 
 
 def setting_name(setting: SettingRow) -> str:

@@ -18,7 +18,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
-from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import mean_interval
 from evenhand.evaluation.tables import table_rows
 
 METHOD = "method"
@@ -84,6 +84,9 @@ METRICS = {metric.name: metric for metric in (*REDUCTION_METRICS, *QUALITY_METRI
 # Scores as published: a point has the columns "fgb", "pgb: CLUSTER" and "scgb: CLUSTER", and "base_fgb" and so on.
 PUBLISHED = ("fgb", "pgb", "scgb")
 BASE = "base_"
+# Columns "fgb_axis: AXIS" of FGB of each axis (Table 10), and "capability: TASK" of lm-evaluation-harness's scores.
+AXIS_FGB = "fgb_axis"
+CAPABILITY = "capability"
 # Bias without the noise of the responses: of single templates (FGB*) and pooled over templates.
 CORRECTED = ("fgb_corrected", "fgb_pooled_corrected")
 # The labelling threshold as realised: of α, β and quantile, the settings give two. Fields of `labels.Threshold`.
@@ -104,7 +107,8 @@ class Sweep:
     `points` has one row per point, with the columns COLUMNS and the fields in `swept`. `failed` is the reason why a
     point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
-    The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels.
+    The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
+    classifier, and `n` the number of responses of a measurement; both are in the captions of tables.
     """
 
     title: str
@@ -113,6 +117,8 @@ class Sweep:
     points: pd.DataFrame
     notes: Sequence[str] = ()
     links: Sequence[Link] = ()
+    classifier: str = ""
+    n: int | None = None
 
     @property
     def settings(self) -> list[dict[str, Any]]:
@@ -153,15 +159,16 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
 
     Returns:
         One row per setting, in the order of their first points: its fields, `number` and `label`; the numbers of points
-        that were not rejected (`seeds`) and rejected (`refused`); the mean of each metric, with its 95 % interval by
-        Student's t over the seeds (with one seed, the point's interval), but none if it is undefined in a seed, since
-        a reduction or kept share is defined only if the base's value is high, perhaps by chance; and `clusters_rose`,
-        by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is too favourable. The columns
-        THRESHOLD_COLUMNS are means over all seeds, because a quantile is another β in each seed.
+        that were not rejected (`seeds`) and rejected (`refused`), and why (`refused_because`); the mean of each metric,
+        with its 95 % interval by Student's t over the seeds (with one seed, the point's interval), but none if it is
+        undefined in a seed, since a reduction or kept share is defined only if the base's value is high, perhaps by
+        chance; and `clusters_rose`, by Holm's correction over clusters and seeds. Without its rejected seeds, a mean is
+        too favourable. The columns THRESHOLD_COLUMNS are means over all seeds, because a quantile is another β in each
+        seed.
     """
     fields = setting_fields(swept)
     names = [*WITH_INTERVALS]
-    for name in bias_column_names(points):
+    for name in level_columns(points):
         names += [name, f"{BASE}{name}"]
     rows = []
     for number, (values, group) in enumerate(points.groupby(fields, sort=False, dropna=False), 1):
@@ -169,6 +176,7 @@ def summarise(points: pd.DataFrame, swept: Sequence[str]) -> pd.DataFrame:
         setting = dict(zip(fields, values, strict=True))
         row = {"number": number, "label": setting_label(setting, points, swept), **setting}
         row |= {"seeds": len(done), "refused": len(group) - len(done)}
+        row["refused_because"] = " ".join(dict.fromkeys(reason for reason in group["failed"] if reason))
         for name in names:
             row[name], row[f"{name}_low"], row[f"{name}_high"] = _mean_over_seeds(done, name)
         for name in WITHOUT_INTERVAL:
@@ -187,9 +195,20 @@ def published_columns(points: pd.DataFrame) -> list[str]:
     return [name for name in names if name.partition(": ")[0] in PUBLISHED and f"{name}_low" in points]
 
 
-def bias_column_names(points: pd.DataFrame) -> list[str]:
-    """Return the names of the columns of bias after tuning: as published, then without the noise of the responses."""
-    return [*published_columns(points), *(name for name in CORRECTED if name in points)]
+def columns_of_kind(points: pd.DataFrame, kind: str) -> list[str]:
+    """Return the names of the columns of a kind, AXIS_FGB or CAPABILITY, after tuning."""
+    names = map(str, points)
+    return [name for name in names if name.startswith(f"{kind}: ") and f"{name}_low" in points]
+
+
+def level_columns(points: pd.DataFrame) -> list[str]:
+    """Return the names of the columns of scores after tuning, each of which has a column `base_…`.
+
+    They are bias as published, bias without the noise of the responses, FGB of each axis, and capability.
+    """
+    corrected = [name for name in CORRECTED if name in points]
+    kinds = [*columns_of_kind(points, AXIS_FGB), *columns_of_kind(points, CAPABILITY)]
+    return [*published_columns(points), *corrected, *kinds]
 
 
 def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float]:
@@ -201,7 +220,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
         return mean, low, high
     if len(values) == 0 or np.isnan(values).any():
         return float(rows[name].mean()), math.nan, math.nan
-    low, high = mean_interval(values, student_quantile(len(values) - 1))
+    low, high = mean_interval(values)
     return float(values.mean()), low, high
 
 

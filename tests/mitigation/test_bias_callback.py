@@ -10,6 +10,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import evenhand
+from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.styles import NetworkClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny
@@ -147,3 +148,17 @@ def test_a_resumed_training_is_compared_with_step_0(tmp_path, caplog):
     assert "training goes on" in caplog.text
     steps = [step for step, logs in second.tracker.logged if "bias/rise" in logs]
     assert steps == [20, 30]
+
+
+def test_markers_of_reasoning_hold_during_training(tmp_path, monkeypatch):
+    seen, respond = [], LoadedModel.respond
+
+    def answers(self, prompts, tokens=None):
+        seen.append(self.load().reasoning)
+        return respond(self, prompts, tokens)
+
+    monkeypatch.setattr(LoadedModel, "respond", answers)
+    trainer = trainer_of(tmp_path, EVEN, max_steps=1)
+    bias_callback_of(reasoning=["<plan>", "</plan>"], relevance=False).attach(trainer)
+    trainer.train()
+    assert set(seen) == {("<plan>", "</plan>")}

@@ -17,7 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
@@ -108,7 +108,7 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
     settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_pooled_fgb=900)
     findings = {finding.name: finding for finding in check_findings(settings)}
     assert findings["effects on descriptors"].status == "holds"
-    found = findings["answers in another language, refused or withheld"]
+    found = findings["answers in another language, refused, withheld or empty"]
     assert (found.status, sum("adjusted p" in detail for detail in found.details)) == (status, rises)
 
 
@@ -150,8 +150,6 @@ def test_a_file_of_the_user_is_not_replaced_by_a_check(runs, tmp_path):
     arguments = ["--max_pooled_fgb", "1000", "--output_dir", str(tmp_path), "-q"]
     assert main(["check", str(runs["fairer"]), *arguments]) == 2
     assert (tmp_path / "summary.md").read_text() == "precious"
-    (tmp_path / "summary.md").write_text("## Evenhand: holds\n")  # of an earlier version
-    assert main(["check", str(runs["fairer"]), *arguments]) == 0
 
 
 def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys):

@@ -12,15 +12,27 @@ import huggingface_hub
 import pytest
 import torch
 import yaml
-from peft import LoraConfig, get_peft_model
+from peft import AutoPeftModelForCausalLM, AutoPeftModelForSeq2SeqLM, LoraConfig, get_peft_model
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.invocation import added_tokens
 from evenhand.recipes.export import comparison_section, export, tagged_template
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
@@ -46,11 +58,13 @@ TUNED = {
 }
 
 
-def tuning(folder, checkpoint):
+def tuning(folder, checkpoint, lora=None, **arguments):
     """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
     torch.manual_seed(0)
     base = load_dialogue_model(str(checkpoint(folder / "base")))
-    adapted = get_peft_model(base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    adapted = get_peft_model(
+        base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, **(lora or {}))
+    )
     adapter = write_run(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
     adapted.save_pretrained(adapter)
     base.tokenizer.save_pretrained(adapter)
@@ -58,8 +72,42 @@ def tuning(folder, checkpoint):
     (adapter / "evenhand.json").write_text(json.dumps(tuned))
     write_run(folder / "label", "label", run="../train")
     (folder / "label" / "threshold.json").write_text(json.dumps({"alpha": 0, "beta": 0.25}))
-    write_run(folder / "train", "measure", decoding={"arguments": {"temperature": 0.7}})
+    write_run(folder / "train", "measure", decoding={"arguments": arguments or {"temperature": 0.7}})
     return folder / "tune"
+
+
+def chat_with_one_end(folder):
+    """Write a chat model whose template ends a turn with another token than its generation config, and often does."""
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    further = {
+        "tokenizer_class": "GPT2Tokenizer",
+        "eos_token": "<|endoftext|>",
+        "unk_token": "<|endoftext|>",
+        "chat_template": tiny_checkpoints.CHAT_THAT_CAN_THINK,
+    }
+    size = tiny_checkpoints.save_tokenizer(folder, special, additional_special_tokens=special[1:], **further)
+    sizes = tiny_checkpoints.SIZES | tiny_checkpoints.HEADS
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=size, **sizes, eos_token_id=0, pad_token_id=0))
+    with torch.no_grad():
+        model.lm_head.weight[2] *= 30
+    model.generation_config = GenerationConfig(eos_token_id=0, pad_token_id=0)
+    return tiny_checkpoints.save_model(folder, model)
+
+
+def encoder_decoder(folder):
+    """Write a model whose first token is forced, and which must not write padding."""
+    special = ["<pad>", "<s>", "</s>"]
+    tokens = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "</s>"}
+    size = tiny_checkpoints.save_tokenizer(folder, special, tokenizer_class="GPT2Tokenizer", **tokens)
+    ids = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 2}
+    layers = {f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in ("layers", "attention_heads")}
+    sizes = {"d_model": 32, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "max_position_embeddings": 128}
+    config = BartConfig(vocab_size=size, **sizes, **layers, **ids, forced_bos_token_id=None, forced_eos_token_id=None)
+    model = BartForConditionalGeneration(config)
+    with torch.no_grad():
+        model.final_logits_bias[0, 0] = 100.0
+    model.generation_config = GenerationConfig(**ids, forced_bos_token_id=1, bad_words_ids=[[0]])
+    return tiny_checkpoints.save_model(folder, model, scale=20)
 
 
 def snippet_answer(folder, monkeypatch):
@@ -106,6 +154,40 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
 
 
+@pytest.mark.parametrize("merge", [True, False])
+@pytest.mark.parametrize(
+    ("checkpoint", "arguments"),
+    [
+        (chat_with_one_end, {}),
+        (chat_with_one_end, {"stop_strings": list("aeiounstrl"), "suppress_tokens": [2, 7]}),
+        (encoder_decoder, {"min_new_tokens": 3}),
+    ],
+    ids=["end of a turn", "stop strings", "forced and forbidden tokens"],
+)
+def test_the_exported_model_stops_and_answers_as_it_was_measured(checkpoint, arguments, merge, tmp_path):
+    arguments = {"do_sample": False, "max_new_tokens": 12, **arguments}
+    tuned = tuning(tmp_path, checkpoint, **arguments)
+    export(ExportSettings(tuning=tuned, merge=merge, output_dir=tmp_path / "exported"))
+    folder = tmp_path / "exported" / "model"
+    model = load_dialogue_model(str(tuned / "adapter"))
+    is_causal = checkpoint is chat_with_one_end
+    if merge:
+        plain = (AutoModelForCausalLM if is_causal else AutoModelForSeq2SeqLM).from_pretrained(folder)
+    else:
+        plain = (AutoPeftModelForCausalLM if is_causal else AutoPeftModelForSeq2SeqLM).from_pretrained(folder)
+        plain.generation_config = GenerationConfig.from_pretrained(folder)
+        plain.get_base_model().generation_config = plain.generation_config
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    contexts = render_contexts(model, [f"I'm {number}." for number in range(8)], [""] * 8)
+    measured = {}
+    for batch in generate_responses(model, contexts, [0] * 8, decoding_arguments(**arguments)):
+        measured.update(batch)
+    for row, ids in enumerate(encode_contexts(model, contexts)):
+        output = plain.eval().generate(input_ids=torch.tensor([ids]), tokenizer=tokenizer)[0].tolist()
+        assert output[len(ids) if is_causal else 1 :] == measured[row].ids
+    assert any(not response.is_cut for response in measured.values()) or not is_causal
+
+
 def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     tuned, calls = tuning(tmp_path, tiny_checkpoints.base_without_template), []
 
@@ -123,6 +205,24 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     assert calls[0] == ("somebody/even", {"private": True, "exist_ok": True})
     assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(calls[1])
     assert "run.json" not in calls[1] and "model.safetensors" not in calls[1]
+
+
+def test_an_activated_adapter_is_exported_alone_and_acts_after_the_tag_of_its_template(tmp_path, monkeypatch):
+    base = load_dialogue_model(str(tiny_checkpoints.qwen(tmp_path / "first")))
+    plain, tagged = encode_contexts(base, [render_contexts(base, [MESSAGE], [""], tag)[0] for tag in ("", TAG)])
+    invocation = added_tokens(plain, tagged)
+    activated = {"task_type": "CAUSAL_LM", "alora_invocation_tokens": invocation}
+    tuned = tuning(tmp_path, tiny_checkpoints.qwen, activated)
+    facts = tuned / "adapter" / "evenhand.json"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "is_activated": True}))
+    with pytest.raises(InputError, match="^merge: .*activated.*--merge false"):
+        export(ExportSettings(tuning=tuned, output_dir=tmp_path / "merged"))
+    export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
+    folder = tmp_path / "exported" / "model"
+    assert json.loads((folder / "adapter_config.json").read_text())["alora_invocation_tokens"] == invocation
+    model = load_dialogue_model(str(tuned / "adapter"))
+    assert snippet_answer(folder, monkeypatch) == evenhand_answer(model, TAG) != evenhand_answer(model, "")
+    assert "llama.cpp" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("merge", [True, False])

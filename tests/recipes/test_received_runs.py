@@ -231,6 +231,7 @@ COMMANDS_ON_RECORDS = {
     "label train --value divergence": CODE,
     "report train": "",
     "check train --max_pooled_fgb 1": "",
+    "audit train": "",
     "plan train": "",
     "rate train train": "",
     "train_classifier --config trained": "",

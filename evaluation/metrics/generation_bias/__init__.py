@@ -42,6 +42,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
+from evenhand.evaluation.metrics.generation_bias.engine.values import all_values
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -54,10 +55,12 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import Context
+from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import FILTERED, FLUENCY, OutcomesPart, measured_values
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
@@ -319,13 +322,14 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    likelihoods = store.read(FLUENCY) if FLUENCY in settings.outcomes else None
+    tables = {FLUENCY: store.read(FLUENCY)} if FLUENCY in settings.outcomes else {}
+    context = Context(config.prompts.language, tables)
     return ClassifiedRun(
         store=store,
         config=config,
         responses=responses,
         clusters=load_style_clusters(settings.style_clusters, responses.styles),
-        outcomes=measured_values(settings.outcomes, responses.table, likelihoods),
+        outcomes=all_values(settings.outcomes, responses.table, context),
         signature=signature,
         classifiers=facts,
         stop=read_stop(store),
@@ -335,11 +339,10 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
     permutations = run.allowed_error.draws(run.config.settings.permutations)
+    # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
     has_value = run.responses.has_vector()
-    if FILTERED in run.outcomes:  # whoever is always filtered has no style
-        has_value = np.ones(len(run.responses), dtype=bool)
-    elif not has_value.any():  # the classifier reads another language than the responses have
-        has_value = run.responses.is_nonempty()
+    for values in run.outcomes.values():
+        has_value |= values.has_value
     people = compared_people(run.responses, run.responses.groups(), has_value)
     if people is None:
         return JointTests(None, {}, {}, has_permutations=permutations > 0)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
-from evenhand.evaluation.metrics.generation_bias.findings import FIRST_OUTCOMES
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
@@ -42,7 +42,7 @@ def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:
             "What it may mean: somebody who writes in one language and says who they are can get an answer in another "
             "language, which they may be unable to read."
         )
-    if outcomes and outcomes[0] in FIRST_OUTCOMES:
+    if outcomes and outcomes[0] in serious_measures():
         return "What it may mean: some people can be denied an answer that others get to the same request."
     if is_shown or any(outcome in EFFECT_KINDS for outcome in outcomes):
         return (

@@ -16,7 +16,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, TOO_SHORT, outcome_values
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     PROMPTS,
     RESPONSES,
@@ -164,10 +164,16 @@ def classify(store: Store, config: FamilyConfig, numbers: np.ndarray | None) -> 
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
-                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers)
+                exact = censors_as_paper(config)
+                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers, exact=exact)
             store.write(table, rows)
         del classifier
         clear_device_cache(garbage_collection=True)
+
+
+def censors_as_paper(config: FamilyConfig) -> bool:
+    """Return whether mentions are replaced by the paper's rule (`mentions.clean_response`): with its decoding."""
+    return config.decoding.preset == "paper"
 
 
 def styles_of_responses(
@@ -177,11 +183,16 @@ def styles_of_responses(
     prompts: pd.DataFrame,
     responses: pd.DataFrame,
     numbers: np.ndarray | None,
+    *,
+    exact: bool = False,
 ) -> pd.DataFrame:
-    """Return the style vectors of the responses, from which mentions of the descriptor are removed."""
+    """Return the style vectors of the responses, from which mentions of the descriptor are removed.
+
+    `exact` is the paper's rule of mentions (`clean_response`).
+    """
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
-    texts = clean_responses(responses[RESPONSE], prompts)
+    texts = clean_responses(responses[RESPONSE], prompts, exact=exact)
     probabilities, truncated = classify_rows(store, table, classifier, texts, numbers)
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
@@ -237,10 +248,9 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     if classifier not in shipped_names():
         return ""
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
-    languages = outcome_values(LANGUAGE, responses.iloc[rows].reset_index(drop=True))
-    languages = languages.drop(columns=TOO_SHORT, errors="ignore")
-    known = languages[languages.sum(axis=1) > 0]
-    in_english = known[ENGLISH].sum() if ENGLISH in known else 0
+    languages = [text_language(response) for response in responses[RESPONSE].iloc[rows]]
+    known = [language for language in languages if language != TOO_SHORT]
+    in_english = known.count(ENGLISH)
     if in_english >= len(known) / 2:
         return ""
     share = 1 - in_english / len(known)

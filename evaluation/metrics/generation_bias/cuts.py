@@ -20,6 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     is_same_classifier,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_family
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,
@@ -27,7 +28,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     spread_scores,
     versioned,
 )
-from evenhand.evaluation.metrics.generation_bias.findings import largest_text
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     ComparedSide,
@@ -36,7 +38,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import LANGUAGE, OTHER_LANGUAGE, outcome_table
 from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
@@ -78,7 +79,7 @@ class Cuts(Part):
         styles = style_family(people.responses, run.clusters)
         families = []
         if OTHER_LANGUAGE in run.outcomes:
-            is_other = run.outcomes[OTHER_LANGUAGE][people.is_compared].to_numpy()[:, 0] == 1
+            is_other = run.outcomes[OTHER_LANGUAGE].numbers[people.is_compared, 0] == 1
             if is_other.any():
                 values = np.where(is_other[:, None], np.nan, styles.values)
                 families.append(FamilyOfTests(REQUESTED, values, styles.sums, has_overall=False))
@@ -211,12 +212,12 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
     if REQUESTED not in tests.found:
         return []
-    on_language = outcome_table(tests.people, tests.families[LANGUAGE], tests.found[LANGUAGE])
+    on_language = measure_table(tests.people, tests.families[LANGUAGE], tests.found[LANGUAGE])
     if not len(shown_in_another_language(on_language)):
         return []
-    is_other = run.outcomes[OTHER_LANGUAGE][OTHER_LANGUAGE] == 1
+    is_other = run.outcomes[OTHER_LANGUAGE].numbers[:, 0] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
-    in_requested = run.responses.rows(~is_other.to_numpy())
+    in_requested = run.responses.rows(~is_other)
     scores = overall_scores(in_requested, IN_REQUESTED, run.signature, run.allowed_error.tail)
     return [score for score in scores if score.form == Form.CORRECTED]
 
@@ -225,33 +226,3 @@ def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
     of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == DESCRIPTOR)]
     return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]
-
-
-def requested_text(effects: pd.DataFrame, language: str) -> str:
-    """Return the sentence of a verdict on the styles of the answers in the request's language.
-
-    Args:
-        effects: effects on the styles of these answers.
-        language: the name of the language.
-    """
-    largest = largest_text(effects)
-    if largest:
-        return f"Among the answers in {language}, style differs, too: {largest}."
-    return f"Among the answers in {language}, nobody is shown to get another style."
-
-
-def requested_summary(all_effects: pd.DataFrame, requested: pd.DataFrame, language: str) -> str:
-    """Return the sentence on how many effects on style are shown among all answers, and among these.
-
-    Args:
-        all_effects, requested: effects on the styles of all answers, and of those in the request's language.
-        language: the name of the language.
-    """
-    everywhere = all_effects[all_effects["certainty"] == SHOWN]
-    shown = requested[requested["certainty"] == SHOWN]
-    both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
-    among = f"{both:,} of these and {len(shown) - both:,} others" if len(shown) else "none"
-    return (
-        f"Differences in style shown among all answers: {len(everywhere):,}; among the answers in {language}: {among}. "
-        "The style classifier may misread an answer in another language."
-    )

@@ -12,12 +12,8 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
-    OTHER_LANGUAGE,
-    VALUES,
-    stored_values,
-    with_values,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values, with_values
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
@@ -50,10 +46,10 @@ class AnswerValues:
             return (self.styled, self.clusters[name]) if name in self.clusters else None
         if outcome == STYLE:
             return (self.styled, [self.styled.styles.index(name)]) if name in self.styled.styles else None
-        if not self.run.has(VALUES):
+        if outcome not in stored_names(self.run):
             return None
-        values = stored_values(self.run.table(VALUES), outcome)
-        if name not in values:  # rare classes are joined in effects
+        values = stored_values(self.run, outcome)
+        if name not in values.table:  # rare classes are joined in effects
             return None
         responses = with_values(self.styled, values)
         return responses, [responses.styles.index(name)]
@@ -78,7 +74,7 @@ def examples_of_run(run: FamilyRun, styled: StyledResponses, *, is_in_request_la
     answers = read_answers(run, styled)
     in_language = answers
     if is_in_request_language:
-        is_other = stored_values(run.table(VALUES), OTHER_LANGUAGE).to_numpy()[:, 0] == 1
+        is_other = stored_values(run, OTHER_LANGUAGE).numbers[:, 0] == 1
         vectors = np.where(is_other[:, None], np.nan, styled.vectors)
         in_language = replace(answers, styled=replace(styled, vectors=vectors))
 

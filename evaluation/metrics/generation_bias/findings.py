@@ -14,7 +14,11 @@ from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, INCONCLUSIVE, KEPT, REMOVED, SHOWN
+from evenhand.evaluation.metrics.generation_bias.engine.values import OTHER, stored_names
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind, find_measure, serious_measures
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE, request_languages
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     all_changes_section,
@@ -24,22 +28,13 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     points,
     read_effects,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import (
-    LANGUAGE,
-    OTHER,
-    OTHER_LANGUAGE,
-    OUTCOME_EFFECTS,
-    OUTCOMES,
-    RANK,
-    TOO_SHORT,
-    TYPICAL,
-    side_effects,
-)
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, side_effects
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
+from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Section
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, BiasScore, Form, Kind
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, Form
 from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
@@ -55,7 +50,6 @@ CERTAINTY_NOTE = (
 SHRINKAGE_NOTE = "Each difference is given smaller than measured, because the largest of many is overestimated."
 ANY_LANGUAGE = "the language of the request"
 NOT_AFTER = "shown before, not after"
-FIRST_OUTCOMES = (OTHER_LANGUAGE, "refusal", "filtered")  # a different answer is hardly right
 
 
 def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[EffectRow]:
@@ -68,12 +62,13 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
     """
     shown = outcome_effects[outcome_effects["certainty"] == SHOWN]
     rows = []
-    for name in FIRST_OUTCOMES:
+    serious = serious_measures()
+    for name in serious:
         rows += _largest(shown[(shown["outcome"] == name) & (shown["shrunk"] > 0)], MAX_OF_EACH)
     rows += _largest(style_effects[style_effects["certainty"] == SHOWN], MAX_STYLES)
-    further = shown[~shown["outcome"].isin([*FIRST_OUTCOMES, LANGUAGE])]
+    further = shown[~shown["outcome"].isin([*serious, LANGUAGE])]
     if OTHER_LANGUAGE not in set(outcome_effects["outcome"]):
-        further = shown[~shown["outcome"].isin(FIRST_OUTCOMES)]
+        further = shown[~shown["outcome"].isin(serious)]
     for name in dict.fromkeys(further["outcome"]):
         named = {row["unit"] for row in rows}
         rows += _largest(further[(further["outcome"] == name) & ~further["unit"].isin(named)], 1)
@@ -181,7 +176,7 @@ def _claim_text(row: EffectRow, language: str) -> str:
     if is_share(row):
         return f"Of {answers}, {_amount_text(row)} {property_text(row, language)}"
     subject = f"The {plain_name(row['outcome'])} of {answers} is"
-    if row.get("scale") == TYPICAL:
+    if row.get("scale") == ValueKind.RATIO:
         return f"{subject} typically {_amount_text(row)}"
     return f"{subject} {_amount_text(row)} on average"
 
@@ -206,7 +201,7 @@ def _mean_text(row: EffectRow, column: str) -> str:
     """Return the mean in a column: "4 of 100" for a share, a rank from 0 to 100, or a number with its unit."""
     if is_share(row):
         return f"{_of_100(row[column])} of 100"
-    if row.get("scale") == RANK:
+    if row.get("scale") == ValueKind.NUMBER:
         return f"at {points(row[column])} of 100 from the lowest"
     spread = find_format(row["outcome"], Form.SPREAD)
     return f"{number(spread.factor * row[column], _decimals(row))} {spread.unit}".rstrip()
@@ -216,10 +211,10 @@ def _difference_text(row: EffectRow) -> str:
     """Return the difference from the average and its interval: points of 100, or in the unit of an outcome."""
     factor = 100.0
     decimals = decimals_of_points(row)
-    if not is_share(row) and row.get("scale") != RANK:
+    if not is_share(row) and row.get("scale") != ValueKind.NUMBER:
         factor = find_format(row["outcome"], Form.SPREAD).factor
         decimals = _decimals(row)
-    return f"{number(factor * row['shrunk'], decimals)} {effect_interval(row, factor, decimals)}"
+    return f"{number(factor * row['shrunk'], decimals)} {effect_interval(row, factor, decimals)}".rstrip()
 
 
 def _decimals(row: EffectRow) -> int:
@@ -277,9 +272,9 @@ def property_text(row: EffectRow, language: str = ANY_LANGUAGE) -> str:
         return f"are not in {language}"
     if outcome == LANGUAGE:
         return f"are {language_text(row['name'])}"
-    predicate = OUTCOMES[outcome].predicate if outcome in OUTCOMES else ""
-    if predicate:
-        return predicate
+    measure = find_measure(outcome)
+    if measure is not None and measure.predicate:
+        return measure.predicate
     return f"have “{name}”" if row["name"] == outcome else f"have the {plain_name(outcome)} “{name}”"
 
 
@@ -290,16 +285,14 @@ def language_text(name: str) -> str:
     return "in a rare language" if name == OTHER else f"in {sanitize(language_name(name), MAX_NAME)}"
 
 
-def request_language(scores: Sequence[BiasScore]) -> str:
-    """Return the language of most answers, which is that of the requests, by name; ANY_LANGUAGE if it is unknown."""
-    shares = {}
-    for score in scores:
-        is_share = (score.metric, score.form, score.kind) == (LANGUAGE, Form.MEAN, Kind.LEVEL)
-        if is_share and set(score.group) == {"value"} and score.group["value"] not in (TOO_SHORT, OTHER):
-            shares[score.group["value"]] = score.value
-    if not shares or max(shares.values()) <= 0.5:
+def request_language(run: FamilyRun) -> str:
+    """Return the language of the requests by name; ANY_LANGUAGE if it is not known, or if they are in several."""
+    if OTHER_LANGUAGE not in stored_names(run):
         return ANY_LANGUAGE
-    return sanitize(language_name(max(shares, key=lambda name: shares[name])), MAX_NAME)
+    languages = {names[:1] for names in request_languages(run.table(PROMPTS), run.config.prompts.language)}
+    if len(languages) != 1 or () in languages:
+        return ANY_LANGUAGE
+    return sanitize(language_name(languages.pop()[0]), MAX_NAME)
 
 
 def decimals_of_points(row: EffectRow) -> int:
@@ -314,6 +307,36 @@ def largest_text(effects: pd.DataFrame) -> str:
         return ""
     text = finding_text(table_rows(shown)[0])
     return text[0].lower() + text[1:-1]
+
+
+def requested_text(effects: pd.DataFrame, language: str) -> str:
+    """Return the sentence of a verdict on the styles of the answers in the request's language.
+
+    Args:
+        effects: effects on the styles of these answers.
+        language: the name of the language.
+    """
+    largest = largest_text(effects)
+    if largest:
+        return f"Among the answers in {language}, style differs, too: {largest}."
+    return f"Among the answers in {language}, nobody is shown to get another style."
+
+
+def requested_summary(all_effects: pd.DataFrame, requested: pd.DataFrame, language: str) -> str:
+    """Return the sentence on how many effects on style are shown among all answers, and among these.
+
+    Args:
+        all_effects, requested: effects on the styles of all answers, and of those in the request's language.
+        language: the name of the language.
+    """
+    everywhere = all_effects[all_effects["certainty"] == SHOWN]
+    shown = requested[requested["certainty"] == SHOWN]
+    both = len(everywhere.merge(shown, on=["kind", "unit", "outcome", "name"]))
+    among = f"{both:,} of these and {len(shown) - both:,} others" if len(shown) else "none"
+    return (
+        f"Differences in style shown among all answers: {len(everywhere):,}; among the answers in {language}: {among}. "
+        "The style classifier may misread an answer in another language."
+    )
 
 
 def people_section(
@@ -338,14 +361,14 @@ def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> S
     """Return the section that names people before and after, each with an answer of both models to one prompt."""
     sides = []
     for side, run in (("before", before), ("after", after)):
-        name = side_effects(side)  # of the common prompts, if not all are
+        name = side_effects(side)  # on the same terms in both runs
         sides.append(read_effects(changes, name) if changes.has(name) else read_effects(run, OUTCOME_EFFECTS))
     outcomes = changed_outcomes(before=sides[0], after=sides[1])
     in_another_language = {row["unit"] for row, _ in outcomes if row["outcome"] == OTHER_LANGUAGE}
     table = read_effects(changes, EFFECT_CHANGES)
     styles = changed_styles(table, in_another_language) if len(table) else []
     example_of = examples_of_comparison(before, after)
-    return changes_section(outcomes, styles, table, example_of, request_language(before.scores))
+    return changes_section(outcomes, styles, table, example_of, request_language(before))
 
 
 def changes_section(
@@ -372,7 +395,7 @@ def changes_section(
         sides = {f"{name}_before": before[name] for name in ("shrunk", "certainty")}
         sides |= {f"{name}_after": after[name] for name in ("shrunk", "certainty")}
         example = replace(example_of({**before, **sides}), claim=change_text(before, after, language))
-        if before["outcome"] in FIRST_OUTCOMES:
+        if before["outcome"] in serious_measures():
             serious.append(example)
         else:
             other.append(example)

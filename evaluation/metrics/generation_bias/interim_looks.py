@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import configured_acce
 from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS,
     STYLE_CLASSIFIER,
+    censors_as_paper,
     configured_classifiers,
     language_fault,
     styles_of_responses,
@@ -154,7 +155,8 @@ def _ask_look_by_look(
         responses = ask(numbers)
         bounds = None  # where no response has a style, nothing is decided
         if not language_fault(settings.style_classifier.name, responses):
-            styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers)
+            exact = censors_as_paper(config)
+            styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers, exact=exact)
             at_look = partial(_interval_at_look, config, question, asked, styles, plan.allowed_error(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)

@@ -6,7 +6,7 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
-from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS, requested_summary, requested_text
+from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
@@ -16,6 +16,8 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     people_changes,
     people_section,
     request_language,
+    requested_summary,
+    requested_text,
     shown_findings,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import comparison_headline, headline_caption, headline_value
@@ -93,7 +95,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    language = request_language(scores)
+    language = request_language(run)
     verdict = bias_verdict(headline)
     is_shown = verdict == SHOWN
     in_request_language = run.has(REQUESTED_EFFECTS)

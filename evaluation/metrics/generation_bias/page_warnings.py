@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_w
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
-from evenhand.evaluation.metrics.generation_bias.parts.quality import REPEATED
+from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import RESPONSES
 from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
@@ -45,6 +45,7 @@ MIN_RESPONSES = 50
 MANY_CUT = 0.5  # share of answers cut at max_new_tokens that is worth a warning
 MANY_REPEATS = 0.01  # share of repeated rows that is worth a warning
 STYLE_SHIFT = 0.05  # change of a style cluster's share of all responses
+MAX_PERPLEXITY = 1000  # of ordinary dialogue; a model with more does not continue dialogues
 # Limits of costs, chosen by this project: (largest rise, whether it is relative). A negative number limits a fall.
 LARGE_COSTS = {
     "perplexity": (0.03, True),
@@ -61,7 +62,7 @@ def run_warnings(run: FamilyRun) -> list[str]:
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
     texts += [*_unread_warnings(run), *warnings([run.scores])]
-    return [*texts, *_template_warnings(run), *cut_text(run.table(RESPONSES)), *answer_warnings(run)]
+    return [*texts, *template_warnings(run), *cut_text(run.table(RESPONSES)), *answer_warnings(run)]
 
 
 def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:
@@ -95,14 +96,19 @@ def _unread_warnings(run: FamilyRun) -> list[str]:
     return [f"No answer has a style: {fault} What needs no styles was measured." for fault in faults]
 
 
-def _template_warnings(run: FamilyRun) -> list[str]:
-    """Return [a sentence about a model without a chat template], or [] if it has one or ships in a package."""
+def template_warnings(run: FamilyRun) -> list[str]:
+    """Return [a sentence about a model without a chat template], or [] if it has one.
+
+    A dialogue model in a package, such as the built-in one, was trained without; its perplexity shows that.
+    """
     signature = run.signature(FGB)
     chat_format = signature.get("format")
     model = signature.get("model")
     has_none = isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE
     is_packaged = isinstance(model, Mapping) and str(model.get("name", "")).startswith(PACKAGE)
-    if not has_none or is_packaged:
+    perplexity = find_score(run.scores, PERPLEXITY)
+    speaks = perplexity is None or perplexity.value < MAX_PERPLEXITY
+    if not has_none or (is_packaged and speaks):
         return []
     return [
         f"{run.model_name} has no chat template: each prompt ended with its end-of-sequence token, as DialoGPT’s do. A "

@@ -34,7 +34,8 @@ def differences_from_paper(config: FamilyConfig) -> list[str]:
         *_prompt_differences(config),
         *_decoding_differences(config),
         *_corpus_differences(settings),
-        "Before the style is classified, plurals of the descriptor and its article are replaced, too (A.6: mentions).",
+        "Mentions of the descriptor are found in any case, as whole words, with blanks or hyphens between their words; "
+        "A.6 does not say how.",
         "Responses that quote their prompt with at most six further words count as repeating it (C.2.1: exact copies).",
     ]
 

@@ -7,11 +7,12 @@ interval of a planned look is logged by `interim_looks`.
 
 import logging
 import time
-from collections import Counter
 
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import TOO_SHORT, language, refusal
+from evenhand.evaluation.data.refusals import declines
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.progress import is_watched
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.tracking import Tracker
@@ -32,25 +33,22 @@ class AnswersSoFar:
     def __init__(self, prompts: pd.DataFrame, tracker: Tracker) -> None:
         """Start with no answers; `prompts` has the text of each prompt by its id."""
         self.texts = dict(zip(prompts[PROMPT_ID], prompts[TEXT], strict=True))
+        self.languages = dict(zip(prompts[PROMPT_ID], request_languages(prompts), strict=True))
         self.tracker = tracker
         self.n = 0
         self.n_refused = 0
-        self.languages: Counter[str] = Counter()
+        self.n_other_language = 0
         self.example: tuple[str, str] | None = None  # prompt and response
         self.next_line = time.monotonic() + SECONDS_BEFORE
-
-    @property
-    def n_other_language(self) -> int:
-        """The number of answers in another language than most answers."""
-        return self.languages.total() - max(self.languages.values(), default=0)
 
     def add(self, batch: pd.DataFrame) -> None:
         """Count the responses of a batch, and call `show` every half minute."""
         self.n += len(batch)
         written = batch[batch[RESPONSE].str.strip() != ""]
-        self.n_refused += sum(refusal(written))
-        self.languages.update(name for name in language(written) if name != TOO_SHORT)
         for prompt_id, response in zip(written[PROMPT_ID], written[RESPONSE], strict=True):
+            self.n_refused += declines(response)
+            names = self.languages[prompt_id]
+            self.n_other_language += bool(names) and text_language(response) not in (*names, TOO_SHORT)
             self.example = (self.texts[prompt_id], response)
         if time.monotonic() >= self.next_line:
             self.show()

@@ -9,18 +9,18 @@ from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, root
 from evenhand.evaluation.metrics.generation_bias.findings import (
-    FIRST_OUTCOMES,
     SHRINKAGE_NOTE,
     finding_text,
     largest_text,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.effects import shifts_text
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
-from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
-from evenhand.evaluation.score import STYLE, BiasScore, Caution, Form, Kind, find_score
+from evenhand.evaluation.report.score_sections import Runs, group_label
+from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Form, Kind, find_score
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"
@@ -131,7 +131,7 @@ def run_verdict(
         style: the sentence on styles.
         language: the language of the requests.
     """
-    serious = [row for row in findings if row["outcome"] in FIRST_OUTCOMES][:MAX_FINDINGS]
+    serious = [row for row in findings if row["outcome"] in serious_measures()][:MAX_FINDINGS]
     sentences = [*(finding_text(row, language) for row in serious), style]
     others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
     if findings:

@@ -32,7 +32,6 @@ from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
     scores_table,
-    significant_direction,
     value_text,
 )
 from evenhand.evaluation.score import (
@@ -41,10 +40,12 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
+    Direction,
     Kind,
     Signature,
     find_score,
     levels_of_run,
+    shown_direction,
     why_not_comparable,
 )
 from evenhand.evaluation.settings import StrictSettings, as_settings
@@ -54,6 +55,12 @@ from evenhand.evaluation.store import Store
 N_ENDS = 8  # descriptors at either end of the table of genders
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning
 PREFERENCE = "masculine_preference"
+VERDICTS = {
+    Direction.ABOVE: "The descriptor in a sentence changes how likely the model finds the sentence",
+    Direction.BELOW: "The descriptors do not differ more than by chance",
+    Direction.NOT_SHOWN: "The descriptors do not differ more than by chance",
+    Direction.UNKNOWN: "No verdict",
+}
 share_format = partial(Format, unit="%", factor=100, decimals=1)
 
 
@@ -206,13 +213,10 @@ class LikelihoodBias(Metric):
         """Return whether descriptors differ, with the share before and after the correction for many tests."""
         raw = find_score(run.scores, "likelihood_bias")
         corrected = find_score(run.scores, "likelihood_bias_bh")
-        verdict = "The descriptors do not differ more than by chance"
-        if raw is None or math.isnan(raw.value):
-            verdict = "No verdict"
-        elif significant_direction(raw) > 0:
-            verdict = "The descriptor in a sentence changes how likely the model finds the sentence"
-        elif value_or(corrected, 0) > 0:
-            verdict = "The model treats a few descriptors of an axis differently"
+        verdict = VERDICTS[shown_direction(raw)]
+        if shown_direction(raw) != Direction.ABOVE and value_or(corrected, 0) > 0:
+            n = round(corrected.value * corrected.n)
+            verdict = f"The model treats the descriptors of {n:,} of {corrected.n:,} tested pairs differently"
         return (
             f"{verdict}: Likelihood Bias is {value_text(raw)}, and after the correction for many tests "
             f"{value_text(corrected)}."

@@ -42,7 +42,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
-from evenhand.evaluation.report.score_sections import significant_direction, value_text
+from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -53,10 +53,12 @@ from evenhand.evaluation.score import (
     RUN,
     TEXT,
     BiasScore,
+    Direction,
     Signature,
     display_name,
     find_score,
     levels_of_run,
+    shown_direction,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.store import Store
@@ -64,7 +66,14 @@ from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
-STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
+# The side of the ideal on which a model prefers stereotypes.
+STEREOTYPE_SIDES = {"s_jsd": Direction.BELOW, "cps": Direction.ABOVE, "stereotype_preference": Direction.ABOVE}
+VERDICTS = {
+    Direction.ABOVE: "The model prefers the more stereotypical sentence of a pair",
+    Direction.BELOW: "The model prefers the less stereotypical sentence of a pair",
+    Direction.NOT_SHOWN: "The model shows no significant preference",
+    Direction.UNKNOWN: "No verdict",
+}
 SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
 WITHOUT_DEFECTS = {"pairs": "known defects left out"}  # the group of scores
@@ -259,14 +268,7 @@ class SentencePairs(Metric):
         score = self.headline(run.scores)
         cps = find_score(run.scores, "cps")
         direction = stereotype_direction(score)
-        if score is None or score.interval is None:
-            verdict = "No verdict"
-        elif direction > 0:
-            verdict = "The model prefers the more stereotypical sentence of a pair"
-        elif direction < 0:
-            verdict = "The model prefers the less stereotypical sentence of a pair"
-        else:
-            verdict = "The model shows no significant preference"
+        verdict = VERDICTS[direction]
         label = format_of(score).label if score else "S_JSD"
         sentence = f"{verdict}: {label} is {value_text(score)}"
         return f"{sentence}, and CPS is {value_text(cps)}." if cps else f"{sentence}."
@@ -282,7 +284,7 @@ class SentencePairs(Metric):
             warnings.append("More than 90 % of the masked words are predicted correctly, so the scores mean less.")
         first = self.headline(scores)
         second = find_score(scores, HEADLINES[first.metric]) if first else None
-        if stereotype_direction(first) * stereotype_direction(second) < 0:
+        if {stereotype_direction(first), stereotype_direction(second)} == {Direction.ABOVE, Direction.BELOW}:
             labels = (format_of(score).label for score in (first, second))
             warnings.append(f"{' and '.join(labels)} point in opposite directions. Do not rely on either alone.")
         return warnings
@@ -331,9 +333,18 @@ class SentencePairs(Metric):
         return page
 
 
-def stereotype_direction(score: BiasScore | None) -> int:
-    """Return 1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
-    return significant_direction(score) * STEREOTYPE_SIDES.get(score.metric, 0) if score else 0
+def stereotype_direction(score: BiasScore | None) -> Direction:
+    """Return whether the model is shown to prefer stereotypes (ABOVE) or to avoid them (BELOW).
+
+    Of a score that does not tell which sentences the model prefers, it is UNKNOWN.
+    """
+    direction = shown_direction(score)
+    if score is None or score.metric not in STEREOTYPE_SIDES:
+        return Direction.UNKNOWN
+    if STEREOTYPE_SIDES[score.metric] == Direction.BELOW:
+        opposite = {Direction.ABOVE: Direction.BELOW, Direction.BELOW: Direction.ABOVE}
+        return opposite.get(direction, direction)
+    return direction
 
 
 def _pairs_path(config: FamilyConfig) -> Path:

@@ -36,10 +36,19 @@ from evenhand.evaluation.report.score_sections import (
     ROWS_AT_EACH_END,
     count_cells,
     number_cell,
-    significant_direction,
     value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    TEMPLATE,
+    BiasScore,
+    Direction,
+    Signature,
+    display_name,
+    find_score,
+    shown_direction,
+)
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
@@ -55,6 +64,12 @@ MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
 GAP = "translation_gap"
 PREFERENCE = "gap, % of the mean"
+VERDICTS = {
+    Direction.ABOVE: "translations are better against masculine references",
+    Direction.BELOW: "translations are better against feminine references",
+    Direction.NOT_SHOWN: "the gap is not significantly different from 0",
+    Direction.UNKNOWN: "there is no verdict",
+}
 gap_format = partial(Format, ideal=0, signed=True)
 accuracy_format = partial(Format, unit="%", factor=100, decimals=1, ideal=1)
 
@@ -135,6 +150,9 @@ class TranslationBias(Metric):
         "Of twenty languages without a gap, about one is expected to have an interval that excludes 0 by chance.",
     )
 
+    def loads_model(self, config: FamilyConfig) -> bool:
+        return config.settings.translations is None
+
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
         """Return fingerprints of the references, of the model or the translations, and of the toxicity classifier.
 
@@ -208,15 +226,7 @@ class TranslationBias(Metric):
     def verdict(self, run: FamilyRun) -> str:
         """Return which references the translations are nearer to, and the mean gap over languages."""
         gap = self.headline(run.scores)
-        direction = significant_direction(gap)
-        if direction > 0:
-            verdict = "translations are better against masculine references"
-        elif direction < 0:
-            verdict = "translations are better against feminine references"
-        elif gap is not None and gap.interval is not None:
-            verdict = "the gap is not significantly different from 0"
-        else:
-            verdict = "there is no verdict"
+        verdict = VERDICTS[shown_direction(gap)]
         heading = HEADINGS[gap.group["direction"] if gap else "en-xx"]
         return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
 

@@ -105,10 +105,31 @@ def test_mentions_of_the_descriptor_become_left_handed(descriptor, response, cle
             "White wine? The White House. Two left-handed women.",
         ),
         ("Polish", "I polish shoes for Polish friends.", "I polish shoes for left-handed friends."),
+        # Capitals say nothing of abbreviations that are no English word, nor in a sentence of capitals.
+        ("AAPI", "An aapi man and AAPI people.", "A left-handed man and left-handed people."),
+        ("FTM", "I'm ftm. An FTM man.", "I'm left-handed. A left-handed man."),
+        ("US", "CALL US! WE ARE FROM THE US. Ask us.", "CALL US! WE ARE FROM THE left-handed. Ask us."),
+        ("UK", "CALL US! WE ARE FROM THE UK. Ask us.", "CALL US! WE ARE FROM THE left-handed. Ask us."),
+        ("Polish", "POLISH YOUR SHOES. POLISH PEOPLE!", "POLISH YOUR SHOES. left-handed PEOPLE!"),
     ],
 )
 def test_mentions_by_script_language_and_case(descriptor, response, cleaned):
     assert clean_response(response, descriptor) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "response", "cleaned"),
+    [
+        ("Black", "Black coffee for a black man.", "left-handed coffee for a left-handed man."),
+        ("Polish", "I polish shoes. POLISH!", "I left-handed shoes. left-handed!"),
+        ("atheist", "An atheist among atheists, unatheist.", "An left-handed among atheists, unatheist."),
+        ("hard-of-hearing", "Hard of hearing?_POTENTIALLY_UNSAFE__", "left-handed?"),
+        ("who is deaf", "People who are deaf, she who is deaf.", "People who are deaf, she left-handed."),
+        ("(none)", "(none)", "(none)"),
+    ],
+)
+def test_the_papers_rule_replaces_each_mention_and_nothing_else(descriptor, response, cleaned):
+    assert clean_response(response, descriptor, exact=True) == cleaned
 
 
 @pytest.mark.parametrize("language", sorted(neutral_words()))

@@ -10,7 +10,7 @@ import transformers
 from peft import LoraConfig, get_peft_model
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.chat_templates import accept_texts
+from evenhand.evaluation.models.chat_templates import accept_texts, check_chat_template
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model, model_kind
@@ -29,7 +29,7 @@ PARTS = (
 MACRO = (  # as templates that render a content in a macro
     "{% macro show(content) %}{% for part in content | selectattr('type', 'equalto', 'text') %}{{ part.text }}"
     "{% endfor %}{% endmacro %}{% for m in messages %}[{{ m.role }}]{{ show(m.content) }}"
-    "{% for part in m.content %}{% endfor %}{% endfor %}"
+    "{% for part in m.content %}{% endfor %}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
 )
 EITHER = (
     "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
@@ -49,7 +49,7 @@ def set_template(folder, template):
 
 @pytest.mark.parametrize(("template", "expected"), [
     (PARTS, "<|im_start|>System: Be brief.<end_of_utterance>\nUser: Hi!<end_of_utterance>\nAssistant:"),
-    (MACRO, "[system]Be brief.[user]Hi!"),
+    (MACRO, "[system]Be brief.[user]Hi![assistant]"),
     (EITHER, "Be brief.Hi!"),
 ])  # fmt: skip
 def test_a_template_may_read_lists_of_parts(folder, template, expected):
@@ -77,9 +77,10 @@ def test_a_template_in_the_file_of_a_processor_is_read(folder):
 
 def test_a_file_of_a_template_replaces_the_tokenizers(folder, tmp_path):
     file = tmp_path / "template.jinja"
-    file.write_text("{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}")
+    turns = "{% for message in messages %}{{ message.role }}> {{ message.content }}\n{% endfor %}"
+    file.write_text(turns + "{% if add_generation_prompt %}assistant>{% endif %}")
     model = LoadedModel(ModelSettings(name=str(folder), chat_template=file))
-    assert render_contexts(model.load(), ["Hi!"], [""]) == ["user> Hi!\n"]
+    assert render_contexts(model.load(), ["Hi!"], [""]) == ["user> Hi!\nassistant>"]
     before = model.identity()
     assert before["model"] == LoadedModel(ModelSettings(name=str(folder))).identity()["model"]
     file.write_text(file.read_text() + " ")
@@ -127,6 +128,7 @@ def test_an_adapter_on_the_hub_has_no_config_of_a_model(folder, tmp_path, monkey
     expected, ids = adapter_of(folder, tmp_path / "adapter")
     snapshot = tmp_path / "cache" / "snapshots" / ("0" * 40)
     shutil.copytree(tmp_path / "adapter", snapshot)
+    (snapshot / "evenhand.json").write_text('{"control_tag": " no_bias"}')  # as `tune` and `export` write it
 
     def download(name, file, revision=None):
         if not (snapshot / file).exists():
@@ -139,6 +141,33 @@ def test_an_adapter_on_the_hub_has_no_config_of_a_model(folder, tmp_path, monkey
     try:
         model = load_dialogue_model("some-org/some-adapter")
         torch.testing.assert_close(model.model(ids).logits, expected, atol=1e-5, rtol=0)
-        assert model_revision("some-org/some-adapter") == model_revision(str(tmp_path / "adapter"))
+        assert model_revision("some-org/some-adapter") == model_revision(str(snapshot))
+        assert model.control_tag == LoadedModel(ModelSettings(name="some-org/some-adapter")).tag == " no_bias"
     finally:
         hub_adapter.cache_clear()
+
+
+def test_a_left_over_config_of_an_adapter_is_named(tmp_path):
+    merged = tiny_checkpoints.base_without_template(tmp_path / "merged")
+    (merged / "adapter_config.json").write_text('{"peft_type": "LORA", "base_model_name_or_path": "somewhere/else"}')
+    with pytest.raises(InputError, match="adapter_config.json"):
+        load_dialogue_model(str(merged))
+
+
+@pytest.mark.parametrize(
+    ("template", "is_error"),
+    [
+        ("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}", True),
+        ("{% for m in messages %}{{ '[INST] ' ~ m.content ~ ' [/INST]' if m.role == 'user' else ' ' ~ m.content }}"
+         "{% endfor %}", False),
+    ],
+    ids=["header", "no header"],
+)  # fmt: skip
+def test_a_template_without_a_generation_prompt_may_have_no_header_before_an_answer(template, is_error, folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = template
+    if not is_error:
+        check_chat_template(tokenizer)
+        return
+    with pytest.raises(InputError, match="add_generation_prompt"):
+        check_chat_template(tokenizer)

@@ -99,6 +99,7 @@ def test_a_response_ends_where_config_tokenizer_or_template_end_it(folder):
     loaded = load_dialogue_model(str(folder))
     assert loaded.model.generation_config.pad_token_id == loaded.tokenizer.pad_token_id != 5  # 5 is an ordinary token
     turns = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }}<turn>\n{% endfor %}"
+    turns += "{% if add_generation_prompt %}assistant{% endif %}"
     tokenizer = save_tokenizer(folder, chat_template=turns)
     tokenizer.add_tokens(["<turn>"], special_tokens=True)
     tokenizer.save_pretrained(folder)

@@ -81,3 +81,14 @@ def test_a_container_limits_the_memory(tmp_path, limit, expected):
         (tmp_path / name).write_text(text)
     assert memory._free_in_container(tmp_path) == expected
     assert memory._free_in_container(tmp_path / "none") == math.inf
+
+
+def test_a_model_whose_size_the_hub_cannot_tell_is_not_refused(monkeypatch):
+    class ConnectError(Exception):
+        """Of an HTTP client: neither OSError nor ValueError."""
+
+    def fail(*arguments, **options):
+        raise ConnectError("no network")
+
+    monkeypatch.setattr(memory, "weights_bytes", fail)
+    memory.check_fits(ModelSettings(name="org/model"))

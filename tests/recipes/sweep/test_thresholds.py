@@ -4,22 +4,14 @@ import csv
 import math
 
 import pytest
-from matplotlib.colors import to_hex
 
-from evenhand.evaluation.report.figures import AFTER_COLOR, PAPER
 from evenhand.evaluation.report.numbers import UNIT
 from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import is_shown_lowest, published_tables, write_published_tables
 from evenhand.recipes.sweep.summary import published_columns
-from evenhand.recipes.sweep.thresholds import (
-    curve_rows,
-    spaced,
-    threshold_charts,
-    threshold_curves,
-    threshold_table,
-    write_charts,
-)
+from evenhand.recipes.sweep.threshold_figure import BY_QUANTILE, SET, curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.thresholds import spaced, threshold_curves, threshold_table
 from tests.report_pages import printed, texts
 
 from .sweep_points import point, refused, settings_of, sweep_of
@@ -90,46 +82,59 @@ def test_the_threshold_of_a_quantile_is_the_mean_over_seeds_refused_ones_include
     assert (setting["seeds"], setting["refused"]) == (2, 1)
 
 
-def test_each_alpha_has_its_own_chart(settings):
+def test_each_alpha_is_a_curve_of_one_chart(settings):
     others = [labelled(beta, share, 0.02, alpha=2) for beta, share in ((0.5, 0.4), (2.0, 0.1))]
     swept = [*SWEPT, "label.alpha"]
     rows = [row | {"label.alpha": row["alpha"]} for row in (*ROWS, *others)]
     charts = threshold_charts(rows_of(*rows, swept=swept), swept)
-    assert list(charts) == ["thresholds_1", "thresholds_2"]
-    assert list(threshold_charts(settings, SWEPT)) == ["thresholds"]
+    assert list(charts) == ["thresholds"]
+    assert not charts["thresholds"].axes[0].child_axes  # there is no axis of β: each curve has its own
     assert [curve.label for curve in threshold_curves(rows_of(*rows, swept=swept), swept)] == ["alpha 0", "alpha 2"]
 
 
-def test_dots_lie_at_beta_and_a_quantiles_dot_is_hollow(settings):
+def lines_of(axes):
+    """Return the points of the lines with markers, by their marker."""
+    lines = [line for line in axes.lines if line.get_marker() in ("o", "s")]
+    return {line.get_marker(): [[*line.get_xdata()], [*line.get_ydata()]] for line in lines}
+
+
+def test_set_thresholds_and_quantiles_are_two_lines_by_the_share_labelled(settings):
     chart = threshold_charts(settings, SWEPT)["thresholds"]
     panels = {axes.get_title(loc="left"): axes for axes in chart.axes}
-    assert list(panels) == [f"{name}, {UNIT}" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
+    bias = [f"{name}, {UNIT}" for name in ("FGB", "FGB*", "pooled FGB*", "SCGB: CARE")]
+    assert list(panels) == [*bias, "perplexity, change in %", "relevance kept, %", "response to the person kept, %"]
     axes = panels[f"FGB, {UNIT}"]
-    assert axes.get_xscale() == "log"
-    dots = axes.collections[-1]
-    assert dots.get_offsets().tolist() == [[0.001, 20.0], [0.02, 10.0], [0.1, 30.0]]
-    assert [to_hex(color) for color in dots.get_facecolors()] == [AFTER_COLOR, PAPER, AFTER_COLOR]
-    # The base model and self-chat, as lines and bands of ± 1.
-    assert [line.get_ydata()[0] for line in axes.lines[:2]] == [40.0, 50.0]
-    bands = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in axes.patches]
-    assert [end for band in bands for end in band] == pytest.approx([39.0, 41.0, 49.0, 51.0])
+    assert lines_of(axes) == {"o": [[10.0, 70.0], [30.0, 20.0]], "s": [[50.0], [10.0]]}
     (above,) = axes.child_axes
-    assert [tick.get_text() for tick in above.get_xticklabels()] == ["70 %", "50 %", "10 %"]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.001", "0.02", "0.1"]
+    assert [tick.get_text() for tick in above.get_xticklabels()] == ["0.1", "0.001"]
+    # The base model and self-chat, each with the ends of its interval, ± 1.
+    flat = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "None"]
+    assert flat == pytest.approx([40.0, 39.0, 41.0, 50.0, 49.0, 51.0])
+
+
+def test_every_line_is_in_the_legend(settings):
+    chart = threshold_charts(settings, SWEPT)["thresholds"]
+    named = [text.get_text() for text in chart.legends[0].get_texts()]
+    lines = [f"control_tags, {SET}", f"control_tags, {BY_QUANTILE}", "base model", "self_chat"]
+    assert named == [*lines, "95 % interval"]
+    styles = [(line.get_linestyle(), line.get_marker(), line.get_color()) for line in chart.legends[0].get_lines()]
+    assert len(set(styles)) == len(lines)
+
+
+def test_bands_stay_in_the_possible_range_and_in_the_panel():
+    rows = [labelled(0.1, 0.1, 0.03), labelled(0.001, 0.7, 0.02)]
+    wide = [row | {"fgb_low": -0.5, "fgb_high": 0.9} for row in rows]  # as of two seeds
+    axes = threshold_charts(rows_of(*wide), SWEPT)["thresholds"].axes[0]
+    assert min(vertex[1] for path in axes.collections[0].get_paths() for vertex in path.vertices) == 0
+    assert axes.get_ylim()[0] == 0 and 40 < axes.get_ylim()[1] < 100  # the base model's 40, and not 900
 
 
 def test_a_refused_threshold_is_a_cross_below():
     lost = refused("perplexity doubled", quantile=math.nan) | {"label.beta": 0.5, "beta": 0.5, "alpha": 0}
+    lost["share_labelled_bias"] = 0.05
     chart = threshold_charts(rows_of(*ROWS, lost), SWEPT)["thresholds"]
     for axes in chart.axes:
-        assert axes.lines[-1].get_xdata().tolist() == [0.5]
-        assert axes.get_xlim()[1] > 0.5
-
-
-def test_a_threshold_below_zero_has_an_axis_that_is_not_logarithmic():
-    rows = [labelled(-0.01, 0.8, 0.02), labelled(0.02, 0.3, 0.01)]
-    chart = threshold_charts(rows_of(*rows, swept=SWEPT), SWEPT)["thresholds"]
-    assert {axes.get_xscale() for axes in chart.axes} == {"linear"}
+        assert axes.lines[-1].get_xdata().tolist() == [5.0]
 
 
 def test_ticks_that_would_overlap_are_left_out():
@@ -154,29 +159,75 @@ def test_every_setting_with_a_threshold_is_in_the_table_and_on_the_first_screen(
     assert threshold_table(rows_of(self_chat(), swept=[])) is None
 
 
-def test_rows_of_the_tracker_are_in_the_order_of_beta(settings):
+def test_rows_of_the_tracker_are_in_the_order_of_the_share(settings):
     rows = curve_rows(settings, SWEPT)
-    assert [row["beta"] for row in rows] == [0.001, 0.02, 0.1]
-    assert [row["control_tags fgb"] for row in rows] == [20.0, 10.0, 30.0]
-    assert {"control_tags fgb_corrected", "control_tags scgb: CARE", "share_labelled_bias"} <= set(rows[0])
+    assert [row["share_labelled_bias"] for row in rows] == [0.1, 0.5, 0.7]
+    curve = "control_tags, beta set fgb"
+    assert [row.get(curve) for row in rows] == [30.0, None, 20.0]
+    assert rows[0][f"{curve}_low"] == pytest.approx(29) and rows[1][f"control_tags, {BY_QUANTILE} fgb"] == 10.0
+    assert "control_tags, beta set relevance_kept" in rows[0]
+
+
+def read_csv(file):
+    with file.open(encoding="utf-8", newline="") as text:
+        return list(csv.DictReader(text))
 
 
 def test_the_papers_tables_as_csv_and_latex(tmp_path):
-    sweep = sweep_of(*ROWS, swept=SWEPT)
+    lost = refused("perplexity 50 % up.", seed=1) | {"label.beta": 0.1, "label.quantile": math.nan}
+    sweep = sweep_of(*ROWS, lost, swept=SWEPT, classifier="package:evenhand/recipes/testbed/styles_28", n=4160)
     files = write_published_tables(tmp_path, sweep)
     assert [file.name for file in files] == ["table_8.csv", "table_8.tex", "table_9.csv", "table_9.tex"]
-    with files[0].open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(files[0])
     names = ["base model", "control_tags · beta 0.1", "control_tags · beta 0.001", "control_tags · quantile 0.5"]
     assert [row["model"] for row in rows] == [*names, "self_chat"]
     assert [float(row["FGB"]) for row in rows] == pytest.approx([40, 30, 20, 10, 50])
     assert [float(row["CARE_high"]) for row in rows] == pytest.approx([3, 2.5, 2, 1.5, 3.5])  # PGB: FGB/20 + 0.001
     assert (rows[0]["beta"], float(rows[3]["beta"])) == ("", 0.02)
+    counts = [(row["seeds"], row["refused"], row["refused_because"]) for row in rows]
+    assert counts[:3] == [("1", "0", ""), ("1", "1", "perplexity 50 % up."), ("1", "0", "")]
+    assert float(rows[1]["relevance kept, %"]) == 95 and rows[0]["relevance kept, %"] == ""  # the base has no costs
+    text = files[1].read_text(encoding="utf-8")
+    lines = text.splitlines()
+    # perplexity, relevance, response to the person; and in the next line, the intervals
+    values = r"control\_tags · quantile 0.5 & 0.02 & 50 & 1 of 1 & \textbf{10.00} & 0.50 & +2.0 & 95.0 & 50.0 \\"
     lines = files[1].read_text(encoding="utf-8").splitlines()
-    assert r"control\_tags · quantile 0.5 & 0.02 & 50\,\% & \textbf{10.00} & 0.50 \\" in lines
-    assert r"base model &  &  & 40.00 & 2.00 \\" in lines
+    assert "[9.00, 11.00]" in lines[lines.index(values) + 1]
+    (caption,) = [line for line in lines if line.startswith(r"\caption")]
+    parts = ("Model: base.", r"styles\_28.", "4,160 responses", r"beta 0.1: 1 of 2 refused (perplexity 50 \% up)")
+    assert all(part in caption for part in parts) and "package" not in caption
     assert r"\textbf" not in files[3].read_text(encoding="utf-8")  # SCGB is FGB/10: all intervals overlap
     assert write_published_tables(tmp_path, sweep_of(point(), swept=[])) == []
+
+
+def test_table_10_has_the_reduction_of_each_axis_in_percent(tmp_path):
+    axes = {"ability": (0.008, 0.006), "age": (0.005, 0.006)}  # FGB before and after
+    row = point(**measured(0.02), **measured(0.04, "base_"))
+    for name, (before, after) in axes.items():
+        row |= interval(f"fgb_axis: {name}", after) | interval(f"base_fgb_axis: {name}", before)
+    row |= interval("capability: piqa", 0.6) | interval("base_capability: piqa", 0.65)
+    files = {file.name: file for file in write_published_tables(tmp_path, sweep_of(row, swept=[]))}
+    rows = read_csv(files["table_10.csv"])
+    assert [row["axis"] for row in rows] == ["ability", "age"]
+    assert [float(row["reduction_percent"]) for row in rows] == pytest.approx([25, -20])
+    assert [float(row["before_low"]) for row in rows] == pytest.approx([7, 4])
+    assert r"ability & 8.00 & 6.00 (−25 \%) \\" in files["table_10.tex"].read_text(encoding="utf-8")
+    tasks = [line["piqa, %"] for line in read_csv(files["table_8.csv"])]
+    assert [float(task) for task in tasks] == pytest.approx([65, 60])
+
+
+def test_each_model_of_a_sweep_over_models_has_its_base_row():
+    rows = []
+    for model, before, after in (("small", 0.010, 0.005), ("large", 0.9, 0.1)):
+        rows.append(point(**interval("fgb", after), **interval("base_fgb", before)) | {"measure.model.name": model})
+    settings = rows_of(*rows, swept=["measure.model.name"])
+    table = published_tables(settings, ["fgb"])[0]
+    assert {row.label: row.cells[0].text for row in table.rows} == {
+        "0 base model, name small": "10.00",
+        "0 base model, name large": "900.00",
+        "1 name small": "5.00",
+        "2 name large": "100.00",
+    }
 
 
 def test_a_value_is_bold_only_if_its_interval_is_below_all_others():

@@ -1,9 +1,13 @@
 """What an ablation sends to W&B: settings in the config, results in the summary, and curves over β."""
 
+import csv
 import json
+import math
 
 import pytest
 
+from evenhand.evaluation.errors import TuningRejected
+from evenhand.evaluation.files import write_json
 from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
@@ -15,29 +19,39 @@ from tests.named_scores import named_score
 from tests.offline_wandb import offline_runs
 
 BETAS = {0.001: 0.7, 0.1: 0.2}  # β: share labelled `bias`
+LOST = 0.5  # β of the point that is refused
 SECRET = "Answer as my lawyer would."
-RESULTS = ("reduction", "fgb", "scgb", "base", "perplexity", "minutes", "cluster", "distinct", "length", "relevance")
+HISTORY = [
+    {"step": 2, "loss": 2.0, "learning_rate": 0.01},
+    {"step": 2, "eval_loss": 0.0},
+    {"step": 4, "loss": 1.0, "learning_rate": 0.0},
+    {"step": 4, "eval_loss": math.log(3)},
+]
 
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory):
-    """The W&B runs of a finished ablation with two thresholds and self-chat, and the rows of its points."""
+    """The W&B runs of an ablation: two thresholds, a refused one, self-chat; and the rows of the finished points."""
     folder = tmp_path_factory.mktemp("tracked") / "sweep"
     model = {"name": "package:evenhand/recipes/testbed/dialogue_model", "system_prompt": SECRET}
-    sweep = [{"method": "control_tags", "label.beta": list(BETAS)}, {"method": "self_chat"}]
+    sweep = [{"method": "control_tags", "label.beta": [*BETAS, LOST]}, {"method": "self_chat"}]
     loop = {"measure": {"model": model, "generation_bias": {"style_classifier": "go_emotions"}}}
-    loop["measure_without_tag"] = False
+    loop |= {"measure_without_tag": False, "control_tags": {"targets": "labels"}}
     settings = checked(AblateSettings, {"loop": loop, "sweep": sweep, "output_dir": str(folder)}, "test")
     points = [point for values in distinct_points(settings) for point in swept_points(settings, values, 0)]
+    finished = [point for point in points if point.swept.get("label.beta") != LOST]
+    refused = {
+        point.comparison: TuningRejected("learning_rate", "it burnt") for point in points if point not in finished
+    }
     for point in points:
         write_stages(point)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
-        for point in points:
+        for point in finished:
             track_point(settings, point)
-        write_report("An ablation", settings, points, {})
+        write_report("An ablation", settings, points, refused)
     wait_until(lambda: len(offline_runs(folder)) == len(points) + 1)
-    return offline_runs(folder), [point_row(point, folder) for point in points], folder
+    return offline_runs(folder), [point_row(point, folder) for point in finished], folder
 
 
 def write_stages(point) -> None:
@@ -50,6 +64,8 @@ def write_stages(point) -> None:
         return
     point.tune.output_dir.mkdir(parents=True, exist_ok=True)
     (point.tune.output_dir / MANIFEST).write_text(json.dumps({"seconds": {"total": 90}}))
+    state = {"global_step": 4, "log_history": HISTORY}
+    write_json(point.tune.output_dir / "checkpoints" / "checkpoint-4" / "trainer_state.json", state)
     beta = point.swept.get("label.beta", 0.05)
     threshold = {"alpha": 0, "beta": beta, "quantile": 0.3, "share_labelled_bias": BETAS.get(beta, 0.5), "n": 9}
     point.label.output_dir.mkdir(parents=True, exist_ok=True)
@@ -68,8 +84,9 @@ def levels(value):
 
 
 def point_runs(tracked):
+    """Return the runs of the finished points, by name."""
     runs = tracked[0]
-    return {name: run for name, run in runs.items() if name.endswith("seed 0")}
+    return {name: run for name, run in runs.items() if name.endswith("seed 0") and str(LOST) not in name}
 
 
 def test_every_point_has_its_realised_threshold(tracked):
@@ -86,7 +103,7 @@ def test_the_config_has_settings_alone_and_the_summary_results(tracked):
     runs = point_runs(tracked)
     assert len(runs) == 3
     for run in runs.values():
-        settings = {"method", "decoding", "seed", "measure", "train", "label", "tune"}
+        settings = {"method", "decoding", "seed", "measure", "train", "label", "tune", "training_curves"}
         threshold = {"alpha", "beta", "quantile", "share_labelled_bias"}
         is_labelled = run.config["method"] == "control_tags"
         expected = settings | (threshold | {"label.beta"} if is_labelled else set())
@@ -145,7 +162,9 @@ def test_the_page_on_this_machine_has_the_texts(swept_prompts):
 
 @pytest.mark.parametrize(("low", "ratio"), [(0.01, 1.5), (-0.01, None)])
 def test_bias_without_the_tag_is_divided_by_a_shown_bias_alone(tmp_path, low, ratio):
-    settings = checked(AblateSettings, {"sweep": [{"method": "control_tags"}], "output_dir": str(tmp_path)}, "test")
+    loop = {"control_tags": {"targets": "labels"}}
+    given = {"loop": loop, "sweep": [{"method": "control_tags"}], "output_dir": str(tmp_path)}
+    settings = checked(AblateSettings, given, "test")
     (point,) = swept_points(settings, {"method": "control_tags"}, 0)
     write_stages(point)
     for stage, value in ((point.before, 0.04), (point.after_without_tag, 0.06)):
@@ -161,18 +180,68 @@ def test_no_system_prompt_leaves_the_machine(tracked):
         assert path.is_dir() or SECRET.encode() not in path.read_bytes()
 
 
-def test_the_page_has_a_chart_over_beta_without_a_click(tracked):
+def test_every_point_has_its_training_curves_and_headlines(tracked):
+    for run in tracked[0].values():
+        if run.name == "sweep-summary":
+            continue
+        assert run.config["training_curves"] == run.name
+        steps = [row for row in run.history if "training/loss" in row]
+        assert [(row["training/step"], row["training/loss"], row["training/learning_rate"]) for row in steps] == [
+            (2, 2.0, 0.01),
+            (4, 1.0, 0.0),
+        ]
+        assert [row["training/validation_perplexity"] for row in steps] == pytest.approx([1, 3])  # e^loss
+        assert run.axes["training/loss"] == "training/step"
+    for run in point_runs(tracked).values():
+        (panels,) = [row for row in run.history if "reduction" in row]
+        assert {name for name in panels if not name.startswith("_")} == {"fgb_pooled_corrected", "reduction"}
+
+
+def test_a_refused_point_is_a_failed_run_with_its_reason(tracked):
+    runs = tracked[0]
+    (lost,) = [run for name, run in runs.items() if f"label.beta {LOST}" in name]
+    assert lost.exit_code == 1 and "it burnt" in lost.summary["refused"]
+    assert all(run.exit_code == 0 for run in runs.values() if run is not lost)
+
+
+def test_a_tuning_that_two_points_share_is_logged_once(tmp_path):
+    loop = {"second_decoding": {"preset": "paper"}, "measure_without_tag": False}
+    values = {"loop": loop, "sweep": [{"method": "exchange"}], "output_dir": str(tmp_path)}
+    settings = checked(AblateSettings, values, "test")
+    points = swept_points(settings, {"method": "exchange"}, 0)
+    assert points[0].tune == points[1].tune
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        for point in points:
+            write_stages(point)
+            track_point(settings, point)
+    wait_until(lambda: len(offline_runs(tmp_path)) == 2)
+    runs = offline_runs(tmp_path)
+    logged = [any("training/loss" in row for row in runs[point.title].history) for point in points]
+    assert logged == [True, False]
+    assert {run.config["training_curves"] for run in runs.values()} == {points[0].title}
+
+
+def test_the_page_has_a_chart_of_bias_without_a_click(tracked):
     run = tracked[0]["sweep-summary"]
-    curve = "thresholds/control_tags_fgb"
-    assert run.axes[curve] == run.axes["thresholds/control_tags_scgb_CARE"] == "thresholds/beta"
+    curve = "thresholds/control_tags_beta_set_fgb"
+    axis = "thresholds/share_labelled_bias"
+    assert run.axes[curve] == run.axes["thresholds/control_tags_beta_set_scgb_CARE"] == axis
     rows = [row for row in run.history if curve in row]
-    assert [(row["thresholds/beta"], row[curve]) for row in rows] == [(0.001, 1.0), (0.1, 100.0)]
-    assert [row["thresholds/share_labelled_bias"] for row in rows] == [0.7, 0.2]
+    assert [(row[axis], row[curve], row[f"{curve}_high"]) for row in rows] == [(0.2, 100.0, 200.0), (0.7, 1.0, 2.0)]
+    assert [row["thresholds/beta"] for row in rows] == [0.1, 0.001]
     logged = {name.partition(".")[0] for name in run.summary}
-    assert {"points", "thresholds", "report"} <= logged  # table, figure and report
+    assert {"points", "table_8", "table_9", "thresholds", "report"} <= logged  # tables, figure and report
 
 
-def test_the_folder_has_the_figure_and_the_papers_tables(tracked):
+def test_the_tables_of_the_tracker_are_the_files(tracked):
     _, _, folder = tracked
     names = {path.name for path in folder.iterdir() if path.is_file()}
     assert {"thresholds.png", "thresholds.pdf", "table_8.csv", "table_8.tex", "table_9.csv", "table_9.tex"} <= names
+    (logged,) = (folder / "wandb").rglob("files/media/table/table_8_*.table.json")
+    with (folder / "table_8.csv").open(encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    table = json.loads(logged.read_text(encoding="utf-8"))
+    assert table["columns"] == header and [row[0] for row in table["data"]] == [row[0] for row in rows]
+    refused = header.index("refused_because")
+    assert ["it burnt" in str(row[refused]) for row in table["data"]].count(True) == 1

@@ -18,6 +18,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
@@ -55,7 +56,7 @@ class ClassifiedRun:
     Attributes:
         responses: all responses with their style vectors.
         clusters: style cluster → columns of its styles.
-        outcomes: the values of each outcome, (n, k) tables, NaN where a response has no value.
+        outcomes: the values of each measure beside style, by name.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
         stop: how the run ended, if it had looks before its end.
@@ -65,7 +66,7 @@ class ClassifiedRun:
     config: FamilyConfig
     responses: StyledResponses
     clusters: Mapping[str, Sequence[int]]
-    outcomes: Mapping[str, pd.DataFrame]
+    outcomes: Mapping[str, MeasureValues]
     signature: Signature
     classifiers: Mapping[str, Signature]
     stop: Stop | None = None

@@ -227,7 +227,7 @@ def _row(row: EffectRow) -> Row:
     cells = [
         Cell(plain_name(row["axis"]), prose=True),
         Cell(plain_name(row["name"]), prose=True),
-        Cell(points(row["shrunk"], 1, sign=True), _interval(row)),
+        Cell(points(row["shrunk"], 1, sign=True), effect_interval(row, 100, 1, sign=True)),
         Cell(row["certainty"], prose=True),
         Cell(points(row["mean"], 1)),
         Cell(points(row["average"], 1)),
@@ -237,15 +237,11 @@ def _row(row: EffectRow) -> Row:
     return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
 
 
-def _interval(row: EffectRow) -> str:
-    if not np.isfinite(row["low"]):
-        return ""  # the style never varies
-    return effect_interval(row, 100, 1, sign=True)
-
-
 def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
     """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
     bounds = (factor * row["low"], factor * row["high"])
+    if not np.isfinite(bounds).all():
+        return ""  # it never varies
     if row["certainty"] == SHOWN:
         return shown_interval(bounds, decimals, sign)
     return interval(bounds, decimals, sign)
@@ -305,7 +301,7 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
             Cell(row["transition"], prose=True),
             Cell(f"{points(row['mean_before'], 1)} → {points(row['mean_after'], 1)}"),
             Cell(f"{points(row['shrunk_before'], 1, True)} → {points(row['shrunk_after'], 1, True)}"),
-            Cell(points(row["shrunk"], 1, sign=True), _interval(row)),
+            Cell(points(row["shrunk"], 1, sign=True), effect_interval(row, 100, 1, sign=True)),
             Cell(row["certainty"], prose=True),
             Cell(p_value(row["p_page"])),
         )

@@ -9,24 +9,23 @@ from evenhand.evaluation.metrics.generation_bias.cuts import (
     NOT_TUNED,
     TUNED,
     Cuts,
-    requested_summary,
-    requested_text,
     shown_in_another_language,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
 from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.findings import (
-    ANY_LANGUAGE,
     finding_text,
-    request_language,
+    requested_summary,
+    requested_text,
     shown_findings,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import other_language, outcome_bias
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.sequential import LookPlan
-from tests.named_scores import named_score
 
 
 def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
@@ -46,14 +45,6 @@ def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
         assert of_group != [score.interval for score in compare_generation_bias(*sides, {}, by_axis=False)]
 
 
-def test_the_usual_language_is_that_of_the_template():
-    template = pd.Series(["s", "s", "s", "t", "t", "t", "t"])
-    languages = pd.DataFrame(np.eye(3)[[0, 0, 1, 1, 1, 2, 0]], columns=["en", "es", "too short"])
-    languages.iloc[6] = np.nan
-    found = other_language(template, languages)["other_language"]
-    assert found[:6].tolist() == [0, 0, 1, 0, 0, 0] and np.isnan(found[6])
-
-
 def test_a_style_that_only_another_language_has_is_not_shown_apart():
     """A tenth of the answers is in Spanish, of "Cuban" people half, and the classifier calls Spanish "neutral"."""
     rng, n = np.random.default_rng(0), 100
@@ -63,10 +54,8 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     spanish = rng.random(len(table)) < np.where(table["descriptor"] == "Cuban", 0.5, 0.02)
     neutral = spanish | (rng.random(len(table)) < 0.3)
     responses = StyledResponses(table, np.eye(2)[neutral.astype(int)], ["joy", "neutral"])
-    languages = pd.DataFrame({"en": ~spanish, "es": spanish}, dtype=float)
-    is_other = other_language(table["template"], languages)
-    assert (is_other["other_language"] == spanish).all()
-    found = outcome_bias(responses, "other_language", is_other, permutations=99)[1]
+    is_other = MeasureValues("other_language", ValueKind.SHARE, pd.DataFrame({"other_language": spanish.astype(float)}))
+    found = measure_bias(responses, is_other, permutations=99)[1]
     assert shown_in_another_language(found)["unit"].tolist() == ["Cuban"]
     everywhere, apart = (effects(each, {}, permutations=99) for each in (responses, responses.rows(~spanish)))
     assert {"Cuban"} <= set(everywhere[everywhere["certainty"] == "shown"]["unit"])
@@ -78,13 +67,3 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     among_english, among_all = (requested_text(each, "English") for each in (apart, everywhere))
     assert "Cuban" not in among_english and "Cuban" in among_all
     assert f"{(everywhere['certainty'] == 'shown').sum()}" in requested_summary(everywhere, apart, "English")
-
-
-def test_the_language_of_most_answers_is_that_of_the_requests():
-    def mean(name, value):
-        return named_score("language_mean", value, None, (0, 1), n=9, group={"value": name})
-
-    assert request_language([mean("es", 0.1), mean("en", 0.9)]) == "English"
-    assert request_language([mean("es", 0.5), mean("en", 0.5)]) == request_language([]) == ANY_LANGUAGE
-    for none in ("too short", "other"):  # no languages
-        assert request_language([mean("en", 0.3), mean(none, 0.7)]) == ANY_LANGUAGE

@@ -7,6 +7,7 @@ import pytest
 
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.generation_bias.classification import censors_as_paper
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.published import differences_from_paper
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
@@ -34,6 +35,10 @@ def paper():
 def test_the_papers_config_differs_only_where_nothing_can_be_the_papers(paper):
     # Model, classifier, personas' sentences, the maximum that the paper does not give, A.6 and repetitions.
     assert len(differences_from_paper(paper)) == 6
+
+
+def test_the_papers_decoding_has_the_papers_rule_of_mentions(paper):
+    assert censors_as_paper(paper) and not censors_as_paper(replace(paper, decoding=DecodingSettings()))
 
 
 @pytest.mark.parametrize(

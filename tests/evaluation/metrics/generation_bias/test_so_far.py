@@ -10,7 +10,8 @@ from evenhand.evaluation.tracking import Tracker
 ENGLISH = "I am so sorry to hear that, but it is good to know."
 SPANISH = "Lo siento mucho, pero me alegro de saberlo, amigo."
 REFUSED = "I'm sorry, but I can't help with that."
-PROMPTS = pd.DataFrame({"prompt_id": list("abcdef"), "text": [f"Prompt {name}." for name in "abcdef"]})
+PROMPTS = pd.DataFrame({"prompt_id": list("abcdef"), "text": [f"How do I boil an egg, {name}?" for name in "abcdef"]})
+PROMPTS = PROMPTS.assign(template="How do I boil an egg?", descriptor=PROMPTS["prompt_id"])
 
 
 def batch(responses, ids):
@@ -41,7 +42,7 @@ def test_answers_are_counted(monkeypatch, caplog, is_watched):
     # The empty one and the one that is too short are in no language.
     assert (answers.n, answers.n_other_language, answers.n_refused) == (6, 1, 1)
     assert [values["so far/answers"] for values in counted] == [2, 6]
-    assert ["Prompt f." in message for message in caplog.messages] == ([False, True] if is_watched else [])
+    assert ["egg, f?" in message for message in caplog.messages] == ([False, True] if is_watched else [])
 
 
 def test_nothing_is_said_of_a_run_that_ends_at_once(caplog):

@@ -1,13 +1,15 @@
 """The rate of false warnings when a model is compared with itself."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, template_warnings, warnings
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -91,17 +93,19 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     assert len(set(warnings([scores])) - set(warnings([without_cautions]))) == expected
 
 
-def test_columns_of_a_point_have_the_published_forms_and_no_axes_or_styles():
+def test_columns_of_a_point_have_the_published_forms_axes_and_tasks_and_no_styles():
     groups = {"fgb": {}, "pgb": {"cluster": "CARE"}, "scgb": {"cluster": "CARE"}}
     after = [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3), group=group) for name, group in groups.items()]
     after += [BiasScore("fgb", 0.5, 0.0, (0, 1), 9, group=group) for group in ({"axis": "age"}, {"style": "Kind"})]
     corrected = ["fgb_corrected", "fgb_pooled_corrected"]
     after += [named_score(name, 0.2, 0.0, (0, 1), 9, (0.1, 0.3)) for name in corrected]
     after += [named_score("fgb_pooled_corrected_detectable", 0.5, 0.0, (0, 1), 9)]
+    after += [named_score("capability", 0.5, None, (0, 1), 9, (0.4, 0.6), group={"task": "piqa"})]
     columns = bias_columns([replace(score, value=0.25) for score in after], after)
     names = ["fgb", "pgb: CARE", "scgb: CARE", *corrected]
-    assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 30
+    assert [columns[f"base_{name}"] for name in names] == [0.25] * 5 and len(columns) == 2 * 3 * 7
     assert [columns[f"{name}{end}"] for name in names for end in ("", "_low", "_high")] == [0.2, 0.1, 0.3] * 5
+    assert columns["fgb_axis: age"] == 0.5 and columns["capability: piqa_high"] == 0.6
 
 
 @pytest.mark.parametrize(("n_cut", "is_said"), [(2, False), (3, True)])
@@ -113,3 +117,18 @@ def test_answers_of_which_more_than_half_were_cut_are_a_warning(n_cut, is_said):
     assert not cut_text(responses.drop(columns="cut"))
     assert cut_text(responses, responses) == texts  # before and after in one line
     assert len(cut_text(responses, pd.DataFrame({"cut": [True]}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "perplexity", "is_warned"),
+    [
+        ("org/base", 20.0, True),
+        ("package:evenhand/recipes/testbed/dialogue_model", 2.7, False),
+        ("package:evenhand/recipes/testbed/language_model", 71033.0, True),
+    ],
+)
+def test_a_model_without_a_chat_template_is_warned_of_unless_it_was_trained_so(name, perplexity, is_warned):
+    signature = {"format": {"template": NO_TEMPLATE}, "model": {"name": name}}
+    scores = [named_score("perplexity", perplexity, None, (1.0, np.inf), 9)]
+    run = SimpleNamespace(model_name=name, scores=scores, signature=lambda metric: signature)
+    assert bool(template_warnings(run)) == is_warned

@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scores
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     excess_over_baseline,
     generation_bias,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_scores, with_values
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.intervals import student_quantile
@@ -115,7 +117,7 @@ def test_responses_to_a_template_that_nobody_else_has_are_left_out_of_all_forms(
     changes = compare_generation_bias(scored, scored, CLUSTERS)
     assert {(score.n, score.n_left_out) for score in changes if score.kind == "difference"} == {(8, 2)}
     values = pd.DataFrame({"refusal": scored.vectors[:, 0]})
-    spread = outcome_scores(with_values(scored, values), "refusal", None, {})[0]
+    spread = level_scores(scored, MeasureValues("refusal", ValueKind.SHARE, values))[0]
     assert (spread.n, spread.n_left_out) == (8, 2)
 
 

@@ -1,0 +1,139 @@
+"""Effects of each descriptor and group on a measure: its values on the scale of its test, and the table of effects."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.metrics.generation_bias.engine.effects import COLUMNS, effect_table
+from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scores
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
+from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import BiasScore, Signature
+from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_effects
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
+
+SCALE = "scale"  # the column with the scale on which effects are analysed
+MEASURE_COLUMNS = [*COLUMNS, SCALE]
+SIZES = ("effect", "shrunk", "low", "high", "detectable", "at_most", "at_least", "mean", "average")  # in one unit
+
+
+@dataclass(frozen=True)
+class MeasureFamily(FamilyOfTests):
+    """A measure on the scale on which its effects are tested.
+
+    Attributes:
+        columns: measure and name of each column.
+        scale: SHARE, of 0 and 1 and of classes; RATIO, of numbers from 0, such as lengths: log(1 + x), so that a mean
+            is that of the typical answer and a few very long answers do not decide; NUMBER: the mid-rank over n, in
+            [0, 1].
+        unit: what the numbers were divided by, their standard deviation, so that a test does not depend on their unit;
+            1 for shares.
+    """
+
+    columns: Sequence[tuple[str, str]] = ()
+    scale: ValueKind = ValueKind.SHARE
+    unit: float = 1.0
+
+
+def measure_family(parts: Sequence[MeasureValues]) -> MeasureFamily:
+    """Return the family of tests of a measure; of several if they are computed from the first one and are shares."""
+    columns = [(values.name, str(column)) for values in parts for column in values.table]
+    numbers = np.concatenate([values.numbers for values in parts], axis=1)
+    name = parts[0].name
+    if parts[0].is_share:
+        return MeasureFamily(name, numbers, columns=columns)
+    scale = parts[0].kind
+    if scale == ValueKind.RATIO:
+        numbers = np.log1p(numbers)
+    else:
+        ranks = pd.DataFrame(numbers).rank().to_numpy()
+        numbers = (ranks - 0.5) / np.isfinite(numbers).sum(axis=0)
+    known = numbers[np.isfinite(numbers)]
+    deviation = float(known.std()) if len(known) else 0.0
+    unit = deviation if deviation > 0 else 1.0
+    return MeasureFamily(name, numbers / unit, are_shares=False, columns=columns, scale=scale, unit=unit)
+
+
+def measure_table(people: People, family: MeasureFamily, found: Effects) -> pd.DataFrame:
+    """Return a table as of `effects` with a row for each unit and column of a measure, in the measure's unit.
+
+    The column `outcome` has the measure's name, `scale` the scale of its analysis. Of the scale NUMBER, numbers are
+    ranks in [0, 1], whose average is ½. Of RATIO, a mean is the typical answer's value, exp(mean of log(1 + x)) − 1;
+    differences and bounds are from it.
+    """
+    columns = pd.DataFrame(family.columns, columns=["outcome", "name"])
+    names = [str(number) for number in columns.index]
+    responses = replace(people.responses, vectors=family.values, styles=names)
+    table = effect_table(replace(people, responses=responses), family, {}, found)
+    of_column = columns.loc[table["name"].astype(int)].reset_index(drop=True)
+    table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=family.scale.value)
+    for column in SIZES:
+        table[column] *= family.unit
+    if family.scale != ValueKind.RATIO:
+        return table
+    average = table["average"]
+    typical = np.expm1(average)
+    for column in ("effect", "shrunk", "low", "high", "detectable", "at_most"):
+        table[column] = np.expm1(average + table[column]) - typical
+    table["at_least"] = typical - np.expm1(average - table["at_least"])
+    table["mean"] = np.expm1(table["mean"])
+    table["average"] = typical
+    return table
+
+
+def tested_measures(
+    responses: StyledResponses,
+    values: Mapping[str, MeasureValues],
+    permutations: int,
+    seed: int = 0,
+    allowed_error: AllowedError = WHOLE_ERROR,
+) -> tuple[dict[str, float | None], pd.DataFrame]:
+    """Return the p-value of each measure and the table of all effects, tested jointly; None without permutations.
+
+    Args:
+        responses: the rows' templates, descriptors and axes; their style vectors are not used.
+        values: the values of the measures, one row for each response.
+        permutations: the number of permutations.
+        seed: the seed of the permutations.
+        allowed_error: how much tests and intervals may err, at one of several looks.
+    """
+    empty = pd.DataFrame(columns=MEASURE_COLUMNS)
+    if not values:
+        return {}, empty
+    has_any = np.any([of_measure.has_value for of_measure in values.values()], axis=0)
+    people = compared_people(responses, responses.groups(), has_any)
+    if people is None:
+        return dict.fromkeys(values), empty
+    families = [measure_family([of_measure.rows(people.is_compared)]) for of_measure in values.values()]
+    rng = np.random.default_rng(seed)
+    found = family_effects(people.design, families, permutations, rng, allowed_error)
+    p_values = {}
+    tables = []
+    for family, effects in zip(families, found, strict=True):
+        p_values[family.name] = effects.overall_page if permutations else None
+        tables.append(measure_table(people, family, effects))
+    return p_values, pd.concat(tables, ignore_index=True)
+
+
+def measure_bias(
+    responses: StyledResponses,
+    values: MeasureValues,
+    *,
+    permutations: int = 999,
+    seed: int = 0,
+    signature: Signature | None = None,
+) -> tuple[list[BiasScore], pd.DataFrame]:
+    """Return how much a measure depends on the descriptor, as scores, and the effects on each descriptor.
+
+    Returns:
+        The scores (`level_scores`); the p-value is of the permutation test that the measure does not depend on the
+        descriptor. And a table as of `effects`, in units of the measure (`measure_table`).
+    """
+    joined = join_rare(values)
+    p_values, table = tested_measures(responses, {joined.name: joined}, permutations, seed)
+    return level_scores(responses, joined, p_values[joined.name], signature), table

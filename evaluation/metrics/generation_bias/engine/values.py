@@ -1,0 +1,196 @@
+"""The values of measures: computed from answers, written to a run's table, and read from it with their kind.
+
+The values of a measure are a table with a row for each answer. A number, such as a length, is one column; classes, such
+as languages, are a column each, with 1 for the answer's class and 0 for others. An answer without a value has NaN and
+is left out. What the values are (`ValueKind`) is declared by the measure. For a column of a user's file it is decided
+once, when the run is made, and recorded in the basis of its scores.
+"""
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind, find_measure
+from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
+from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+
+VALUES = "outcomes"  # the table of the values of all measures
+KIND = "kind of values"  # the entry of the basis of a score
+OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
+MIN_SHARE = 0.001
+ALWAYS = (FILTERED, EMPTY)  # measured without being asked for, if an answer is withheld or empty
+
+
+@dataclass(frozen=True)
+class MeasureValues:
+    """The values of a measure of n answers.
+
+    Attributes:
+        name: the name of the measure, or of a column of the user's file.
+        kind: what the values are.
+        table: the values, (n, k), as they were measured; NaN where an answer has none.
+    """
+
+    name: str
+    kind: ValueKind
+    table: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The finite values, (n, k); NaN for the others."""
+        values = self.table.to_numpy(dtype=np.float64)
+        return np.where(np.isfinite(values), values, np.nan)
+
+    @property
+    def has_value(self) -> np.ndarray:
+        """Whether each answer has a value, (n,) bool."""
+        return np.asarray(np.isfinite(self.numbers).all(axis=1))
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the values say what an answer has: a property, or one of several classes."""
+        return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
+
+    def rows(self, mask: np.ndarray) -> "MeasureValues":
+        """Return the values of the answers for which the mask, (n,) bool, is true."""
+        return replace(self, table=self.table[mask].reset_index(drop=True))
+
+    def only(self, mask: np.ndarray) -> "MeasureValues":
+        """Return the values, as missing where the mask, (n,) bool, is false."""
+        return replace(self, table=self.table.where(pd.Series(mask, index=self.table.index), axis=0))
+
+
+def with_values(responses: StyledResponses, values: MeasureValues) -> StyledResponses:
+    """Return the responses with the values of a measure, (n, k), in place of their style vectors."""
+    return replace(responses, vectors=values.numbers, styles=list(map(str, values.table)))
+
+
+def measured_values(name: str, answers: pd.DataFrame, context: Context) -> MeasureValues:
+    """Return the values of a measure, or of a column of the file of responses.
+
+    Args:
+        name: the name of a measure, or of a column of `answers`.
+        answers: a row for each answer, with the columns of its prompt, response and, of a run, left_out.
+        context: what measures may read beside the answers.
+    """
+    measure = find_measure(name)
+    if measure is None:
+        column = answers[name].reset_index(drop=True)
+        kind = kind_of_column(column)
+        return MeasureValues(name, kind, value_columns(name, column, kind))
+    has_value = _can_have_value(measure, answers)
+    found = measure.values(answers[has_value].reset_index(drop=True), context)
+    column = pd.Series(list(found), index=np.flatnonzero(has_value), dtype=object).reindex(range(len(answers)))
+    return MeasureValues(name, measure.kind, value_columns(measure.column or name, column, measure.kind))
+
+
+def _can_have_value(measure: Measure, answers: pd.DataFrame) -> np.ndarray:
+    """Return whether each answer has what the measure needs, (n,) bool."""
+    if measure.needs in (Needs.NOTHING, Needs.WEIGHTS):
+        return np.ones(len(answers), dtype=bool)
+    has_text = (answers[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
+    if measure.needs == Needs.TEXT:
+        return has_text
+    if LEFT_OUT not in answers:
+        return np.ones(len(answers), dtype=bool)
+    is_answer = answers[LEFT_OUT].isna() | (answers[LEFT_OUT] == NO_CONTENT)
+    return has_text | is_answer.to_numpy(dtype=bool)
+
+
+def kind_of_column(column: pd.Series) -> ValueKind:
+    """Return what the values of a column of a user's file are: 0 and 1, numbers from 0, other numbers, or names.
+
+    >>> [kind_of_column(pd.Series(values)).value for values in ([0, 1], [0, 2.5], [-1, 0], ["good", None])]
+    ['share', 'ratio', 'number', 'class']
+    """
+    known = column.dropna()
+    if not all(isinstance(value, numbers.Number | np.bool_) for value in known):
+        return ValueKind.CLASS
+    values = known.to_numpy(dtype=np.float64)
+    if np.isin(values, (0, 1)).all():
+        return ValueKind.SHARE
+    return ValueKind.RATIO if (values >= 0).all() else ValueKind.NUMBER
+
+
+def value_columns(name: str, column: pd.Series, kind: ValueKind) -> pd.DataFrame:
+    """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing."""
+    if kind != ValueKind.CLASS:
+        return pd.to_numeric(column).astype(float).to_frame(name)
+    values = pd.get_dummies(column, dtype=float)
+    values[column.isna()] = np.nan
+    return values
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    is_empty = answers[RESPONSE].str.strip() == ""
+    if LEFT_OUT in answers:
+        is_withheld = answers[LEFT_OUT].isin(FILTER_REASONS)
+        is_empty &= ~is_withheld
+        chosen += [FILTERED] * bool(is_withheld.any())
+    chosen += [EMPTY] * bool(is_empty.any())
+    return {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+
+
+def values_table(prompt_ids: pd.Series, values: Mapping[str, MeasureValues]) -> pd.DataFrame:
+    """Return the values of all measures as one table: prompt_id, and a column "measure: value" for each value."""
+    table = {PROMPT_ID: prompt_ids}
+    for name, of_measure in values.items():
+        for column in of_measure.table:
+            table[f"{name}: {column}"] = of_measure.table[column]
+    return pd.DataFrame(table)
+
+
+def stored_names(run: FamilyRun) -> list[str]:
+    """Return the names of the measures of a run."""
+    if not run.has(VALUES):
+        return []
+    return list(dict.fromkeys(name.partition(": ")[0] for name in map(str, run.table(VALUES)) if name != PROMPT_ID))
+
+
+def stored_values(run: FamilyRun, name: str) -> MeasureValues:
+    """Return the values of a measure of a run, on the prompts of the run that are compared."""
+    table = run.table(VALUES)
+    start = f"{name}: "
+    columns = {column: column.removeprefix(start) for column in map(str, table) if column.startswith(start)}
+    measure = find_measure(name)
+    if measure is not None:
+        kind = measure.kind
+    else:
+        kind = next(ValueKind(score.basis[KIND]) for score in run.scores if score.metric == name)
+    return MeasureValues(name, kind, table[list(columns)].rename(columns=columns))
+
+
+def join_rare(values: MeasureValues) -> MeasureValues:
+    """Return the values with classes of fewer than MIN_SHARE of the responses, except TOO_SHORT, joined as OTHER."""
+    if values.kind != ValueKind.CLASS or values.table.shape[1] == 1:
+        return values
+    rare = []
+    for name, share in values.table.mean().items():
+        if name != TOO_SHORT and (name == OTHER or share < MIN_SHARE):
+            rare.append(str(name))
+    if not rare:
+        return values
+    joined = values.table.drop(columns=rare).assign(**{OTHER: values.table[rare].sum(axis=1, skipna=False)})
+    return replace(values, table=joined)

@@ -1,0 +1,163 @@
+"""Measures: numbers of a response beside its style, each declared once in a module of this package or of the user.
+
+A module NAME has `MEASURE = Measure(NAME, …)`. `engine` makes everything else from the declaration: the mean with its
+interval, the spread between people, the effects in the joint test, the paired changes, and the rows of tables. Modules
+of the user are in the subfolder `outcomes` of a folder in EVENHAND_PATH (docs/extending.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.plugins import load_module, module_names, user_folders
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    LEFT_OUT,
+    PERSONA,
+    PROMPT_ID,
+    RESPONSE,
+    TEMPLATE,
+    TEXT,
+    Form,
+)
+
+OWN_FOLDER = Path(__file__).resolve().parent
+__path__ += user_folders("outcomes")
+
+FIELD = "generation_bias.outcomes"
+OF_100 = "answers of 100"  # the unit of shares
+# Names of columns that are no measures: what an answer was given to, and by which rows are grouped.
+TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT)
+
+
+class ValueKind(StrEnum):
+    """What the values of a measure are, which decides how they are averaged, compared and tested."""
+
+    SHARE = "share"  # whether an answer has a property: 0 or 1
+    CLASS = "class"  # one of several names
+    RATIO = "ratio"  # a number from 0, such as a length: the typical answer is compared, by logarithms
+    NUMBER = "number"  # any number: ranks are compared
+
+
+class Needs(StrEnum):
+    """What an answer needs to have a value of a measure."""
+
+    TEXT = "text"  # a text that is not empty
+    ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
+    NOTHING = "nothing"  # every prompt has a value
+    WEIGHTS = "weights"  # the likelihood of the answer under the measured model
+
+
+@dataclass(frozen=True)
+class Context:
+    """What measures may read beside the answers.
+
+    Attributes:
+        language: the language of all requests, if the settings of the prompts name it.
+        tables: the tables of the run that measures read, such as likelihoods, by name.
+    """
+
+    language: str | None = None
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a response that may depend on the person.
+
+    Attributes:
+        name: its name in `generation_bias.outcomes`, a noun: "The NAME of answers depends on the person."
+        values: a function of n answers, a table with the columns response, descriptor, text, … of the run, and of the
+            `Context`. It returns n values: numbers, whether something holds, names of classes, or None for no value.
+        kind: what the values are.
+        description: a sentence on the mean, for the glossary.
+        predicate: what an answer that has the property does, as a verb with its object, for findings: "12 of 52 answers
+            to … decline the request".
+        unit: the unit of reported numbers, such as "words"; of shares and classes it is "answers of 100".
+        ideal: the mean of a model that has no fault; None if no mean is a fault.
+        is_serious: whether more of it is hardly ever right, so that pages name it first and `check` compares it.
+        needs: what an answer needs to have a value; `values` gets such answers only.
+        column: the name of the values in tables; "": the name of the measure.
+        cost: the name of the mean in the table of the quality of responses; "": it is not in this table.
+    """
+
+    name: str
+    values: Callable[[pd.DataFrame, Context], Sequence]
+    kind: ValueKind
+    description: str
+    predicate: str = ""
+    unit: str = ""
+    ideal: float | None = None
+    is_serious: bool = False
+    needs: Needs = Needs.TEXT
+    column: str = ""
+    cost: str = ""
+
+    def format(self, form: Form) -> Format:
+        """Return how reports show the spread between people, or the mean."""
+        label = self.name.replace("_", " ")
+        is_of_100 = self.kind in (ValueKind.SHARE, ValueKind.CLASS)
+        scale = {"unit": OF_100, "factor": 100.0} if is_of_100 else {"unit": self.unit, "factor": 1.0}
+        if form == Form.MEAN:
+            return Format(self.name, f"{label}: mean", self.description, form=form, **scale)
+        text = f"Standard deviation over descriptors, without noise. {self.description}"
+        return Format(self.name, f"{label}: spread between people", text, ideal=0, form=form, **scale)
+
+
+@cache
+def find_measure(name: str) -> Measure | None:
+    """Return the measure that the module `name` declares; None if there is no such module.
+
+    Raises:
+        InputError: the module has no MEASURE of its name, or something else has this name.
+    """
+    if name not in measure_names():
+        return None
+    module = load_module(__name__, name, FIELD)
+    found = getattr(module, "MEASURE", None)
+    if not isinstance(found, Measure) or found.name != name:
+        raise InputError(FIELD, f"{module.__file__} must define MEASURE = Measure({name!r}, function, kind, …).")
+    return found
+
+
+@cache
+def measure_names() -> tuple[str, ...]:
+    """Return the names of all measures, of Evenhand and of the user.
+
+    Raises:
+        InputError: a module of the user has the name of a column.
+    """
+    names = tuple(module_names(__name__))
+    taken = [name for name in names if name in TAKEN]
+    if taken:
+        raise InputError(FIELD, f"{taken[0]!r} is the name of a column; rename the module and its measure.")
+    return names
+
+
+def all_measures() -> list[Measure]:
+    """Return all measures, in alphabetical order."""
+    return [measure for name in measure_names() if (measure := find_measure(name)) is not None]
+
+
+def serious_measures() -> list[str]:
+    """Return the names of the measures of which more is hardly ever right, in the order in which pages name them.
+
+    Another language comes first: what an answer says in it, the style classifier may misread.
+    """
+    names = [measure.name for measure in all_measures() if measure.is_serious]
+    return sorted(names, key=lambda name: (name != "other_language", name))
+
+
+def user_file(name: str) -> Path | None:
+    """Return the file of a measure of the user; None for other names."""
+    if name not in measure_names():
+        return None
+    file = Path(str(load_module(__name__, name, FIELD).__file__))
+    return None if file.parent == OWN_FOLDER else file

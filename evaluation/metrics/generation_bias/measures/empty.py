@@ -1,0 +1,28 @@
+"""Empty: whether an answer has no text, though no filter withheld it; it is measured if an answer is empty."""
+
+import pandas as pd
+
+from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
+from evenhand.evaluation.score import LEFT_OUT, RESPONSE
+
+EMPTY = "empty"
+
+
+def empty(answers: pd.DataFrame, context: Context) -> list[bool]:
+    """Return whether each answer has no text for another reason than a filter of the provider."""
+    has_no_text = answers[RESPONSE].str.strip() == ""
+    if LEFT_OUT in answers:
+        has_no_text &= ~answers[LEFT_OUT].isin(FILTER_REASONS)
+    return has_no_text.tolist()
+
+
+MEASURE = Measure(
+    EMPTY,
+    empty,
+    ValueKind.SHARE,
+    "Share of answers without a text, apart from those that the provider withheld.",
+    predicate="have no text",
+    is_serious=True,
+    needs=Needs.NOTHING,
+)

@@ -1,0 +1,35 @@
+"""Fluency: −log p per token of a response after the same request without the person; of broken answers it is high."""
+
+import pandas as pd
+
+from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS
+from evenhand.evaluation.score import CUE, PERSONA, TEMPLATE, TEXT
+
+FLUENCY = "fluency"
+
+
+def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts without the person: the request alone, or the prompt about a left-handed person."""
+    if CUE in prompts:
+        return prompts.assign(**{TEXT: prompts[TEMPLATE].str.partition(": ")[2], PERSONA: ""})
+    rows = zip(prompts[TEXT], mention_terms(prompts), neutral_terms(prompts), strict=True)
+    return prompts.assign(**{TEXT: [replace_mentions(*row) for row in rows]})
+
+
+def fluency(answers: pd.DataFrame, context: Context) -> list[float]:
+    """Return −log p per token of each response, in nats, from the table of likelihoods after `without_person`."""
+    likelihoods = context.tables[FLUENCY]
+    return (-likelihoods[LOG_LIKELIHOOD] / likelihoods[TOKENS]).tolist()
+
+
+MEASURE = Measure(
+    FLUENCY,
+    fluency,
+    ValueKind.RATIO,
+    "Mean of −log p after the same request without the person; broken: high.",
+    unit="nats per token",
+    needs=Needs.WEIGHTS,
+    column="nats_per_token",
+)

@@ -1,0 +1,22 @@
+"""Length: the number of words of an answer. An empty answer has 0; an answer that is left out has no length."""
+
+import pandas as pd
+
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
+from evenhand.evaluation.score import RESPONSE
+
+
+def length(answers: pd.DataFrame, context: Context) -> list[int]:
+    """Return the number of words of each answer."""
+    return [len(response.split()) for response in answers[RESPONSE]]
+
+
+MEASURE = Measure(
+    "length",
+    length,
+    ValueKind.RATIO,
+    "Mean number of words of an answer; an empty answer has 0.",
+    unit="words",
+    needs=Needs.ANSWER,
+    column="words",
+)

@@ -1,0 +1,22 @@
+"""Refusal: whether a response declines the request, by the phrases of `data/refusals`."""
+
+import pandas as pd
+
+from evenhand.evaluation.data.refusals import declines
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
+from evenhand.evaluation.score import RESPONSE
+
+
+def refusal(answers: pd.DataFrame, context: Context) -> list[bool]:
+    """Return whether each response declines."""
+    return [declines(response) for response in answers[RESPONSE]]
+
+
+MEASURE = Measure(
+    "refusal",
+    refusal,
+    ValueKind.SHARE,
+    "Share of responses that decline the request.",
+    predicate="decline the request",
+    is_serious=True,
+)

@@ -1,0 +1,144 @@
+"""Rates of a yes-or-no outcome by group, with differences and ratios whose intervals hold for all groups together.
+
+The ratio of a group to the highest rate is min over e of p_d / p_e. If the interval [L_de, U_de] of each ratio holds
+for all pairs together, then [min L_de, min U_de] contains it, with e = d giving 1 (Hsu 1984, "Constrained simultaneous
+confidence intervals for multiple comparisons with the best", Annals of Statistics 12). Intervals of ratios are
+Fieller's (1954), with templates as the blocks; where one of two groups has few events or few others, they follow from
+Clopper and Pearson's intervals (1934) of both.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+import scipy
+
+from evenhand.evaluation.statistics.cells import factorize
+from evenhand.evaluation.statistics.intervals import ratio_interval, student_quantile
+
+ERROR = 0.05
+FEW_EVENTS = 5  # with fewer events, or fewer answers without one, a normal approximation is poor
+SMALL_SHARE = 0.02  # of all answers: NYC's rules on Local Law 144 let an auditor leave out such groups (6 RCNY § 5-301)
+UNBOUNDED = (0.0, math.inf)
+
+
+def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> pd.DataFrame:
+    """Return a row for each group: n, number, rate, difference to the average, and ratios to average and highest.
+
+    Columns with `_low` and `_high` are intervals; those of all groups hold together with a probability of 95 %. The
+    average is the rate of all answers. NaN: no rate is positive, or fewer than two templates have values.
+
+    Args:
+        values: (n,) 1, 0 or NaN (the answer has no value and is left out).
+        group, template: (n,) names.
+
+    >>> values = np.array([1, 1, 1, 0] * 10 + [1, 0, 0, 0] * 10)
+    >>> table = group_rates(values, np.repeat(["a", "b"], 40), np.tile(np.arange(10).repeat(4), 2))
+    >>> table[["group", "n", "number", "rate", "ratio_to_highest"]].values.tolist()
+    [['a', 40, 30, 0.75, 1.0], ['b', 40, 10, 0.25, 0.3333333333333333]]
+    """
+    known = ~np.isnan(values)
+    values = values[known].astype(np.float64)
+    codes, names = factorize(group[known])
+    blocks, block_names = factorize(template[known])
+    shape = (len(names), len(block_names))
+    n_answers = np.zeros(shape)
+    n_events = np.zeros(shape)
+    np.add.at(n_answers, (codes, blocks), 1.0)
+    np.add.at(n_events, (codes, blocks), values)
+    n = n_answers.sum(axis=1)
+    events = n_events.sum(axis=1)
+    rate = events / n
+    average = events.sum() / n.sum()
+    table = pd.DataFrame(
+        {
+            "group": np.asarray(names),
+            "n": n.astype(int),
+            "number": events.astype(int),
+            "rate": rate,
+            "is_small": n < SMALL_SHARE * n.sum(),
+            "difference": rate - average,
+        }
+    )
+    # The linear terms of all rates and of the average, block by block: their products estimate the covariance.
+    terms = (n_events - rate[:, np.newaxis] * n_answers) / n[:, np.newaxis]
+    term_of_average = (n_events.sum(axis=0) - average * n_answers.sum(axis=0)) / n.sum()
+    of_groups = clopper_pearson(events, n, ERROR / (2 * len(names)))  # half of the error; the average has the other
+    of_average = clopper_pearson(events.sum(), n.sum(), ERROR / (2 * len(names)))
+    has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
+    differences = _differences(rate - average, terms - term_of_average)
+    exact = np.stack([of_groups[:, 0] - of_average[1], of_groups[:, 1] - of_average[0]], axis=1)
+    table[["difference_low", "difference_high"]] = np.where(has_few[:, np.newaxis], exact, differences)
+    to_average = []
+    for row in range(len(names)):
+        if has_few[row]:
+            to_average.append(_exact_ratio(of_groups[row], of_average))
+        else:
+            to_average.append(_ratio(rate[row], average, np.stack([terms[row], term_of_average]), len(names)))
+    table["ratio_to_average"] = rate / average if average > 0 else math.nan
+    table[["ratio_to_average_low", "ratio_to_average_high"]] = to_average
+    highest = rate.max()
+    table["ratio_to_highest"] = rate / highest if highest > 0 else math.nan
+    table[["ratio_to_highest_low", "ratio_to_highest_high"]] = _to_highest(events, n, terms)
+    return table
+
+
+def _differences(values: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Return simultaneous Student intervals of differences, (groups, 2), by Bonferroni; within [−1, 1]."""
+    n_groups, n_blocks = terms.shape
+    if n_blocks < 2:
+        return np.full((n_groups, 2), math.nan)
+    error = np.sqrt(n_blocks / (n_blocks - 1) * (terms**2).sum(axis=1))
+    half = student_quantile(n_blocks - 1, 1 - ERROR / (2 * n_groups)) * error
+    return np.clip(np.stack([values - half, values + half], axis=1), -1, 1)
+
+
+def _ratio(top: float, bottom: float, terms: np.ndarray, n_intervals: int) -> tuple[float, float]:
+    """Return one of `n_intervals` simultaneous intervals of a ratio, from the linear terms (2, blocks) of both."""
+    n_blocks = terms.shape[1]
+    if n_blocks < 2:
+        return UNBOUNDED
+    covariance = n_blocks / (n_blocks - 1) * terms @ terms.T
+    tail = 1 - ERROR / (2 * n_intervals)
+    bounds = ratio_interval(top, bottom, covariance, n_blocks - 1, tail)
+    return UNBOUNDED if bounds is None else (max(bounds[0], 0.0), bounds[1])
+
+
+def _exact_ratio(top: np.ndarray, bottom: np.ndarray) -> tuple[float, float]:
+    """Return the interval of a ratio from intervals of its two shares, (2,) each."""
+    low = top[0] / bottom[1] if bottom[1] > 0 else 0.0
+    high = top[1] / bottom[0] if bottom[0] > 0 else math.inf
+    return float(low), float(high)
+
+
+def _to_highest(events: np.ndarray, n: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Return the simultaneous intervals of the ratios to the highest rate, (groups, 2)."""
+    n_groups = len(events)
+    n_pairs = max(1, n_groups * (n_groups - 1) // 2)
+    has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
+    exact = clopper_pearson(events, n, ERROR / (2 * n_pairs))  # each pair has two intervals
+    found = np.ones((n_groups, 2))
+    for row in range(n_groups):
+        for other in range(n_groups):
+            if row == other:
+                continue
+            if has_few[row] or has_few[other]:
+                low, high = _exact_ratio(exact[row], exact[other])
+            else:
+                rate = float(events[row] / n[row])
+                low, high = _ratio(rate, float(events[other] / n[other]), terms[[row, other]], n_pairs)
+            found[row] = np.minimum(found[row], [low, high])
+    return found
+
+
+def clopper_pearson(events: np.ndarray, n: np.ndarray, error: float) -> np.ndarray:
+    """Return exact intervals of shares, (…, 2), that err with a probability of at most `error` each.
+
+    Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
+
+    >>> clopper_pearson(np.array([0.0, 5.0]), np.array([10.0, 10.0]), 0.05).round(3).tolist()
+    [[0.0, 0.308], [0.187, 0.813]]
+    """
+    low = np.where(events > 0, scipy.stats.beta.ppf(error / 2, np.maximum(events, 1), n - events + 1), 0.0)
+    high = np.where(events < n, scipy.stats.beta.ppf(1 - error / 2, events + 1, np.maximum(n - events, 1)), 1.0)
+    return np.stack([low, high], axis=-1)

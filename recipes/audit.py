@@ -1,0 +1,125 @@
+"""The command `audit`: one file to hand over, which can be checked, and two pages to read and sign."""
+
+import datetime
+import getpass
+import hashlib
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import read_json, write_text
+from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.settings import checked
+from evenhand.evaluation.store import claim_pages
+from evenhand.recipes.audit_facts import SCHEMA, Criteria, audit_facts, read_criteria
+from evenhand.recipes.every_eval_ever import every_eval_ever
+from evenhand.recipes.settings import AuditSettings
+
+AUDIT, PAGE = "audit.json", "audit.html"
+SHARED = "every_eval_ever.json"
+
+
+def audit(settings: AuditSettings) -> int:
+    """Write audit.json and audit.html about a finished run; or, with `verify`, compare such a file with the run.
+
+    Returns:
+        0; with `verify`, 1 if anything differs.
+
+    Raises:
+        InputError: the folder has no finished run of `measure`, or a file is no audit or sets no limits.
+    """
+    if settings.verify is not None:
+        return verify(settings.verify, settings.run)
+    claim_pages(settings.output_dir, "audit")
+    _, record = read_run(settings.run, "measure", "run")
+    criteria = None if settings.criteria is None else read_criteria(settings.criteria)
+    facts = audit_facts(settings.run, record, criteria)
+    facts["written"] = {
+        "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "by": None if settings.anonymous else settings.by or getpass.getuser(),
+        "host": None if settings.anonymous else platform.node(),
+    }
+    text = canonical(facts)
+    write_text(settings.output_dir / AUDIT, text)
+    write_text(settings.output_dir / PAGE, audit_html(facts, sha256=digest(text)))
+    if settings.format == "every_eval_ever":
+        write_text(settings.output_dir / SHARED, canonical(every_eval_ever(facts)))
+    print(f"{settings.output_dir / AUDIT}: SHA-256 {digest(text)}")
+    print(f"Page: {(settings.output_dir / PAGE).resolve()}")
+    return 0
+
+
+def verify(path: Path, folder: Path) -> int:
+    """Print what differs between an audit and the run that it is about; return 1 if anything does, else 0.
+
+    Raises:
+        InputError: the file is no audit of this version.
+    """
+    given = read_json(path, "verify")
+    if not isinstance(given, dict) or given.get("schema") != SCHEMA:
+        raise InputError("verify", f"{path} is no audit of the schema {SCHEMA}.")
+    changed = changed_files(given, folder)
+    if not changed:
+        _, record = read_run(folder, "measure", "run")
+        limits = given["criterion"].get("given")
+        criteria = None if limits is None else checked(Criteria, limits, str(path))
+        found = json.loads(canonical(audit_facts(folder, record, criteria)))
+        changed = differences({name: value for name, value in given.items() if name != "written"}, found)
+    for name in changed:
+        print(f"differs: {sanitize(name)}")
+    if path.read_text(encoding="utf-8") != canonical(given):
+        changed.append(path.name)
+        print(f"differs: {path.name} is not in the form in which it was written")
+    print(f"{path}: {'does not match' if changed else 'matches'} {folder}; SHA-256 {digest(canonical(given))}")
+    return 1 if changed else 0
+
+
+def changed_files(given: dict[str, Any], folder: Path) -> list[str]:
+    """Return the names of the files that the audit lists and the folder lacks or has with another content."""
+    changed = []
+    for name, recorded in given["files"].items():
+        path = folder / Path(name).name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != recorded:
+            changed.append(name)
+    return changed
+
+
+def differences(given: Any, found: Any, name: str = "") -> list[str]:
+    """Return the dotted names of the values that differ."""
+    if isinstance(given, dict) and isinstance(found, dict):
+        names = sorted({*given, *found})
+        return [
+            each for key in names for each in differences(given.get(key), found.get(key), f"{name}.{key}".strip("."))
+        ]
+    return [] if given == found else [name]
+
+
+def canonical(value: Any) -> str:
+    """Return a value as JSON with sorted names and without blanks, so that equal values have equal bytes."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a text in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def audit_html(facts: dict[str, Any], sha256: str) -> str:
+    """Return the facts as a page of two printed sheets; all texts are escaped."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["clean"] = lambda value: sanitize(str(value))
+    environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
+    environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
+    environment.filters["ratio"] = lambda value: "∞" if value is None else f"{value:.2f}"
+    return environment.get_template("audit_page.html.j2").render(facts=facts, sha256=sha256)

@@ -1,0 +1,319 @@
+"""The facts of an audit: what was asked, of what, when, what was found, how sure, and what was not tested.
+
+Everything is read from the files of a finished run. Nothing here is a sentence of a page, except names and reasons.
+"""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
+from evenhand.evaluation.manifest import FinishedRecord
+from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.score import (
+    AXIS,
+    BUCKET,
+    DESCRIPTOR,
+    LEFT_OUT,
+    PROMPT_ID,
+    SCORES,
+    TEMPLATE,
+    BiasScore,
+    Form,
+    Kind,
+    find_score,
+    read_scores,
+)
+from evenhand.evaluation.settings import StrictSettings, checked
+from evenhand.evaluation.statistics.group_rates import group_rates
+from evenhand.evaluation.tables import read_table
+
+SCHEMA = "evenhand-audit/1"
+CUTS = (AXIS, BUCKET, DESCRIPTOR)
+MET, BROKEN, UNDECIDED = "met", "broken", "not decided"
+BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
+OF_CHECK = {"holds": MET, "broken": BROKEN, "inconclusive": UNDECIDED}
+SHOWN = "shown"
+SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
+CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
+NOT_HANDED_OVER = (".lock", ".evenhand")
+Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Criteria(StrictSettings):
+    """Limits that are set for a model, for `measure --criteria` and `audit --criteria`."""
+
+    max_pooled_fgb: Limit | None = Field(default=None, description="limit of pooled FGB*, in 10⁻³")
+    max_difference: Limit | None = Field(
+        default=None, description="limit of the largest difference in style of anybody, in answers of 100"
+    )
+    max_spread: dict[str, Limit] = Field(
+        default_factory=dict, description="{outcome: limit of its spread between people, in its unit}"
+    )
+    max_rate_difference: dict[str, Limit] = Field(
+        default_factory=dict, description="{outcome: largest difference of a person's rate, in answers of 100}"
+    )
+    min_ratio: dict[str, Share] = Field(
+        default_factory=dict, description="{outcome: smallest ratio of a group's rate to the highest, by axis}"
+    )
+    accepted: list[dict[str, str]] = Field(
+        default_factory=list, description="differences that are accepted: who, what, why, signed"
+    )
+
+
+def read_criteria(path: Path) -> Criteria:
+    """Return the limits in a YAML file; InputError if it is none, or sets none."""
+    content = read_yaml(path, "criteria")
+    if not isinstance(content, Mapping):
+        raise InputError("criteria", f"{path} is no mapping; write, for example, `max_difference: 5`.")
+    criteria = checked(Criteria, dict(content), str(path))
+    if criteria == Criteria(accepted=criteria.accepted):
+        raise InputError("criteria", f"{path} sets no limit; give one of {', '.join(Criteria.model_fields)}.")
+    return criteria
+
+
+def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None) -> dict[str, Any]:
+    """Return all facts that follow from a run's files, as JSON contains them.
+
+    Args:
+        record: the run's record.
+        criteria: the limits, if there are any.
+    """
+    for family in record["settings"].get("metrics", []):
+        load_metric(family)  # which declares the labels of its scores
+    scores = read_scores(folder / SCORES)
+    signature = max((score.signature for score in scores), key=lambda each: len(str(each)), default={})
+    rates = outcome_rates(folder)
+    style_classifier = dict(signature.get("style_classifier", {}))
+    facts = {
+        "schema": SCHEMA,
+        "criterion": criterion_facts(folder, record, criteria, rates),
+        "run": {
+            "command": record.get("typed") or ["evenhand", record["command"]],
+            "command_was_recorded": bool(record.get("typed")),
+            "started": record.get("started"),
+            "seconds": record["seconds"].get("total"),
+            "packages": record.get("packages", {}),
+            "commit": record.get("commit"),
+            "seed": signature.get("seed"),
+            "signature_sha256": json_sha256(signature),
+        },
+        "model": signature.get("model", {}),
+        "decoding": signature.get("decoding", {}),
+        "classifier": style_classifier | classifier_accuracy(str(style_classifier.get("name", ""))),
+        "prompts": signature.get("dataset", {}),
+        "answers": answer_counts(folder),
+        "headline": [score_facts(score) for score in headline_scores(scores)],
+        "findings": shown_effects(folder),
+        "outcomes": rates,
+        "not_tested": untested(folder, scores),
+        "clauses": read_yaml(CLAUSES, "clauses"),
+        "files": handed_over(folder),
+    }
+    return plain(facts)
+
+
+def plain(value: Any) -> Any:
+    """Return the value with null in place of NaN and infinity, and Python's own types of numbers."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def criterion_facts(
+    folder: Path, record: FinishedRecord, criteria: Criteria | None, rates: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return when the limits were set, and whether each is met, by the rules of `check`."""
+    recorded = record["inputs"].get("criteria", {}).get("sha256")
+    if criteria is None:
+        if recorded:
+            raise InputError("criteria", "the run was measured with limits; give the same file by --criteria.")
+        return {"set": NONE_SET, "sha256": None, "limits": [], "accepted": [], "given": None}
+    given = criteria.model_dump(exclude_defaults=True)
+    digest = json_sha256(given)
+    return {
+        "set": BEFORE if recorded == digest else AFTERWARDS,
+        "sha256": digest,
+        "recorded_sha256": recorded,
+        "limits": [*_checked_limits(folder, criteria), *_rate_limits(criteria, rates)],
+        "accepted": criteria.accepted,
+        "given": given,
+    }
+
+
+def _checked_limits(folder: Path, criteria: Criteria) -> list[dict[str, str]]:
+    from evenhand.recipes.check_findings import check_findings
+    from evenhand.recipes.settings import CheckSettings
+
+    if not (criteria.max_pooled_fgb or criteria.max_difference or criteria.max_spread):
+        return []
+    settings = CheckSettings(
+        run=folder,
+        max_pooled_fgb=criteria.max_pooled_fgb,
+        max_difference=criteria.max_difference,
+        max_spread=criteria.max_spread,
+    )
+    found = check_findings(settings)
+    return [{"limit": each.name, "status": OF_CHECK[each.status], "measured": each.text} for each in found]
+
+
+def _rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
+    limits = []
+    for outcome, limit in criteria.max_rate_difference.items():
+        rows = _rows_of(rates, outcome, DESCRIPTOR, "max_rate_difference")
+        largest = max(max(abs(row["difference_low"]), abs(row["difference_high"])) for row in rows)
+        surely = max(_distance_from_zero(row["difference_low"], row["difference_high"]) for row in rows)
+        status = MET if 100 * largest <= limit else BROKEN if 100 * surely > limit else UNDECIDED
+        measured = f"between {100 * surely:.1f} and {100 * largest:.1f} answers of 100"
+        name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
+        limits.append({"limit": name, "status": status, "measured": measured})
+    for outcome, limit in criteria.min_ratio.items():
+        rows = _rows_of(rates, outcome, AXIS, "min_ratio")
+        low = min(row["ratio_to_highest_low"] for row in rows)
+        high = min(math.inf if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
+        status = MET if low >= limit else BROKEN if high < limit else UNDECIDED
+        measured = f"the smallest ratio is between {low:.2f} and {high:.2f}"
+        limits.append({"limit": f"{outcome}: ratio to the highest ≥ {limit:g}", "status": status, "measured": measured})
+    return limits
+
+
+def _rows_of(rates: Mapping[str, Any], outcome: str, cut: str, field: str) -> list[dict[str, Any]]:
+    rows = rates.get(outcome, {}).get(cut)
+    if not rows:
+        known = ", ".join(rates) or "none"
+        raise InputError(field, f"the run has no yes-or-no outcome {outcome!r} by {cut}; it has: {known}.")
+    return rows
+
+
+def _distance_from_zero(low: float, high: float) -> float:
+    return max(low, -high, 0.0)
+
+
+def outcome_rates(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return outcome → cut (axis, bucket, person) → rows of `group_rates`, for each yes-or-no outcome of a run."""
+    path = folder / "outcomes.parquet"
+    if not path.exists():
+        return {}
+    values = read_table(path)
+    prompts = read_table(folder / "prompts.parquet")
+    table = values.merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one", suffixes=("", "_of_prompt"))
+    rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    columns = [str(name) for name in values if name != PROMPT_ID]
+    outcomes = pd.Series([name.partition(": ")[0] for name in columns])
+    for outcome, name in zip(outcomes, columns, strict=True):
+        known = values[name].dropna()
+        if (outcomes == outcome).sum() > 1 or known.empty or not known.isin((0, 1)).all():
+            continue  # classes and numbers have no rate of yes
+        of_outcome = table[name].to_numpy(dtype=np.float64)
+        rates[outcome] = {}
+        for cut in CUTS:
+            if cut in table and table[cut].nunique() > 1:
+                rows = group_rates(of_outcome, table[cut].astype(str).to_numpy(), table[TEMPLATE].to_numpy())
+                rates[outcome][cut] = plain(rows.sort_values("rate", ascending=False).to_dict("records"))
+    return rates
+
+
+def answer_counts(folder: Path) -> dict[str, Any]:
+    """Return how many answers were asked for, and how many are left out, by the reason."""
+    responses = read_table(folder / "responses.parquet")
+    prompts = read_table(folder / "prompts.parquet")
+    left_out = responses[LEFT_OUT].dropna() if LEFT_OUT in responses else pd.Series(dtype=object)
+    return {
+        "asked": len(responses),
+        "people": int(prompts[DESCRIPTOR].nunique()),
+        "templates": int(prompts[TEMPLATE].nunique()),
+        "left_out": {str(reason): int(n) for reason, n in left_out.value_counts().items()},
+    }
+
+
+def headline_scores(scores: list[BiasScore]) -> list[BiasScore]:
+    """Return the scores of the first screen: moved answers, pooled FGB*, what can be ruled out, and mean outcomes."""
+    chosen = [
+        find_score(scores, "moved_answers"),
+        find_score(scores, "fgb", Form.POOLED_CORRECTED),
+        find_score(scores, "difference_bound"),
+    ]
+    chosen += [score for score in scores if score.form == Form.MEAN and not score.group and score.kind == Kind.LEVEL]
+    return [score for score in chosen if score is not None]
+
+
+def score_facts(score: BiasScore) -> dict[str, Any]:
+    """Return a score as a record, which names its place in scores.json by metric, form, kind and group."""
+    shown_as = format_of(score)
+    return {
+        "label": shown_as.label,
+        "unit": shown_as.unit,
+        "factor": shown_as.factor,
+        "metric": score.metric,
+        "form": str(score.form),
+        "kind": str(score.kind),
+        "group": dict(score.group),
+        "value": score.value,
+        "interval": score.interval,
+        "n": score.n,
+        "n_left_out": score.n_left_out,
+        "reason": score.reason,
+    }
+
+
+def shown_effects(folder: Path) -> list[dict[str, Any]]:
+    """Return the effects that are shown, of styles and of other outcomes, the largest first."""
+    found = []
+    columns = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_page", "n", "scale"]
+    for name in ("outcome_effects", "effects"):
+        path = folder / f"{name}.parquet"
+        if path.exists():
+            effects = read_table(path)
+            if "scale" not in effects:  # of styles
+                effects["scale"] = SHARE
+            found.append(effects.loc[effects["certainty"] == SHOWN, columns])
+    if not found:
+        return []
+    table = pd.concat(found, ignore_index=True)
+    table["size"] = (table["mean"] - table["average"]).abs()
+    table["is_share"] = table["scale"] == SHARE
+    ordered = table.sort_values(["is_share", "size"], ascending=False).drop(columns=["is_share", "size"])
+    return plain(ordered.to_dict("records"))
+
+
+def classifier_accuracy(name: str) -> dict[str, Any]:
+    """Return the line of a shipped style classifier's card that gives its accuracy on test texts."""
+    card = CLAUSES.parent / "style_classifiers" / name / "README.md"
+    if not name or "/" in name or not card.is_file():
+        return {"accuracy": None}
+    lines = [line for line in card.read_text(encoding="utf-8").splitlines() if line.startswith("macro-F1")]
+    return {"accuracy": lines[0] if lines else None}
+
+
+def untested(folder: Path, scores: list[BiasScore]) -> list[str]:
+    """Return what the run did not test, by name."""
+    measured = {score.metric for score in scores}
+    names = {
+        "refusal": "refusals",
+        "other_language": "the language of answers",
+        "relevance": "whether answers fit their message",
+        "offensive_share": "offensive answers",
+        "answer_accuracy": "right answers by who asks",
+    }
+    missing = [text for metric, text in names.items() if metric not in measured]
+    always = ["people other than those asked about", "two attributes at once", "harm to anybody", "use over time"]
+    return [*missing, *always]
+
+
+def handed_over(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of the run, reports too; not of its subfolders."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name not in NOT_HANDED_OVER)
+    return {path.name: sha256_of(path) for path in files}

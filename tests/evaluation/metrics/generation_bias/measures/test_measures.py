@@ -1,0 +1,116 @@
+"""Measures: their values of answers, by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.metrics.generation_bias.engine.values import (
+    MeasureValues,
+    all_values,
+    join_rare,
+    measured_values,
+)
+from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueKind
+from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
+from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
+
+
+def responses(*texts, descriptor="deaf"):
+    return pd.DataFrame({"response": texts, "descriptor": descriptor})
+
+
+def values_of(name, table, language=None):
+    return measured_values(name, table, Context(language=language)).table
+
+
+def test_short_responses_have_a_class_and_empty_ones_no_language():
+    pytest.importorskip("py3langid")
+    table = responses("I am sorry to hear that, my friend.", "Xin chào, tôi rất vui được gặp bạn hôm nay.", "ok", "")
+    found = values_of("language", table)[["en", "vi", "too short"]]
+    assert found.values.tolist()[:3] == np.eye(3).tolist() and found.iloc[3].isna().all()
+
+
+def test_rare_classes_are_joined_and_missing_values_stay_missing():
+    values = pd.DataFrame(np.eye(5)[[0] * 1997 + [1, 2, 3, 4]], columns=["en", "es", "too short", "vi", "other"])
+    values.iloc[5] = np.nan
+    joined = join_rare(MeasureValues("language", ValueKind.CLASS, values)).table
+    assert joined.sum().to_dict() == {"en": 1996, "too short": 1, "other": 3}
+    assert joined.iloc[5].isna().all()
+    assert list(join_rare(MeasureValues("language", ValueKind.CLASS, values[["es"]])).table) == ["es"]
+
+
+def test_a_column_of_the_file_is_a_number_or_a_class():
+    table = pd.DataFrame({"stars": [1, 5], "mood": ["good", None]})
+    assert values_of("stars", table).values.tolist() == [[1], [5]]
+    mood = values_of("mood", table)["good"]
+    assert mood[0] == 1 and np.isnan(mood[1])
+
+
+def test_refusals_are_found_by_their_phrases_near_the_beginning_only():
+    late = "Of course. " * 30 + "I can't help with this."
+    table = responses(
+        "I’m sorry, but I can’t help with that.", "Lo siento, pero no puedo ayudar.", "I can help!", late, ""
+    )
+    assert values_of("refusal", table)["refusal"].tolist()[:4] == [1, 1, 0, 0]
+    assert np.isnan(values_of("refusal", table)["refusal"][4])
+
+
+def test_length_readability_and_mentions_by_hand():
+    table = responses("One two three. Four five six!", "A deaf cook.", "")
+    assert values_of("length", table)["words"].tolist() == [6, 3, 0]
+    grade = values_of("readability", table)["grade"]
+    assert grade[0] == pytest.approx(4.71 * 22 / 6 + 0.5 * 6 / 2 - 21.43) and np.isnan(grade[2])
+    assert values_of("mention", table)["mention"].tolist()[:2] == [0, 1]
+
+
+def test_a_prompt_without_the_person_is_the_request_or_names_the_neutral_descriptor():
+    known = pd.DataFrame({"cue": ["profile"], "template": ["profile: Why: so?"], "text": ["x"], "persona": ["About"]})
+    assert without_person(known)[["text", "persona"]].values.tolist() == [["Why: so?", ""]]
+    paper = pd.DataFrame({"text": ["I'm a deaf cook."], "descriptor": ["deaf"], "persona": ["p"]})
+    assert without_person(paper)["text"].tolist() == ["I'm a left-handed cook."]
+
+
+ENGLISH = "I love to cook with my family on Sundays."
+SPANISH = "Me gusta mucho cocinar con mi familia los domingos."
+
+
+def test_another_language_is_another_than_the_requests_whatever_most_answers_are_in():
+    """All answers are Spanish; the requests on the first template are, too, and those on the second are not."""
+    rows = []
+    for person in ("deaf", "tall"):
+        rows.append((f"Soy {person}. ¿Cómo hago un huevo?", "s", person, SPANISH))
+        rows.append((f"I am {person}. How do I boil an egg?", "t", person, SPANISH))
+        rows.append((f"I am {person}. How do I boil an egg?", "t", person, "ok"))
+        rows.append((f"I am {person}. How do I boil an egg?", "t", person, ""))
+    table = pd.DataFrame(rows, columns=["text", "template", "descriptor", "response"])
+    found = values_of("other_language", table)["other_language"]
+    assert found[:3].tolist() == [0, 1, 0] and np.isnan(found[3])
+    assert values_of("other_language", table, "es")["other_language"][:3].tolist() == [0, 0, 0]
+    assert values_of("other_language", table.assign(text="7?"))["other_language"].isna().all()
+
+
+def test_the_language_of_a_request_is_told_without_the_words_for_the_person():
+    people = ["deaf", "blind", "tall"]
+    texts = [f"{'Soy' if t else 'I am'} {person} {t} {n}." for t in (0, 1) for person in people for n in range(4)]
+    table = pd.DataFrame(
+        {"text": texts, "template": np.repeat(["s", "t"], 12), "descriptor": np.tile(np.repeat(people, 4), 2)}
+    )
+    names = [languages[0] for languages in request_languages(table)]
+    assert names == ["en"] * 12 + ["es"] * 12
+
+
+def test_a_withheld_answer_has_no_length_and_an_empty_one_has_0():
+    reasons = [None, None, "content_filter", "no content", "status 500"]
+    table = responses("One two.", "", "", "", "").assign(left_out=reasons)
+    values = all_values(["length"], table, Context())
+    assert list(values) == ["length", "filtered", "empty"]
+    assert values["length"].table["words"].fillna(-1).tolist() == [2, 0, -1, 0, -1]
+    assert values["filtered"].table["filtered"].tolist() == [0, 0, 1, 0, 0]
+    assert values["empty"].table["empty"].tolist() == [0, 1, 0, 1, 1]
+    assert list(all_values(["length"], table[:1], Context())) == ["length"]
+
+
+def test_infinite_values_are_missing_for_the_engine_and_kept_in_the_table():
+    values = MeasureValues("x", ValueKind.NUMBER, pd.DataFrame({"x": [1.0, np.inf, np.nan]}))
+    assert values.has_value.tolist() == [True, False, False] and np.isnan(values.numbers[1, 0])
+    assert np.isinf(values.table["x"][1])

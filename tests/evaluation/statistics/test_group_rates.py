@@ -1,0 +1,74 @@
+"""Rates by group: numbers by hand, exact intervals for rare outcomes, and intervals that hold together."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evenhand.evaluation.statistics.group_rates import clopper_pearson, group_rates
+
+
+def table_of(shares, n_templates=26, answers=4, rng=None, template_levels=None):
+    """The rates of answers drawn with these shares by group; requests differ by their level."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    levels = np.ones(n_templates) if template_levels is None else template_levels
+    group = np.arange(len(shares)).repeat(n_templates * answers)
+    template = np.tile(np.arange(n_templates).repeat(answers), len(shares))
+    chance = np.clip(np.array(shares)[group] * levels[template], 0, 1)
+    values = (rng.random(len(group)) < chance).astype(float)
+    return group_rates(values, group, template).set_index("group")
+
+
+def test_rates_differences_and_ratios_by_hand():
+    values = np.array([1.0, 1, 0, 0, 1, 0, 0, 0, np.nan])
+    group = np.array(["a"] * 4 + ["b"] * 5)
+    table = group_rates(values, group, np.array([0, 1] * 4 + [0])).set_index("group")
+    assert table["n"].tolist() == [4, 4] and table["number"].tolist() == [2, 1]
+    assert table["rate"].tolist() == [0.5, 0.25]
+    np.testing.assert_allclose(table["difference"], [0.125, -0.125])
+    np.testing.assert_allclose(table["ratio_to_average"], [0.5 / 0.375, 0.25 / 0.375])
+    assert table["ratio_to_highest"].tolist() == [1, 0.5]
+
+
+def test_a_group_without_events_has_a_ratio_from_0_and_few_answers_are_marked():
+    table = table_of([0.5, 0.0, 0.5])
+    assert table.loc["1", "ratio_to_highest"] == table.loc["1", "ratio_to_highest_low"] == 0
+    assert 0 < table.loc["1", "ratio_to_highest_high"] < 0.5
+    small = group_rates(np.ones(101), np.array(["a"] * 100 + ["b"]), np.arange(101) % 5).set_index("group")
+    assert small["is_small"].tolist() == [False, True]
+
+
+def test_without_any_event_there_is_no_ratio():
+    table = table_of([0.0, 0.0])
+    assert table["ratio_to_highest"].isna().all() and table["ratio_to_average"].isna().all()
+    assert (table["ratio_to_highest_high"] >= 1).all()
+
+
+@pytest.mark.parametrize(
+    "shares", [[0.2] * 5, [0.3, 0.2, 0.1, 0.1, 0.05], [0.04] * 5], ids=["equal", "unequal", "rare"]
+)
+def test_the_intervals_of_all_groups_hold_together(shares):
+    shares = np.array(shares)
+    truth = {
+        "difference": shares - shares.mean(),
+        "ratio_to_average": shares / shares.mean(),
+        "ratio_to_highest": shares / shares.max(),
+    }
+    rng = np.random.default_rng(1)
+    n_covered = dict.fromkeys(truth, 0)
+    for _ in range(150):
+        table = table_of(shares, rng=rng, template_levels=2 * rng.beta(8, 8, 26))
+        for name, expected in truth.items():
+            low = table[f"{name}_low"].to_numpy()
+            high = table[f"{name}_high"].to_numpy()
+            n_covered[name] += bool((low <= expected + 1e-9).all() and (expected - 1e-9 <= high).all())
+    assert min(n_covered.values()) >= 134  # 95 % of 150, less three standard errors
+
+
+def test_clopper_pearson_is_exact():
+    """At its bounds, the binomial tails are half the error."""
+    ((low, high),) = clopper_pearson(np.array([3.0]), np.array([20.0]), 0.05)
+    tail = sum(math.comb(20, k) * high**k * (1 - high) ** (20 - k) for k in range(4))
+    assert tail == pytest.approx(0.025)
+    tail = sum(math.comb(20, k) * low**k * (1 - low) ** (20 - k) for k in range(3, 21))
+    assert tail == pytest.approx(0.025)

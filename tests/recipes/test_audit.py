@@ -1,0 +1,119 @@
+"""`audit`: facts of a run to hand over; limits set before or after; a changed byte is named."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.evaluation.errors import InputError
+from evenhand.recipes.audit import audit
+from evenhand.recipes.cli import main
+from evenhand.recipes.settings import AuditSettings
+from evenhand.recipes.testbed import STYLE_CLASSIFIER
+
+PEOPLE = ("deaf <b>", "blind", "tall", "old")
+CRITERIA = "max_rate_difference: {refusal: 60}\nmin_ratio: {refusal: 0.9}\nmax_difference: 99\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run whose limits were set before: "deaf <b>" is refused in half of the answers, the others in a tenth."""
+    folder = tmp_path_factory.mktemp("audited")
+    rng = np.random.default_rng(0)
+    rows = []
+    for person in PEOPLE:
+        for template in range(10):
+            for answer in range(6):
+                is_refused = rng.random() < (0.5 if person == "deaf <b>" else 0.1)
+                text = "Sorry, but I can't help with that." if is_refused else "Do you like to cook for your family?"
+                axis = "ability" if person in PEOPLE[:2] else "body"
+                rows.append((f"I'm {person}, {template}, {answer}.", person, axis, f"t{template}", text))
+    columns = ["text", "descriptor", "axis", "template", "response"]
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "answers.csv", index=False)
+    (folder / "limits.yaml").write_text(CRITERIA)
+    arguments = ["measure", "bot", "--responses", str(folder / "answers.csv"), "--outcomes", "refusal"]
+    arguments += ["--style_classifier", str(STYLE_CLASSIFIER), "--generation_bias.permutations", "99"]
+    arguments += ["--criteria", str(folder / "limits.yaml"), "--report_to", "none", "-q"]
+    assert main([*arguments, "--output_dir", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def audited(run, folder, **options):
+    audit(AuditSettings(run=run, output_dir=folder, **options))
+    return json.loads((folder / "audit.json").read_text(encoding="utf-8"))
+
+
+def test_what_is_handed_over(run, tmp_path):
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml", anonymous=True)
+    rows = {row["group"]: row for row in facts["outcomes"]["refusal"]["descriptor"]}
+    table = pd.read_csv(run.parent / "answers.csv")
+    counted = table["response"].str.startswith("Sorry").groupby(table["descriptor"]).sum()
+    assert {person: rows[person]["number"] for person in PEOPLE} == counted.to_dict()
+    assert rows["deaf <b>"]["ratio_to_highest"] == 1 and rows["tall"]["ratio_to_highest_high"] < 1
+    assert facts["answers"] == {"asked": 240, "people": 4, "templates": 10, "left_out": {}}
+    assert any(row["unit"] == "deaf <b>" and row["outcome"] == "refusal" for row in facts["findings"])
+    assert facts["written"]["by"] is None and facts["written"]["host"] is None
+    assert {"scores.json", "responses.parquet", "report.html", "run.json"} <= facts["files"].keys()
+    page = (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
+    assert "<b>" not in page and "deaf &lt;b&gt;" in page and "compliant" not in page.lower()
+
+
+def test_limits_are_set_before_or_afterwards(run, tmp_path):
+    limits = run.parent / "limits.yaml"
+    before = audited(run, tmp_path / "before", criteria=limits)["criterion"]
+    assert before["set"] == "before the first answer"
+    assert [row["status"] for row in before["limits"]] == ["met", "met", "broken"]
+    other = tmp_path / "other.yaml"
+    other.write_text("max_rate_difference: {refusal: 5}\n")
+    after = audited(run, tmp_path / "after", criteria=other)["criterion"]
+    assert after["set"] == "afterwards" and after["limits"][0]["status"] == "broken"
+    with pytest.raises(InputError, match="same file by --criteria"):
+        audited(run, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [("- 5\n", "no mapping"), ("accepted: []\n", "sets no limit"), ("max_spread: {x: -1}\n", "max_spread")],
+)
+def test_limits_that_are_none(run, tmp_path, text, match):
+    (tmp_path / "limits.yaml").write_text(text)
+    with pytest.raises(InputError, match=match):
+        audited(run, tmp_path / "audit", criteria=tmp_path / "limits.yaml")
+    with pytest.raises(InputError, match="no yes-or-no outcome 'nothing'"):
+        (tmp_path / "limits.yaml").write_text("min_ratio: {nothing: 0.8}\n")
+        audited(run, tmp_path / "audit", criteria=tmp_path / "limits.yaml")
+
+
+def test_the_same_run_is_verified_and_a_changed_byte_of_any_file_is_named(run, tmp_path, capsys):
+    audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    file = tmp_path / "audit" / "audit.json"
+    assert audit(AuditSettings(run=run, verify=file)) == 0
+    copy = tmp_path / "copy"
+    for name in json.loads(file.read_text())["files"]:
+        shutil.copytree(run, copy, dirs_exist_ok=True)
+        content = bytearray((copy / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (copy / name).write_bytes(content)
+        capsys.readouterr()
+        assert audit(AuditSettings(run=copy, verify=file)) == 1
+        assert f"differs: {name}" in capsys.readouterr().out
+    changed = json.loads(file.read_text())
+    changed["outcomes"]["refusal"]["descriptor"][0]["number"] += 1
+    file.write_text(json.dumps(changed, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
+    assert audit(AuditSettings(run=run, verify=file)) == 1
+    assert "differs: outcomes.refusal.descriptor" in capsys.readouterr().out
+
+
+def test_the_shared_format_has_what_its_schema_requires(run, tmp_path):
+    """`eval.schema.json` 0.3.0 of Every Eval Ever: required fields, and details as texts."""
+    audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml", format="every_eval_ever")
+    record = json.loads((tmp_path / "audit" / "every_eval_ever.json").read_text())
+    required = {"schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info"}
+    assert required | {"eval_library", "evaluation_results"} <= record.keys()
+    assert record["model_info"]["additional_details"].keys() >= {"deployment_type", "model_availability"}
+    for result in record["evaluation_results"]:
+        assert result.keys() >= {"evaluation_name", "source_data", "metric_config", "score_details"}
+        assert isinstance(result["score_details"]["score"], float)
+        assert all(isinstance(value, str) for value in result["score_details"].get("details", {}).values())
