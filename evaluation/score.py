@@ -84,7 +84,7 @@ class Direction(StrEnum):
 
     ABOVE = "above"
     BELOW = "below"
-    NOT_SHOWN = "not shown"  # the interval contains the ideal, or the test does not reject it
+    NOT_SHOWN = "not_shown"  # the interval contains the ideal, or the test does not reject it
     UNKNOWN = "unknown"  # nothing tells: there is no ideal, or neither an interval nor a test
 
 
