@@ -30,7 +30,6 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.compat import config_values
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.activation import invocation_of
@@ -50,7 +49,8 @@ from evenhand.evaluation.models.revisions import (
     local_path,
     model_revision,
 )
-from evenhand.evaluation.progress import working
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
 

@@ -1,4 +1,4 @@
-"""A prefix that rows have in common, and whether it and padding change what a loaded model predicts: tried once a model.
+"""A prefix that rows have in common, and whether it and padding change what a model predicts: tried once a model.
 
 Attention masks padding, but recurrent layers (RWKV, xLSTM) and models that count padding as positions (MPT between a
 prefix and the rest) do not. A list of names would miss the next one.
