@@ -12,7 +12,6 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
-from evenhand.evaluation.old_score_names import current_record
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -215,19 +214,14 @@ def read_scores(path: Path | str) -> list[BiasScore]:
 
 
 def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -> BiasScore:
-    """Return the score in a record of a file of scores, of this version or of an earlier one."""
-    record = current_record(record)
+    """Return the score in a record of a file of scores."""
     low, high = record["bounds"]
     interval = record.get("interval")
     caution = record.get("caution")
-    reason = record.get("reason")
     value = record["value"]
-    if value is None:
-        value = math.nan
-        reason = reason or OVERFLOW  # earlier versions wrote infinity without a reason
     return BiasScore(
         metric=record["metric"],
-        value=value,
+        value=math.nan if value is None else value,
         ideal=record.get("ideal"),
         bounds=(-math.inf if low is None else low, math.inf if high is None else high),
         n=record["n"],
@@ -235,7 +229,7 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
         p_value=record.get("p_value"),
         n_left_out=record.get("n_left_out", 0),
         group=record["group"],
-        reason=reason,
+        reason=record.get("reason"),
         standard_error=record.get("standard_error"),
         signature=signatures[record["signature"]],
         form=Form(record["form"]),

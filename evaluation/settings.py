@@ -25,7 +25,6 @@ from pydantic import (
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.old_setting_names import new_name, removed_name
 
 AUTO = "auto"
 # Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.
@@ -679,12 +678,6 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
 def _unknown_setting(location: Sequence[str], cls: Any) -> str:
     """Return what is wrong with the name of a setting that does not exist, and the name that may have been meant."""
     *groups, name = location
-    removed = removed_name(".".join(location))
-    if removed is not None:
-        return f"this setting is gone: {removed}; leave it out."
-    renamed = new_name(".".join(location))
-    if renamed is not None:
-        return f"it is called {renamed!r} now; rename it."
     for group in groups:
         field = cls.model_fields.get(group) if cls is not None else None
         cls = None if field is None else group_of(field.annotation)

@@ -19,7 +19,7 @@ from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import SCORES, display_name, read_scores
-from evenhand.evaluation.store import claim_pages, has_runs
+from evenhand.evaluation.store import claim_pages
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
@@ -84,7 +84,7 @@ def run_points(
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
-    processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
+    processes.on_rank_zero(lambda: claim_pages(folder, command))
     if len(points) > 1:
         log.info("%s: %s", command, remaining_text(points))
     results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)

@@ -39,14 +39,6 @@ def test_scores_round_trip_as_strict_json(tmp_path):
     assert record["value"] is None
 
 
-def test_scores_of_earlier_versions_are_read(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    content["scores"][0] |= {"jackknife_over": "templates", "jackknife_interval": [-0.1, 0.3]}
-    (tmp_path / "scores.json").write_text(json.dumps(content))
-    assert read_scores(tmp_path / "scores.json") == [DEFINED]
-
-
 SIGNED = {"model": {"name": "gpt2", "revision": "1" * 40}, "dataset": {"name": "paper", "sha256": "2" * 64}, "seed": 3}
 SIGNED |= {"decoding": {"preset": "sample", "do_sample": True}, "packages": {"evenhand": "0.2.0", "torch": "2.9"}}
 
@@ -131,64 +123,6 @@ def test_a_number_that_is_too_large_is_undefined_with_a_reason(tmp_path, value, 
     (score,) = read_scores(tmp_path / "scores.json")
     assert (None if math.isnan(score.value) else score.value, score.interval) == expected
     assert "larger than the largest number" in score.reason
-
-
-def test_infinity_without_a_reason_as_earlier_versions_wrote_it_is_read(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    content["scores"][0]["value"] = None
-    write_json(tmp_path / "scores.json", content)
-    (score,) = read_scores(tmp_path / "scores.json")
-    assert math.isnan(score.value) and score.reason
-
-
-@pytest.mark.parametrize(
-    ("before", "metric", "form", "kind"),
-    [
-        ("fgb", "fgb", "plain", "level"),
-        ("fgb_pooled_corrected", "fgb", "pooled_corrected", "level"),
-        ("scgb_corrected_reduction", "scgb", "corrected", "reduction"),
-        ("fgb_pooled_corrected_detectable", "fgb", "pooled_corrected", "detectable"),
-        ("fgb_pooled_word", "fgb", "word", "level"),
-        ("cps_difference_detectable", "cps", "plain", "detectable_difference"),
-        ("likelihood_difference", "likelihood_difference", "plain", "level"),
-        ("likelihood_difference_detectable", "likelihood_difference", "plain", "detectable"),
-        ("likelihood_difference_difference", "likelihood_difference", "plain", "difference"),
-        ("relevance_within_template_kept", "relevance_to_person", "plain", "kept"),
-        ("response_perplexity_rise", "response_perplexity", "plain", "rise"),
-        ("moved_share", "moved_answers", "plain", "level"),
-        ("even_within", "difference_bound", "plain", "level"),
-        ("my_column_spread_difference", "my_column", "spread", "difference"),
-        ("effect_change", "effect", "plain", "difference"),
-    ],
-)
-def test_names_of_earlier_versions_are_read_as_metric_form_and_kind(tmp_path, before, metric, form, kind):
-    write_scores(tmp_path / "scores.json", [replace(DEFINED, group={"seen": "yes"})])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    record = content["scores"][0]
-    for name in ("form", "kind", "caution"):
-        del record[name]
-    record["metric"] = before
-    write_json(tmp_path / "scores.json", content)
-    expected = replace(DEFINED, metric=metric, form=Form(form), kind=Kind(kind), group={"tuned": "yes"})
-    assert read_scores(tmp_path / "scores.json") == [expected]
-
-
-def test_a_reason_that_was_a_caution_in_earlier_versions_is_read_as_one(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    record = content["scores"][0]
-    for name in ("form", "kind", "caution"):
-        del record[name]
-    for caution, reason in (
-        (Caution.ONE_TEMPLATE, "there is one template, so this is FGB*, for this template only"),
-        (Caution.ONE_SIDED, "caution: of intervals from one template with two responses per descriptor"),
-        (Caution.THESE_PROMPTS, "caution: somebody has few templates in common with others"),
-    ):
-        record["reason"] = reason
-        write_json(tmp_path / "scores.json", content)
-        (score,) = read_scores(tmp_path / "scores.json")
-        assert (score.caution, score.reason) == (caution, None)
 
 
 def test_form_kind_and_caution_round_trip_and_tell_scores_apart(tmp_path):

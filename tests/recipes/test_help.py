@@ -87,7 +87,7 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
     ("command", "metrics", "at_most"),
     [
         *(("measure", family, 72) for family in FAMILIES),
-        ("measure", ",".join(FAMILIES), 92),
+        ("measure", ",".join(FAMILIES), 94),
         ("loop", "generation_bias", 110),
     ],
 )
