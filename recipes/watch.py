@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name

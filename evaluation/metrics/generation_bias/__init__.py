@@ -224,7 +224,7 @@ class GenerationBias(Metric):
     ) -> list[BiasScore]:
         """Return the paired differences and reductions between two runs, and write the tables of changes."""
         from evenhand.evaluation.metrics.generation_bias.comparison import (
-            levels_on_common_prompts,
+            levels_on_common_answers,
             opened_comparison,
             track_samples,
         )
@@ -233,7 +233,7 @@ class GenerationBias(Metric):
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)
-        scores += levels_on_common_prompts(comparison, self.parts)
+        scores += levels_on_common_answers(comparison, self.parts)
         track_samples(comparison)
         return _of_responses([*scores, common])
 
