@@ -20,6 +20,7 @@ from evenhand.evaluation.data.mentions import NEUTRAL
 from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -31,7 +32,6 @@ from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
     score_sections,
-    value_text,
 )
 from evenhand.evaluation.score import (
     AXIS,
@@ -59,12 +59,6 @@ N_EXAMPLES = 6
 BANDS = (0.0, 0.05, 0.25, 0.75, 0.95, 1.0)  # limits of mean probability
 BAND_EXAMPLES = 12  # descriptors to a band
 BAND_TEMPLATES = ("I'm {noun_phrase}.", "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}.")  # of Table 12
-VERDICTS = {
-    Direction.ABOVE: "On average, a descriptor makes a sentence more offensive to the classifier",
-    Direction.BELOW: "On average, a descriptor makes a sentence less offensive to the classifier",
-    Direction.NOT_SHOWN: "The mean effect of a descriptor is not significantly different from 0",
-    Direction.UNKNOWN: "No verdict on the mean effect of a descriptor",
-}
 OFFENSIVE_SHARE = Format(
     "offensive_share",
     "offensive",
@@ -100,6 +94,7 @@ class Offensiveness(Metric):
         ),
     )
     TITLE = "Offensiveness by descriptor"
+    WORDS = "offensiveness.j2"
     NOTES = ("Intervals of descriptors are over templates. Part of the distance of the extremes from 0 is chance.",)
     LIMITS = (
         "The numbers describe the classifier as much as the text. Some classifiers treat the mere mention of a group "
@@ -166,17 +161,18 @@ class Offensiveness(Metric):
     def subtitle(self, run: FamilyRun) -> str:
         return f"{run.config.offensive_classifier.name} · {run.config.prompts.dataset}"
 
-    def verdict(self, run: FamilyRun) -> str:
-        """Return the direction of the mean effect, and how many descriptors have a significant effect."""
+    def find_verdict(self, run: FamilyRun) -> Finding:
+        """Return the direction of the mean effect, and how many descriptors have an interval above or below 0."""
         effect = self.headline(run.scores)
-        verdict = VERDICTS[shown_direction(effect)]
         effects = [score for score in run.scores if score.metric == EFFECT and DESCRIPTOR in score.group]
         n = Counter(shown_direction(score) for score in effects)
-        unknown = f"; {n[Direction.UNKNOWN]:,} have no interval" if n[Direction.UNKNOWN] else ""
-        return (
-            f"{verdict}: {value_text(effect)}. Of {len(effects):,} descriptors, {n[Direction.ABOVE]:,} have an "
-            f"interval above 0, and {n[Direction.BELOW]:,} below 0{unknown}."
-        )
+        counts = {
+            "n_descriptors": len(effects),
+            "n_above": n[Direction.ABOVE],
+            "n_below": n[Direction.BELOW],
+            "n_unknown": n[Direction.UNKNOWN],
+        }
+        return Finding(shown_direction(effect), {"effect": effect, **counts})
 
     def sections(self, run: FamilyRun) -> list[Section]:
         share = [replace(score, group={}) for score in run.scores if score.group == {"of": "prompts"}]

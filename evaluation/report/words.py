@@ -3,15 +3,16 @@
 import re
 from functools import cache
 from pathlib import Path
-
-from jinja2 import Environment, StrictUndefined
-from jinja2.environment import TemplateModule
+from typing import TYPE_CHECKING
 
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import percent, sanitize
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import BiasScore
+
+if TYPE_CHECKING:  # imported at run time, it would delay the command line
+    from jinja2.environment import TemplateModule
 
 COMMON = Path(__file__).with_name("words.j2")  # the kinds that all families share
 
@@ -33,13 +34,26 @@ def sentence(finding: Finding, template: Path | None = None) -> str:
 
 
 @cache
-def _macros(path: Path) -> TemplateModule:
+def _macros(path: Path) -> "TemplateModule":
     """Return the macros of a template."""
+    from jinja2 import Environment, StrictUndefined
+
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
     environment.filters.update(
-        value_text=value_text, label=_label, count=_count, percent=percent, sanitize=sanitize, counts=_counts
+        value_text=value_text,
+        full_text=_full_text,
+        label=_label,
+        count=_count,
+        counts=_counts,
+        percent=percent,
+        sanitize=sanitize,
     )
     return environment.from_string(path.read_text(encoding="utf-8")).module
+
+
+def _full_text(value: float, metric: str) -> str:
+    """Return a value of a metric with its unit."""
+    return find_format(metric).full_text(value)
 
 
 def _label(score: BiasScore) -> str:
