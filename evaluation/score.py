@@ -46,6 +46,7 @@ OPENING_IDS = "opening_ids"  # the token ids of the opening, where a loaded mode
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+OTHER_TEXT = "other_text"  # the kinds of other text in a response, by name, with blanks between them
 ANSWER_COLUMNS = (RESPONSE, RESPONSE_IDS, CUT)  # what a model that scores a response reads of it
 RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 

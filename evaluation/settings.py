@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.json_values import Json
 
@@ -151,6 +151,12 @@ class ModelSettings(CheckpointSettings):
         "ones only",
         json_schema_extra=OMITTED_IF_NULL,
     )
+    strip: list[str] | None = Field(
+        default=None,
+        description="kinds of other text that are removed from the answers of a server or a file, such as "
+        "[role, echo]; a report names the kinds that it finds",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
     adapter_strength: Strength | None = Field(
         default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
@@ -183,6 +189,16 @@ class ModelSettings(CheckpointSettings):
     def base_url(self) -> str:
         """The address of the server without its API."""
         return base_url(self.server or "")
+
+    @model_validator(mode="after")
+    def _check_strip(self) -> Self:
+        if self.strip:
+            from evenhand.evaluation.data.other_text import removable  # reads a file
+
+            for name in self.strip:
+                if name not in removable():
+                    raise unknown_name("strip", name, removable())
+        return self
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # imported at run time, these would delay the command line
 
     from evenhand.evaluation.models.base import Model
     from evenhand.evaluation.models.recorded import ResponseFile
-    from evenhand.evaluation.store import Store
+    from evenhand.evaluation.runs.store import Store
 
 __path__ += user_folders("metrics")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # imports torch
 
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
+SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer", "strip")  # of the settings, not for loaded models
 
 
 class LoadedModel(Model):
@@ -77,6 +77,8 @@ class LoadedModel(Model):
         from evenhand.evaluation.models.checkpoints import resolve_device
 
         super().check(prompts)
+        if self.settings.strip:
+            raise InputError("model.strip", "it is for the answers of a server or a file; set stop_strings.")
         resolve_device(self.settings.device)
         adapter = Path(self.name).expanduser()
         if is_adapter(adapter) and invocation_in(adapter) is not None:
