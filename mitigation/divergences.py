@@ -8,7 +8,7 @@ import pandas as pd
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.openings import opening_divergences
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.mitigation.labelled_responses import contexts_of_others
 

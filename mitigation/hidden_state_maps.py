@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.batches import tokens_per_pass
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 
 MEAN = "mean"
 MAP = "map"
