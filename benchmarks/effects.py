@@ -3,6 +3,7 @@
 $ python -m benchmarks.effects                            # the table of docs/benchmarks/accuracy.md, a minute
 $ python -m benchmarks.effects --change                   # changes between two runs, 2 minutes
 $ python -m benchmarks.effects --parts --simulations 300  # coverage of the parts of person and word, 2 minutes
+$ python -m benchmarks.effects --rare --simulations 150   # coverage where one person's outcome varies more, a minute
 $ python -m benchmarks.effects --simulations 1            # a try, seconds
 
 Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabilities that differ by descriptor as planned
@@ -177,14 +178,49 @@ def parts(simulations: int) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
+def rare(simulations: int) -> pd.DataFrame:
+    """Return the coverage, in %, of the intervals of a person whose answers have a rare value more often than others'.
+
+    Six people answer 8 requests, or 60 people 26. 98 % of the answers of others have 5 stars, of this person 80 %, and
+    the rest 1 or 2. "stars" are their logarithms, "solved" is whether there are 5.
+    """
+    rows = {}
+    for people, templates, answers_per_cell in ((6, 8, 6), (60, 26, 2)):
+        template, cell = np.divmod(np.arange(templates * people * answers_per_cell), people * answers_per_cell)
+        person = cell // answers_per_cell
+        share = np.where(np.arange(people) == 0, 0.80, 0.98)
+        design = Design(template, person, np.zeros((0, people)))
+        means = {"solved": share, "stars": share * np.log(6) + (1 - share) * np.log([2, 3]).mean()}
+        hits: dict[str, list[np.ndarray]] = {name: [] for name in means}
+        for seed in range(simulations):
+            rng = np.random.default_rng(seed)
+            is_solved = rng.random(len(person)) < share[person]
+            stars = np.where(is_solved, np.log(6), np.log(rng.integers(2, 4, len(person))))
+            families = [
+                FamilyOfTests("solved", is_solved[:, np.newaxis].astype(float)),
+                FamilyOfTests("stars", stars[:, np.newaxis], are_shares=False),
+            ]
+            for family, found in zip(families, family_effects(design, families, PERMUTATIONS, rng), strict=True):
+                truth = means[family.name] - means[family.name].mean()
+                hits[family.name].append((found.low[:, 0] <= truth) & (truth <= found.high[:, 0]))
+        for name, covered in hits.items():
+            of_people = np.mean(covered, axis=0)
+            row = {"the person": of_people[0], "the others": of_people[1:].mean()}
+            rows[f"{people} people, {templates} requests, {name}"] = row
+    return 100 * pd.DataFrame(rows).T
+
+
 def main() -> None:
     options = parse_options(
         __doc__,
         simulations=(40, "per design"),
         change=(False, "changes between two runs instead"),
         parts=(False, "parts of person and word instead"),
+        rare=(False, "a person with a rare value instead"),
         plans=(list(PLANS), "designs"),
     )
+    if options.rare:
+        return print(rare(options.simulations).round(1).to_string())
     if options.parts:
         return print(parts(options.simulations).round(1).to_string())
     for change in ("nothing", "every effect halved") if options.change else ("no effect", None):

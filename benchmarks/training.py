@@ -1,7 +1,8 @@
-"""What `distill` learns in equal CPU time: its learning rates, and trainings that are cheaper for each row.
+"""What `distill` learns in equal CPU time or steps: its learning rates, cheaper trainings, and activated adapters.
 
 $ python -m benchmarks.training RESPONSES                                        # an hour of one core
 $ python -m benchmarks.training RESPONSES --minutes 0.1 --variants "as it is"    # a try, a minute
+$ python -m benchmarks.training RESPONSES --steps 120 --seed 1 --variants "rate 0.001" "activated by the tag"
 
 RESPONSES is a folder of `evenhand measure` with responses to tune on, such as `train` of a loop. The model of its
 settings is tuned on the responses to half of the descriptors, by each variant from the same start and for the same CPU
@@ -10,14 +11,16 @@ on, after eight prompts that differ in the descriptor only; nothing is sampled:
 
 - removed: of the KL divergence of the first four tokens' predictions from their normalised mean over the eight people;
 - kept: of the same divergence for later tokens, in which a response says something to the person;
-- perplexity: the change of the perplexity of the base's responses.
+- perplexity: the change of the perplexity of the base's responses;
+- switched off: the largest change of a logit without the tag, or, without a tag, with the adapter off.
 
 95 % intervals are percentiles of a bootstrap over responses. They do not contain the chance of training.
 """
 
+import contextlib
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,22 +28,26 @@ import numpy as np
 import pandas as pd
 import torch
 from datasets import Dataset
+from peft import LoraConfig
 from scipy.stats import bootstrap
 from torch.nn.functional import kl_div, log_softmax
 from transformers import PrinterCallback
 
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.models.batches import common_prefix_length
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing
-from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.score import DESCRIPTOR
-from evenhand.mitigation.labelled_responses import ContextRenderer
-from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.invocation import added_tokens
+from evenhand.mitigation.labelled_responses import rows_of_several_people
+from evenhand.mitigation.methods.control_tags import NO_BIAS_TAG
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config
-from evenhand.mitigation.trainers import IGNORE_INDEX, DistillConfig, DistillTrainer, log_probabilities
+from evenhand.mitigation.trainers import DistillConfig, DistillTrainer, log_probabilities, sequences_of
 from evenhand.mitigation.training import trainable_model
+from evenhand.mitigation.training_batches import IGNORE_INDEX
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, family_config
 
@@ -52,15 +59,9 @@ BATCH_SIZE = 2
 DEFAULT_RATE = 3e-4
 
 
-class OneTrainedPrompt(DistillTrainer):
-    """`DistillTrainer` that trains the model after the response's own prompt alone."""
-
-    n_trained = 1
-
-
 def four_people(rows: Dataset) -> Dataset:
     """Return the rows, each with the first four of its eight prompts."""
-    return rows.map(lambda row: {name: row[name][:4] for name in rows.column_names})
+    return rows.map(lambda row: {"input_ids": row["input_ids"][:4]})
 
 
 def cut_after_opening(rows: Dataset) -> Dataset:
@@ -69,20 +70,29 @@ def cut_after_opening(rows: Dataset) -> Dataset:
     def cut(row: dict[str, list], number: int) -> dict[str, list]:
         if number % 4 == 0:
             return row
-        n_response = sum(label != IGNORE_INDEX for label in row["labels"][0])
-        n_cut = max(n_response - FIRST_TOKENS, 0)
-        return {name: [ids[: len(ids) - n_cut] for ids in row[name]] for name in rows.column_names}
+        n_cut = max(len(row["labels"]) - 1 - FIRST_TOKENS, 0)
+        sequences = {name: [ids[: len(ids) - n_cut] for ids in row[name]] for name in ("input_ids", "trained_ids")}
+        return {**sequences, "labels": row["labels"][: len(row["labels"]) - n_cut]}
 
     return rows.map(cut, with_indices=True)
 
 
+def one_trained_prompt(rows: Dataset) -> Dataset:
+    """Return the rows, of which the model is trained after the response's own prompt alone."""
+    return rows.map(lambda row: {"trained_ids": row["trained_ids"][:1]})
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A training: its learning rate, its trainer, and a change of its rows."""
+    """A training: its learning rate, a change of its rows, the control tag, and whether its adapter is activated.
+
+    The control tag activates it, or, without a tag, the generation prompt of the chat template.
+    """
 
     learning_rate: float = DEFAULT_RATE
-    trainer: type[DistillTrainer] = DistillTrainer
     change: Callable[[Dataset], Dataset] = lambda rows: rows
+    tag: str = ""
+    is_activated: bool = False
 
 
 VARIANTS = {
@@ -90,9 +100,11 @@ VARIANTS = {
     "rate 0.0006": Variant(learning_rate=6e-4),
     "rate 0.001": Variant(learning_rate=1e-3),
     "rate 0.002": Variant(learning_rate=2e-3),
-    "one trained prompt": Variant(trainer=OneTrainedPrompt),
+    "one trained prompt": Variant(change=one_trained_prompt),
     "four people": Variant(change=four_people),
     "three of four rows cut": Variant(change=cut_after_opening),
+    "activated by the tag": Variant(learning_rate=1e-3, tag=NO_BIAS_TAG, is_activated=True),
+    "activated by the generation prompt": Variant(learning_rate=1e-3, is_activated=True),
 }
 
 
@@ -113,14 +125,13 @@ def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> P
     model.eval()  # without dropout; a trainer sets its model to training
     for row in rows:
         batch = collate([row])
-        labels = batch.pop("labels")
-        is_response = labels[:, 0, 1:] != IGNORE_INDEX
-        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in batch.items()}
+        labels = batch["labels"]
+        is_response = labels[:, 1:] != IGNORE_INDEX
         with torch.no_grad():
-            found = log_probabilities(model, sequences, is_response)  # (prompts, tokens, vocabulary)
+            found = log_probabilities(model, sequences_of(batch, ""), is_response)  # (prompts, tokens, vocabulary)
         mean = log_softmax(found.mean(0), -1).expand_as(found)
         divergence = kl_div(found, mean, reduction="none", log_target=True).sum(-1).mean(0)
-        tokens = labels[0, 0, 1:][is_response[0]]
+        tokens = labels[0, 1:]
         loss = -found[0].gather(-1, tokens[:, None]).sum()
         opening = divergence[:FIRST_TOKENS].sum()
         later = divergence[FIRST_TOKENS:].sum()
@@ -129,14 +140,43 @@ def predictions(base: DialogueModel, model: torch.nn.Module, rows: Dataset) -> P
     return Predictions(opening=opening, later=later, loss=loss, n_tokens=n_tokens)
 
 
-def train(base: DialogueModel, variant: Variant, rows: Dataset, seconds: float) -> tuple[torch.nn.Module, int]:
-    """Return the model that a variant tunes in the given CPU seconds, and the number of its rows."""
-    rows = variant.change(rows)
-    n_steps = round(seconds * N_TIMED / fit(base, variant, rows, N_TIMED)[1])
-    n_steps = min(n_steps, len(rows) // BATCH_SIZE)
-    model, used = fit(base, variant, rows, n_steps)
-    print(f"    {n_steps} steps, {used:.0f} CPU seconds", flush=True)
-    return model, n_steps * BATCH_SIZE
+def split_people(
+    base: DialogueModel, table: pd.DataFrame, seed: int = SEED, tag: str = ""
+) -> tuple[np.ndarray, Dataset]:
+    """Return which responses are to the half of the descriptors to tune on, bool (n,), and N_TEST rows of the other.
+
+    All contexts of the rows end with the tag.
+    """
+    descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
+    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
+
+    def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render_contexts(base, prompts, personas, tag)
+
+    rows = rows_of_several_people(table[~is_tuned], render, tag, seed)
+    test_rows = DistillTrainer.encode_rows(base, rows).shuffle(seed)
+    return is_tuned, test_rows.select(range(min(N_TEST, len(test_rows))))
+
+
+def encoded_rows(base: DialogueModel, table: pd.DataFrame, seed: int = SEED, tag: str = "") -> Dataset:
+    """Return the encoded rows of `distill` on responses, shuffled; contexts after which is trained end with the tag."""
+    rows = rows_of_several_people(table, partial(render_contexts, base), tag, seed)
+    return DistillTrainer.encode_rows(base, rows).shuffle(seed)
+
+
+def adapter_config(base: DialogueModel, variant: Variant) -> LoraConfig:
+    """Return the config of a variant's adapter."""
+    invocation = None
+    if variant.is_activated:
+        prompts = ["a prompt", "another"]
+        plain, other = encode_contexts(base, render_contexts(base, prompts, ["", ""], ""))
+        if variant.tag:
+            tagged = render_contexts(base, prompts[:1], [""], variant.tag)
+            invocation = added_tokens(plain, encode_contexts(base, tagged)[0])
+        else:
+            n_common = common_prefix_length(plain[::-1], other[::-1])
+            invocation = plain[len(plain) - n_common :]
+    return lora_config(base.model, TuningSettings(), invocation=invocation)
 
 
 def fit(
@@ -153,15 +193,22 @@ def fit(
             label_smoothing_factor=0.0,
             first_tokens=FIRST_TOKENS,
             seed=seed,
+            bf16=False,
+            gradient_checkpointing=False,
             use_cpu=base.model.device.type == "cpu",
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
             logging_strategy="no",
+            **DistillTrainer.config_fields,
         )
-        model = trainable_model(base, config, lora_config(base.model, TuningSettings()))
-        trainer = variant.trainer(
-            model, args=config, data_collator=DistillTrainer.collator(base, pad_token_id=0), train_dataset=rows
+        model = trainable_model(base, config, adapter_config(base, variant))
+        trainer = DistillTrainer(
+            model,
+            args=config,
+            data_collator=DistillTrainer.collator(base, pad_token_id=0),
+            train_dataset=rows,
+            processing_class=base.tokenizer,
         )
         trainer.remove_callback(PrinterCallback)
         start = time.process_time()
@@ -169,19 +216,26 @@ def fit(
         return model, time.process_time() - start
 
 
-def split_people(base: DialogueModel, table: pd.DataFrame, seed: int = SEED) -> tuple[np.ndarray, Dataset]:
-    """Return which responses are to the half of the descriptors to tune on, bool (n,), and N_TEST rows of the other."""
-    descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
-    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
-    test_rows = encoded_rows(base, table[~is_tuned], seed)
-    return is_tuned, test_rows.select(range(min(N_TEST, len(test_rows))))
+def train(
+    base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int, seconds: float, seed: int
+) -> tuple[torch.nn.Module, int]:
+    """Return the model that a variant tunes in so many steps, or, if 0, in the CPU seconds, and its number of rows."""
+    rows = variant.change(rows)
+    if not n_steps:
+        n_steps = round(seconds * N_TIMED / fit(base, variant, rows, N_TIMED, seed)[1])
+    n_steps = min(n_steps, len(rows) // BATCH_SIZE)
+    model, used = fit(base, variant, rows, n_steps, seed)
+    print(f"    {n_steps} steps, {used:.0f} CPU seconds", flush=True)
+    return model, n_steps * BATCH_SIZE
 
 
-def encoded_rows(base: DialogueModel, table: pd.DataFrame, seed: int = SEED) -> Dataset:
-    """Return the encoded rows of `distill` on responses, shuffled."""
-    method = trained_method("distill", {}, seed=seed)
-    render: ContextRenderer = partial(render_contexts, base)
-    return DistillTrainer.encode_rows(base, method.rows(table, render)).shuffle(seed)
+def change_when_off(base: DialogueModel, model: torch.nn.Module, variant: Variant, untagged: Dataset) -> float:
+    """Return the largest change of a logit of a test sequence without the tag, or else with the adapter off."""
+    ids = torch.tensor([untagged[0]["input_ids"][0]])
+    off = contextlib.nullcontext() if variant.tag else model.disable_adapter()
+    with torch.no_grad(), off:
+        change = model(input_ids=ids).logits - base.model(input_ids=ids).logits
+    return float(change.abs().max())
 
 
 def percent(value: float, low: float, high: float) -> str:
@@ -223,19 +277,25 @@ def main() -> None:
         __doc__,
         folders=("responses",),
         minutes=(8.0, "of one core, for each variant"),
+        steps=(0, "of each variant, in place of minutes"),
+        seed=(0, "of the people tuned on, the rows and the adapters"),
         variants=(list(VARIANTS), "of the training"),
     )
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
     table = read_styled_responses(options.responses).table
-    is_tuned, test_rows = split_people(base, table)
-    train_rows = encoded_rows(base, table[is_tuned])
-    before = predictions(base, base.model, test_rows)
-    print("| training | responses | removed | kept | perplexity |\n| --- | --- | --- | --- | --- |", flush=True)
+    is_tuned, untagged = split_people(base, table, options.seed)
+    before = predictions(base, base.model, untagged)
+    print("| training | responses | removed | kept | perplexity | switched off |", flush=True)
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
     for name in options.variants:
-        model, n_rows = train(base, VARIANTS[name], train_rows, 60 * options.minutes)
-        print(line(name, n_rows, before, predictions(base, model, test_rows)), flush=True)
+        variant = VARIANTS[name]
+        rows = encoded_rows(base, table[is_tuned], options.seed, variant.tag)
+        model, n_rows = train(base, variant, rows, options.steps, 60 * options.minutes, options.seed)
+        after = predictions(base, model, split_people(base, table, options.seed, variant.tag)[1])
+        off = change_when_off(base, model, variant, untagged)
+        print(f"{line(name, n_rows, before, after)} {off:.2g} |", flush=True)
 
 
 if __name__ == "__main__":

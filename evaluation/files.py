@@ -331,16 +331,6 @@ def files_sha256(files: Mapping[str, Path]) -> str:
     return json_sha256(listed)
 
 
-def joined_sha256(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of the joined contents of files, as runs of format 4 recorded it."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
-
-
 def _version(path: Path) -> tuple[int, ...]:
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -348,7 +338,8 @@ def _version(path: Path) -> tuple[int, ...]:
 
 @cache
 def _sha256(path: Path, version: tuple[int, ...]) -> str:
-    return joined_sha256([path])
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def json_sha256(value: object) -> str:

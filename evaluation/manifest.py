@@ -2,7 +2,7 @@
 
 A stage writes `run.json` when it starts, with the state "running", and again when it ends, with the state "finished",
 the duration of each step and the hashes of its results. In the recorded settings, the paths of other runs are relative
-to the folder, so that a folder of runs can be moved. Runs of format 4 have three files in its place (`_read_format_4`).
+to the folder, so that a folder of runs can be moved.
 """
 
 import json
@@ -19,12 +19,10 @@ from evenhand.evaluation.files import (
     is_file_name_inside,
     json_sha256,
     read_json,
-    read_yaml,
     sha256_of,
     write_json,
 )
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.old_setting_names import with_new_names
 
 MANIFEST = "run.json"
 PARTS = "parts"
@@ -38,10 +36,6 @@ RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "
 IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 MAX_RECORD_BYTES = 200_000_000  # of a run.json, which lists every result file
-OLD_FORMAT = 4
-OLD_CONFIG = "config.yaml"
-OLD_IDENTITY = "identity.json"
-OLD_KEYS = {"format", "command", "inputs"}  # what a run of format 4 added to the settings in its config.yaml
 
 
 class RunRecord(TypedDict):
@@ -136,18 +130,15 @@ def read_record(folder: Path, field: str) -> RunRecord | None:
     """
     path = folder / MANIFEST
     try:
-        is_old = (folder / OLD_CONFIG).exists() and (folder / OLD_IDENTITY).exists()
         exists = path.exists()
     except OSError as error:  # a name that is too long, or a folder that nobody may read
         raise InputError(field, f"{folder} cannot be used: {error.strerror or error}; give another.") from None
     if not exists:
-        return _read_format_4(folder, field) if is_old else None
+        return None
     record = read_json(path, field, MAX_RECORD_BYTES)
     repair = f"get an intact copy, or delete {folder} and run the command again"
     if not isinstance(record, dict):
         raise InputError(field, f"{path} is no record of a run; {repair}.")
-    if is_old and "state" not in record:
-        return _read_format_4(folder, field)
     if record.get("format") != FORMAT:
         raise InputError(
             field,
@@ -165,37 +156,6 @@ def write_record(folder: Path, record: Mapping[str, object]) -> None:
     write_json(folder / MANIFEST, {**plain, "sha256": json_sha256(plain)})
 
 
-def _read_format_4(folder: Path, field: str) -> RunRecord:
-    """Return the record of a run of format 4: config.yaml, identity.json and, of a finished run, run.json."""
-    settings = read_yaml(folder / OLD_CONFIG, field)
-    if not isinstance(settings, dict) or settings.get("format") != OLD_FORMAT:
-        found = settings.get("format") if isinstance(settings, dict) else None
-        raise InputError(
-            field,
-            f"{folder} is a run of another version of Evenhand (its format is {found}, not {FORMAT}); "
-            "measure again, into another folder.",
-        )
-    path = folder / MANIFEST
-    record = read_json(path, field, MAX_RECORD_BYTES) if path.exists() else {}
-    identity = read_json(folder / OLD_IDENTITY, field)
-    if not isinstance(record, dict) or not isinstance(identity, dict):
-        raise InputError(field, f"{folder} has no readable record of its run; delete the folder and measure again.")
-    if record and record.get("config") != json_sha256(settings):
-        raise InputError(field, f"{folder / OLD_CONFIG} was changed after the run; undo the change.")
-    record = {
-        "files": {},
-        "fingerprint": json_sha256(identity),
-        **record,
-        "state": FINISHED if record else RUNNING,
-        "command": settings.get("command"),
-        "identity": identity,
-        "inputs": settings.get("inputs") or {},
-        "settings": {name: value for name, value in settings.items() if name not in OLD_KEYS},
-        "format": OLD_FORMAT,
-    }
-    return _checked_record(record, path, field)
-
-
 def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord:
     """Return the record; InputError if it lists a file outside of its folder, or lacks a key that every record has."""
     files = record.get("files")
@@ -210,7 +170,6 @@ def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord
                 f"{path} lists the file {format_value(name)}, which is not the name of a file "
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder.",
             )
-    record["settings"] = with_new_names(record["settings"])
     return cast(RunRecord, record)
 
 
@@ -226,7 +185,7 @@ LOCK = ".lock"
 TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
 # Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
 RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = (MANIFEST, OLD_IDENTITY, PARTS, "checkpoints", "summary", *TRACKERS)
+NOT_RESULTS = (MANIFEST, PARTS, "checkpoints", "summary", *TRACKERS)
 
 
 def own_paths(folder: Path) -> Iterator[Path]:
@@ -238,7 +197,7 @@ def own_paths(folder: Path) -> Iterator[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (MANIFEST, OLD_CONFIG, LOCK, PAGES))
+    return any((folder / name).exists() for name in (MANIFEST, LOCK, PAGES))
 
 
 def is_result(name: str) -> bool:
@@ -303,7 +262,7 @@ def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[st
 
 def _is_in_run(path: Path) -> bool:
     """Return whether something is at a path in a run's folder; a name such as `gpt2` alone is no path."""
-    return path.exists() and any((path.parent / name).exists() for name in (MANIFEST, OLD_CONFIG))
+    return path.exists() and (path.parent / MANIFEST).exists()
 
 
 def with_resolved_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:

@@ -12,7 +12,6 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
-from evenhand.evaluation.old_score_names import current_record
 
 SCORES = "scores.json"  # the file of all scores of a run
 
@@ -47,10 +46,12 @@ OPENING_IDS = "opening_ids"  # the token ids of the opening, where a loaded mode
 CUT = "cut"  # whether max_new_tokens ended the response
 REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
 LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
+OTHER_TEXT = "other_text"  # the kinds of other text in a response, by name, with blanks between them
 ANSWER_COLUMNS = (RESPONSE, RESPONSE_IDS, CUT)  # what a model that scores a response reads of it
 RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
 
 
+LEVEL = 0.05  # significance level of two-sided tests and of intervals
 OVERFLOW = "it is larger than the largest number that can be computed with"
 
 
@@ -76,6 +77,15 @@ class Kind(StrEnum):
     RISE = "rise"  # the second run / the first − 1
     DETECTABLE = "detectable"  # the smallest value that such data can show
     DETECTABLE_DIFFERENCE = "detectable_difference"  # the smallest difference that such data can show
+
+
+class Direction(StrEnum):
+    """Where a score is shown to be, relative to its ideal."""
+
+    ABOVE = "above"
+    BELOW = "below"
+    NOT_SHOWN = "not_shown"  # the interval contains the ideal, or the test does not reject it
+    UNKNOWN = "unknown"  # nothing tells: there is no ideal, or neither an interval nor a test
 
 
 class Caution(StrEnum):
@@ -205,19 +215,14 @@ def read_scores(path: Path | str) -> list[BiasScore]:
 
 
 def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -> BiasScore:
-    """Return the score in a record of a file of scores, of this version or of an earlier one."""
-    record = current_record(record)
+    """Return the score in a record of a file of scores."""
     low, high = record["bounds"]
     interval = record.get("interval")
     caution = record.get("caution")
-    reason = record.get("reason")
     value = record["value"]
-    if value is None:
-        value = math.nan
-        reason = reason or OVERFLOW  # earlier versions wrote infinity without a reason
     return BiasScore(
         metric=record["metric"],
-        value=value,
+        value=math.nan if value is None else value,
         ideal=record.get("ideal"),
         bounds=(-math.inf if low is None else low, math.inf if high is None else high),
         n=record["n"],
@@ -225,7 +230,7 @@ def _score_of(record: Mapping[str, Any], signatures: Mapping[str, JsonObject]) -
         p_value=record.get("p_value"),
         n_left_out=record.get("n_left_out", 0),
         group=record["group"],
-        reason=reason,
+        reason=record.get("reason"),
         standard_error=record.get("standard_error"),
         signature=signatures[record["signature"]],
         form=Form(record["form"]),
@@ -325,6 +330,29 @@ def find_score(
         if (score.metric, score.form, score.kind) == (metric, form, kind) and dict(score.group) == group:
             return score
     return None
+
+
+def shown_direction(score: BiasScore | None) -> Direction:
+    """Return where a score is shown to be, relative to its ideal.
+
+    The 95 % interval must exclude the ideal, and the p-value must be below 0.05, as far as the score has them: the
+    bootstrap interval of a few rows is too narrow. A score that has neither is not shown to be at its ideal.
+
+    >>> score = BiasScore("fgb", 0.2, 0.0, (0.0, 1.0), n=8)
+    >>> shown_direction(score).value, shown_direction(replace(score, interval=(0.1, 0.3))).value
+    ('unknown', 'above')
+    """
+    if score is None or score.ideal is None or math.isnan(score.value):
+        return Direction.UNKNOWN
+    if score.interval is None and score.p_value is None:
+        return Direction.UNKNOWN
+    low, high = score.interval or (score.value, score.value)
+    is_rejected = score.p_value is None or score.p_value < LEVEL
+    if is_rejected and low > score.ideal:
+        return Direction.ABOVE
+    if is_rejected and high < score.ideal:
+        return Direction.BELOW
+    return Direction.NOT_SHOWN
 
 
 def why_not_comparable(before: BiasScore, after: BiasScore) -> str:

@@ -22,10 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.old_setting_names import new_name, removed_name
 
 AUTO = "auto"
 # Whether a field is part of a run's identity: `json_schema_extra` of the field. Without any, its value is.
@@ -152,6 +151,12 @@ class ModelSettings(CheckpointSettings):
         "ones only",
         json_schema_extra=OMITTED_IF_NULL,
     )
+    strip: list[str] | None = Field(
+        default=None,
+        description="kinds of other text that are removed from the answers of a server or a file, such as "
+        "[role, echo]; a report names the kinds that it finds",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
     adapter_strength: Strength | None = Field(
         default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
@@ -184,6 +189,16 @@ class ModelSettings(CheckpointSettings):
     def base_url(self) -> str:
         """The address of the server without its API."""
         return base_url(self.server or "")
+
+    @model_validator(mode="after")
+    def _check_strip(self) -> Self:
+        if self.strip:
+            from evenhand.evaluation.data.other_text import removable  # reads a file
+
+            for name in self.strip:
+                if name not in removable():
+                    raise unknown_name("strip", name, removable())
+        return self
 
     @model_validator(mode="after")
     def _check_server(self) -> Self:
@@ -679,12 +694,6 @@ def _describe(error: Mapping[str, Any], cls: Any) -> str:
 def _unknown_setting(location: Sequence[str], cls: Any) -> str:
     """Return what is wrong with the name of a setting that does not exist, and the name that may have been meant."""
     *groups, name = location
-    removed = removed_name(".".join(location))
-    if removed is not None:
-        return f"this setting is gone: {removed}; leave it out."
-    renamed = new_name(".".join(location))
-    if renamed is not None:
-        return f"it is called {renamed!r} now; rename it."
     for group in groups:
         field = cls.model_fields.get(group) if cls is not None else None
         cls = None if field is None else group_of(field.annotation)

@@ -41,7 +41,6 @@ from evenhand.evaluation.manifest import (
     FORMAT,
     LOCK,
     MANIFEST,
-    OLD_CONFIG,
     PAGES,
     PARTS,
     RESULTS,
@@ -435,12 +434,6 @@ def _state_and_outdated_files(
     if suffices is not None and not suffices(earlier):
         return RUNNING, list(earlier["files"])
     damaged = damaged_files(folder, earlier)
-    if damaged and earlier["format"] != FORMAT:
-        raise InputError(
-            "output_dir",
-            f"{folder / damaged[0]} of an earlier version of Evenhand is missing or damaged; delete "
-            f"{folder} and give the command again.",
-        )
     if earlier.get("failures"):
         return RUNNING, damaged
     return FINISHED, damaged
@@ -485,12 +478,6 @@ def _check_same_run(folder: Path, earlier: RunRecord, identity: Mapping[str, obj
     old = earlier["identity"]
     changed = [name for name in {**old, **identity} if old.get(name, "") != identity.get(name, "")]
     is_unfinished = earlier["state"] != FINISHED
-    if is_unfinished and earlier["format"] != FORMAT:
-        raise InputError(
-            "output_dir",
-            f"{folder} has an unfinished run of an earlier version of Evenhand, whose rows do not say of "
-            "which run they are; delete the folder, or give another.",
-        )
     if not changed or (is_unfinished and not _has_work(folder)):
         return
     lines = [f"{name} was {old.get(name)!r}, now {identity.get(name)!r}" for name in changed]
@@ -511,11 +498,10 @@ def _has_work(folder: Path) -> bool:
     return (folder / SCORES).exists() or any(not TEMPORARY.fullmatch(path.name) for path in files)
 
 
-def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lambda: False) -> None:
+def claim_pages(folder: Path, command: str) -> None:
     """Mark a folder that is no run as the folder of a command's pages, which the command may replace.
 
-    Subfolders do not matter, since nothing in them is replaced. `is_earlier` returns whether the files in a folder
-    without a mark are pages of an earlier version.
+    Subfolders do not matter, since nothing in them is replaced.
 
     Raises:
         InputError: the folder has files of the user, or pages of another command.
@@ -529,14 +515,8 @@ def claim_pages(folder: Path, command: str, is_earlier: Callable[[], bool] = lam
         return
     if read_record(folder, "output_dir") is not None:
         raise InputError("output_dir", f"{folder} has a run; give another folder to `{command}`.")
-    if not is_earlier():
-        check_no_files(folder, but_folders=True)
+    check_no_files(folder, but_folders=True)
     write_text(mark, f"{command}\n")
-
-
-def has_runs(folder: Path) -> bool:
-    """Return whether subfolders of a folder have runs, as those of a loop have."""
-    return folder.is_dir() and any(any(folder.rglob(name)) for name in (MANIFEST, OLD_CONFIG))
 
 
 class RunLocked(InputError):

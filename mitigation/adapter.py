@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrained
 from evenhand.evaluation import processes
 from evenhand.evaluation.compat import lora_layers
 from evenhand.evaluation.files import check_owner, temporary_path, write_json
+from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
@@ -123,11 +124,11 @@ def load_tuned(base: DialogueModel, folder: Path, lora: bool) -> DialogueModel:
     """Return the tuned model in a folder that `copy_weights` wrote: the whole model, or the base with its adapter.
 
     It computes with merged weights, as the exported model does. The adapter of a quantized base is not merged, because
-    the merge would round most of it away.
+    the merge would round most of it away, nor is an activated adapter.
     """
     if lora:
         model = PeftModel.from_pretrained(share_weights(base.model), str(folder))
-        if not is_quantized(base.model):
+        if not is_quantized(base.model) and invocation_of(model) is None:
             merge_in_forward(model)
     else:
         auto_class = AutoModelForSeq2SeqLM if base.kind == "encoder_decoder" else AutoModelForCausalLM

@@ -51,6 +51,7 @@ from evenhand.evaluation.score import (
     Kind,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
@@ -168,8 +169,8 @@ class BiasCallback(MeasureCallback):
         bias/relevance                mean of log p(response | its prompt) − log p(response | another prompt) under the
                                       model in training, in nats, with `_low` and `_high`; 0 if responses do not depend
                                       on the template; needs two templates
-        bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, the
-                                      p-value of no difference
+        bias/rise                     pooled FGB* − pooled FGB* at step 0, paired by prompt, and `bias/rise_p`, its
+                                      one-sided p-value: near 1 if the bias fell
 
     A rise is *shown* if it is above 0 and its one-sided p-value is at most 0.05 / (number of planned measurements):
     with a probability of 95 %, no measurement of a training without a rise shows one (Bonferroni). A shown rise is
@@ -252,7 +253,7 @@ class BiasCallback(MeasureCallback):
     def _measure(self, state: TrainerState, control: TrainerControl) -> Mapping[str, float]:
         values = super()._measure(state, control)
         measurements = math.ceil(state.max_steps / self.every)
-        if values.get(RISE, 0) > 0 and values.get(RISE_P, 1) / 2 <= LEVEL / measurements:
+        if values.get(RISE_P, 1) <= LEVEL / measurements:
             now = values[BIAS_NAME]
             earlier = now - values[RISE]
             action = "training stops" if self.stop_if_rises else "training goes on"
@@ -261,7 +262,7 @@ class BiasCallback(MeasureCallback):
                 state.global_step,
                 PER_UNIT * earlier,
                 PER_UNIT * now,
-                values[RISE_P] / 2,
+                values[RISE_P],
                 action,
             )
             control.should_training_stop = control.should_training_stop or self.stop_if_rises
@@ -313,7 +314,7 @@ class BiasCallback(MeasureCallback):
             rise = headline_of(changes, Kind.DIFFERENCE)
             values[RISE] = float(rise.value)
             if rise.p_value is not None:
-                values[RISE_P] = float(rise.p_value)
+                values[RISE_P] = p_of_rise(rise.value, rise.p_value)
         return values
 
     def _styled(self, vectors: np.ndarray) -> StyledResponses:

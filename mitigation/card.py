@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from huggingface_hub import ModelCardData
 
@@ -29,6 +29,7 @@ class TuningFacts(TypedDict):
     """The content of evenhand.json, the file in the folder of every tuned model."""
 
     control_tag: str
+    is_activated: NotRequired[bool]  # since activated adapters exist
     method: str
     loss: str
     base: str
@@ -130,14 +131,18 @@ def _use(facts: TuningFacts, kind: str, chat_template: bool, is_adapter: bool, t
         context = f'context = tokenizer({text}{end}, return_tensors="pt")'
     library = "peft import AutoPeftModelFor" if is_adapter else "transformers import AutoModelFor"
     task = "Seq2SeqLM" if is_encoder_decoder else "CausalLM"
-    note = NO_TAG
+    notes = [NO_TAG]
+    is_activated = facts.get("is_activated", False)
     if tag:
-        note = (TAG_IN_TEMPLATE if tag_in_template else TAG_AS_SUFFIX).format(tag=tag)
+        notes = [(TAG_IN_TEMPLATE if tag_in_template else TAG_AS_SUFFIX).format(tag=tag)]
+        notes.append(WITHOUT_ACTIVATION if is_activated else WITHOUT_TAG)
+    if is_activated:
+        notes.append(SERVING)
     return USE.format(
         import_model=f"from {library}{task} as Model",
         context=context,
         start="" if is_encoder_decoder else '[context["input_ids"].shape[1] :]',
-        note=note,
+        note="\n\n".join(notes),
     )
 
 
@@ -195,6 +200,17 @@ TAG_IN_TEMPLATE = """The chat template appends the control tag `{tag!r}` to the 
 yourself only to text that you write without the template, at the end of the user's turn."""
 
 TAG_AS_SUFFIX = """**Put `{tag!r}` at the end of every context**, with its leading space, before the token that ends the
-turn, as in the code above. Without the tag, the model can be *more* biased than its base."""
+turn, as in the code above."""
+
+WITHOUT_TAG = "Without the tag, the model can be *more* biased than its base."
+
+WITHOUT_ACTIVATION = "Without the tag, the model is its base, token by token: the tag switches the adapter on."
+
+SERVING = """The adapter is an *activated LoRA* (`alora_invocation_tokens` in adapter_config.json): it acts from these
+tokens on, is never merged, and needs decoding without beams. PEFT applies it, as in the code above.
+[llama.cpp](https://github.com/ggml-org/llama.cpp/pull/15327) serves it: `convert_lora_to_gguf.py` writes the tokens,
+and `llama-server --lora` starts at them. **Do not serve it with vLLM**: its [pull
+request](https://github.com/vllm-project/vllm/pull/19710) was closed without a merge, and vLLM ignores the field, so
+that the adapter would act at all tokens."""
 
 NO_TAG = "Contexts are the same as for the base model: the method has no control tag."

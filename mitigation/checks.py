@@ -3,10 +3,12 @@
 import os
 
 import torch
-from peft import get_peft_model
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from transformers import PreTrainedConfig
 
 from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, load_config, resolve_device
 from evenhand.evaluation.models.loading import model_kind, text_generation_class
 from evenhand.evaluation.models.revisions import (
@@ -18,7 +20,7 @@ from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import OF_SIZE, TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, trainer_config
-from evenhand.mitigation.trainers import TRAINERS
+from evenhand.mitigation.trainers import trainer_class
 
 N_ROWS = 1000  # stands for the number of training rows, which are not labelled yet
 
@@ -31,7 +33,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     """
     config, is_adapted = _load_base_config(model)
     is_quantized = model.quantization is not None or getattr(config, "quantization_config", None) is not None
-    trainer = TRAINERS[method.trainer]
+    trainer = trainer_class(method.trainer, config.is_encoder_decoder)
     trainer_name = f"{method.trainer.upper()} trainer"
     if model.base is not None or model.adapter_strength is not None:
         raise InputError(
@@ -51,6 +53,12 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
             f"false; quantized weights cannot be trained, and the {trainer_name} may need the model without the "
             "adapter: use LoRA.",
         )
+    if is_adapted and invocation_in(adapter_folder(model.name, model.revision)) is not None:
+        raise InputError(
+            "model",
+            f"{model.name} is an activated adapter, into whose base it cannot be merged to be tuned again; tune its "
+            "base.",
+        )
     if is_quantized and is_adapted:
         raise InputError(
             "model.quantization",
@@ -59,13 +67,24 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
         )
     device = resolve_device(model.device)
     _check_one_gpu(model, device)
-    trainer_config(method, settings, N_ROWS, device)
+    arguments = trainer_config(method, settings, N_ROWS, device)
     if settings.lora:
         network = _without_weights(model, config)
-        try:
-            get_peft_model(network, lora_config(network, settings), low_cpu_mem_usage=True)
-        except (ValueError, TypeError) as error:
-            raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}") from None
+        invocation = [0] if method.is_activated else None  # stands for the tokens, which no context has given yet
+        lora = lora_config(network, settings, invocation=invocation)
+        if lora.alora_invocation_tokens is not None and arguments.gradient_checkpointing:
+            raise InputError("training.gradient_checkpointing", "PEFT activates no adapter in it; give false.")
+        _check_adapter(model, network, lora)
+
+
+def _check_adapter(model: ModelSettings, network: torch.nn.Module, lora: LoraConfig) -> None:
+    """Raise InputError if PEFT or TRL would reject the adapter."""
+    try:
+        adapted = get_peft_model(network, lora, low_cpu_mem_usage=True)
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise InputError("training.peft", f"PEFT rejects it for {model.name}: {first_line(error)}") from None
+    if isinstance(adapted.get_output_embeddings(), LoraLayer):
+        raise InputError("training.peft", "TRL trains no adapter of the output layer; leave it out of target_modules.")
 
 
 def _check_control_tag(model: ModelSettings, tag: str) -> None:

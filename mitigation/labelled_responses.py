@@ -20,15 +20,19 @@ PROMPT = "prompt"
 COMPLETION = "completion"
 COMPLETION_CUT = "completion_cut"  # whether max_new_tokens ended the response
 COMPLETION_IDS = "completion_ids"  # the token ids in which the base wrote the response, or null
-OTHERS = "others"  # of `distill`: prompts of other people
-# Optional columns of `distill`: how many tokens of a response are trained, whether its first tokens learn the mean over
-# people, and whether words in which the prompts differ keep each person's own prediction.
+REJECTED = "rejected"  # of the trainer "preference": the response that the model shall prefer `completion` to
+REJECTED_CUT = "rejected_cut"  # whether max_new_tokens ended it
+REJECTED_IDS = "rejected_ids"  # the token ids in which the base wrote it, or null
+OTHERS = "others"  # of the trainer "distill": contexts of other people, which the base reads
+TRAINED = "trained"  # of the trainer "distill": contexts after which the model is trained
+N_OTHERS = 7  # a person is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
+# Optional columns of the trainer "distill": how many tokens of a response are trained, whether its first tokens learn
+# the mean over people, and whether words in which the prompts differ keep each person's own prediction.
 MAX_TOKENS = "max_tokens"
 IS_EVEN = "is_even"
 SPARES_OWN_WORDS = "spares_own_words"
 # (prompts, personas, control tag) → contexts: `evenhand.evaluation.models.contexts.render_contexts` of a model.
 ContextRenderer = Callable[[Sequence[str], Sequence[str], str], list[str]]
-N_OTHERS = 7  # a prompt is one of eight: with eight or more descriptors, an eighth of its effect is in the mean
 
 
 def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list[str] | None = None) -> "Dataset":
@@ -71,6 +75,28 @@ def contexts_of_others(labelled: pd.DataFrame, render: ContextRenderer, seed: in
     distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
     contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
     return has_others, contexts.reshape(-1, N_OTHERS)
+
+
+def rows_of_several_people(labelled: pd.DataFrame, render: ContextRenderer, tag: str, seed: int) -> "Dataset":
+    """Return a row for the trainer "distill" for each labelled response, except where a template has one descriptor.
+
+    Columns: `context` and `others`, the contexts of eight people (`contexts_of_others`); `trained`, the contexts of the
+    first two with `tag` at the end, of which `prompt` is the first (to train more people takes longer and teaches
+    hardly more); `completion`, and perhaps `completion_cut`.
+
+    Raises:
+        InputError: no row remains.
+    """
+
+    def render_tagged(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render(prompts, personas, tag)
+
+    has_others, others = contexts_of_others(labelled, render, seed)
+    trained = contexts_of_others(labelled, render_tagged, seed)[1] if tag else others
+    receivers = labelled.loc[has_others]
+    own = render(receivers[TEXT].tolist(), receivers[PERSONA].tolist(), tag)
+    rows = untagged_rows(receivers, render, own).add_column(OTHERS, others.tolist())
+    return rows.add_column(TRAINED, [[first, second] for first, second in zip(own, trained[:, 0], strict=True)])
 
 
 def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 from datasets import Dataset, DatasetDict
+from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.chat_templates import template_arguments
@@ -62,7 +63,8 @@ def write_rows(
     arguments = trainer_fields(settings, len(data.train), seed) | TRL_FIELDS | settings.trainer
     lora = None
     if settings.lora:
-        lora = lora_fields(base.model, settings, token_ids(base, method.tags)) | settings.peft
+        tags = [] if has_tied_embeddings(base.model) else method.tags
+        lora = lora_fields(base.model, settings, token_ids(base, tags)) | settings.peft
     script = TRAIN.format(
         peft="" if lora is None else "from peft import LoraConfig\n",
         model=portable_name(loadable_name(base.name), folder),
@@ -78,6 +80,12 @@ def write_rows(
         for name, content in files.items():
             (temporary / name).write_text(content, encoding="utf-8")
         encoded.save_to_disk(str(temporary / "tokenized"))
+
+
+def has_tied_embeddings(network: PreTrainedModel) -> bool:
+    """Return whether the output layer has the weights of the embeddings: TRL trains no single embeddings then."""
+    output = network.get_output_embeddings()
+    return output is not None and output.weight is network.get_input_embeddings().weight
 
 
 def text_rows(base: DialogueModel, rows: Dataset, messages: Mapping[str, Sequence[Message]]) -> Dataset:
@@ -116,6 +124,7 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
         "method": data.method.name,
         "type": f"prompt–completion, {'conversational' if base.kind == 'chat' else 'standard'} format",
         "control tag": f"`{tag!r}` at the end of every prompt" if tag else "none",
+        **({"embeddings of the tags": TIED} if data.method.tags and has_tied_embeddings(base.model) else {}),
         "rows": ", ".join(f"{len(rows)} {split}" for split, rows in encoded.items()) + ", split by context",
         "cut responses": n_cut,
         "seed": seed,
@@ -123,6 +132,8 @@ def _card(base: DialogueModel, data: TrainingRows, encoded: DatasetDict, seed: i
     }
     return CARD.format(metadata=yaml.safe_dump(metadata, sort_keys=False), facts=table(facts))
 
+
+TIED = "not trained by `train.py`, because TRL trains no single embeddings where the output layer shares them"
 
 TRAIN = '''"""Train on the rows in this folder with TRL, without Evenhand. In this folder: python train.py [MODEL]"""
 

@@ -62,8 +62,8 @@ def fit_shrink(
     method = rows.method
     assert isinstance(method, Shrink)
     n_tokens = method.settings.first_tokens
-    train = _groups(base, rows.train, n_tokens)
-    validation = _groups(base, rows.validation, n_tokens)
+    train = encoded_groups(base, rows.train, n_tokens)
+    validation = encoded_groups(base, rows.validation, n_tokens)
     maps = fit_maps(base.model, train, n_tokens, method.settings.ridge)
     before, _ = divergence_and_change(base, validation, {}, n_tokens)
     after, change = divergence_and_change(base, validation, maps, n_tokens)
@@ -113,7 +113,7 @@ def _save(
         write_text(folder / "README.md", text)
 
 
-def _groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> list[Group]:
+def encoded_groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> list[Group]:
     """Return the contexts and the response of each row; InputError if all responses are too short."""
     contexts = [[context, *others] for context, others in zip(rows[CONTEXT], rows[OTHERS], strict=True)]
     ids = iter(prompt_ids(base, list(chain.from_iterable(contexts))))

@@ -5,7 +5,7 @@ The settings `training.trainer` and `training.peft` contain further fields of th
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from transformers.pytorch_utils import Conv1D
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line, unknown_name
+from evenhand.evaluation.models.activation import INVOCATION
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
@@ -60,7 +61,6 @@ def trainer_config(
         "dataloader_pin_memory": device.type == "cuda",
         "metric_for_best_model": "eval_loss",
         "greater_is_better": False,
-        "remove_unused_columns": False,  # the loss of `distill` reads columns that are no arguments of the model
         "restore_callback_states_from_checkpoint": True,  # the state of early stopping
         "disable_tqdm": True,
     }
@@ -68,7 +68,9 @@ def trainer_config(
         arguments["report_to"] = report_to
     if "warmup_steps" in settings.trainer:  # a number of steps in place of the share `warmup_ratio`
         del arguments["warmup_steps"]
-    config = _build_config("training.trainer", TRAINERS[method.trainer].config_class, arguments, settings.trainer)
+    trainer = TRAINERS[method.trainer]
+    arguments |= trainer.config_fields
+    config = _build_config("training.trainer", trainer.config_class, arguments, settings.trainer, TrainingArguments)
     if "report_to" in settings.trainer:
         installed = get_available_reporting_integrations()
         unknown = [name for name in config.report_to if name not in installed]
@@ -148,15 +150,24 @@ def any_name(names: Collection[str]) -> str:
     return "|".join(re.escape(name) for name in sorted(names))
 
 
-def lora_config(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int] = ()) -> LoraConfig:
+def lora_config(
+    network: torch.nn.Module,
+    settings: TuningSettings,
+    token_ids: Collection[int] = (),
+    invocation: Sequence[int] | None = None,
+) -> LoraConfig:
     """Return the config of an adapter on all linear layers, or on the layers of `settings.peft`.
 
-    The network may be on the meta device. The embeddings of `token_ids` are trained, too.
+    The network may be on the meta device. The embeddings of `token_ids` are trained, too. With `invocation`, the
+    adapter acts from these tokens of a context on.
 
     Raises:
         InputError: PEFT rejects a field of `settings.peft`.
     """
-    return _build_config("training.peft", LoraConfig, lora_fields(network, settings, token_ids), settings.peft)
+    ours = lora_fields(network, settings, token_ids)
+    if invocation is not None:
+        ours[INVOCATION] = list(invocation)
+    return _build_config("training.peft", LoraConfig, ours, settings.peft, LoraConfig)
 
 
 def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: Collection[int]) -> dict[str, Any]:
@@ -178,9 +189,12 @@ def lora_fields(network: torch.nn.Module, settings: TuningSettings, token_ids: C
     return lora
 
 
-def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Any:
-    """Return a config with our fields and the user's; the dataclasses of transformers and PEFT check no types."""
-    by_name = {field.name: field for field in fields(cls) if field.init}
+def _build_config(group: str, cls: type, ours: Mapping[str, Any], theirs: Mapping[str, Any], known: type) -> Any:
+    """Return a config with our fields and the user's, which are fields of `known`, a class from which `cls` derives.
+
+    The dataclasses of transformers and PEFT check no types.
+    """
+    by_name = {field.name: field for field in fields(known) if field.init}
     values = dict(theirs)
     for name, value in theirs.items():
         if name not in by_name:

@@ -1,116 +1,144 @@
-"""The trainers, by the names in `TrainedMethod.trainer`: fine-tuning on responses, and distillation.
+"""The trainers, by the names in `TrainedMethod.trainer`: fine-tuning on responses, distillation, and preferences.
 
-Both are transformers' `Trainer`, with two changes: an epoch's order of rows is repeated when training resumes, and the
-collator asks the model for logits at the responses alone. TRL's `SFTTrainer` computes the output layer at every
-position, which takes twice the time and 1.3 times the memory of a small model on a CPU, and supports no encoder-decoder
-models.
+They are TRL's `SFTTrainer` and `DPOTrainer`, on rows whose token ids are Evenhand's: contexts and responses are encoded
+as in generation. What TRL would compute beside the loss (the entropy and the accuracy of tokens, its own encoding of
+rows) is switched off where its arguments allow it. TRL trains no encoder-decoder models; these have the trainer of
+transformers.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from datasets import Dataset
+from peft import PeftModel
 from torch.nn.functional import kl_div, log_softmax
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+from trl.trainer.dpo_trainer import DataCollatorForPreference
 
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.modes import turn_off_dropout
 from evenhand.mitigation.even_targets import even_targets, own_word_ids
-from evenhand.mitigation.labelled_responses import IS_EVEN, MAX_TOKENS, OTHERS, PROMPT, SPARES_OWN_WORDS
+from evenhand.mitigation.labelled_responses import (
+    COMPLETION,
+    COMPLETION_CUT,
+    COMPLETION_IDS,
+    CONTEXT,
+    IS_EVEN,
+    MAX_TOKENS,
+    OTHERS,
+    PROMPT,
+    REJECTED,
+    REJECTED_CUT,
+    REJECTED_IDS,
+    SPARES_OWN_WORDS,
+    TRAINED,
+)
+from evenhand.mitigation.training_batches import (
+    IGNORE_INDEX,
+    Batch,
+    collate_causal,
+    collate_encoder_decoder,
+    cut_responses,
+    length_grouped_batches,
+    padded,
+)
 from evenhand.mitigation.training_rows import prompt_ids, response_ids
 
-Batch = dict[str, torch.Tensor]
 Collator = Callable[[Sequence[Mapping[str, list]]], dict[str, Any]]
 
-IGNORE_INDEX = -100  # the label of tokens without loss, the default of torch's cross_entropy
-BATCHES_PER_POOL = 50  # rows of a pool are sorted by length: larger pools pad less, smaller ones mix better
 OWN_WORDS = "own_words"  # the column of encoded rows of `distill` with the tokens that keep each person's prediction
-LOGITS_TO_KEEP = "logits_to_keep"  # the argument of models: how many of the last positions have logits
-NO_CACHE = {"use_cache": False}  # the argument of models: training generates nothing
+SEQUENCE_TENSORS = ("input_ids", "attention_mask", "position_ids")
+TRAINED_PREFIX = "trained_"  # of the tensors of the sequences that `DistillTrainer` trains
 
 
-class LengthGroupedSampler(Sampler):
-    """Row order of an epoch: batches of rows of similar length, shuffled by the seed and the number of the epoch.
-
-    The sampler of transformers depends on the global random state, which differs in a resumed training.
-    """
-
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
-        self.lengths = np.asarray(lengths)
-        self.batch_size = batch_size
-        self.seed = seed
-        self.epoch = 0
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        rng = np.random.default_rng([self.seed, self.epoch])
-        order = rng.permutation(len(self.lengths))
-        size = self.batch_size
-        pool_size = BATCHES_PER_POOL * size
-        pools = [order[start : start + pool_size] for start in range(0, len(order), pool_size)]
-        order = np.concatenate([pool[np.argsort(-self.lengths[pool], kind="stable")] for pool in pools])
-        # Only the last batch may be short.
-        n_whole = len(order) // size
-        batches = [order[start : start + size] for start in rng.permutation(n_whole) * size]
-        batches.append(order[n_whole * size :])
-        yield from np.concatenate(batches).tolist()
-
-
-def length_grouped_batches(trainer: Trainer) -> DataLoader:
-    """Return the batches of a trainer's rows in the order of `LengthGroupedSampler`, also when training resumes."""
-    arguments = trainer.args
-    lengths = [len(tokens) for tokens in trainer.train_dataset["input_ids"]]
-    rows = arguments.train_batch_size * trainer.accelerator.num_processes  # accelerate splits a batch
-    loader = DataLoader(
-        trainer.train_dataset,
-        batch_size=arguments.train_batch_size,
-        sampler=LengthGroupedSampler(lengths, rows, arguments.seed),
-        collate_fn=trainer.data_collator,
-        pin_memory=arguments.dataloader_pin_memory,
-    )
-    return trainer.accelerator.prepare(loader)
-
-
-class SFT(Trainer):
-    """The trainer of transformers on rows in which only the responses have a loss.
+class TuningTrainer(Trainer):
+    """What the trainers have in common, before the trainer of transformers or TRL in each class's bases.
 
     Attributes:
-        config_class, loss_name: the class of the trainer's arguments, and the unit of its loss.
+        config_class, config_fields: the class of the trainer's arguments, and the arguments that are always the same.
+        loss_name: the unit of the loss.
         needs_base: whether training needs the model without its adapter, so that not all weights can be trained.
         supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
-    config_class: type[TrainingArguments] = TrainingArguments
-    loss_name = "nats per response token"
-    needs_base = False
+    config_class: ClassVar[type[TrainingArguments]] = SFTConfig
+    # Encoded rows are used as they are, in all of their columns. A loss that balances experts is no part of a method.
+    config_fields: ClassVar[Mapping[str, object]] = {
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+        "max_length": None,
+        "remove_unused_columns": False,
+        "router_aux_loss_coef": 0.0,
+    }
+    loss_name: ClassVar[str] = "nats per response token"
+    needs_base: ClassVar[bool] = False
+    supports_encoder_decoder: ClassVar[bool] = False
+
+    def __init__(self, model: torch.nn.Module, **arguments: Any) -> None:
+        super().__init__(model, **arguments)
+        for parameter in self.model.parameters():
+            if parameter.requires_grad:  # TRL rounds adapters of quantized weights to bfloat16
+                parameter.data = parameter.data.float()
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+        """Return a method's rows as the token ids that the collator reads.
+
+        Raises:
+            InputError: a row is too long for the model, or the tokenizer encodes different prompts as the same tokens.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
+        """Return the function that collates encoded rows into a batch."""
+        raise NotImplementedError
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Return the batches of training rows."""
+        return length_grouped_batches(self)
+
+    def create_model_card(self, *arguments: Any, **options: Any) -> None:
+        """Write nothing: TRL would write its card beside the checkpoints, and `tune` writes Evenhand's."""
+
+    def _send_telemetry(self) -> None:
+        """Send nothing: TRL would report each training to the hub."""
+
+
+class EncoderDecoderSFT(TuningTrainer):
+    """The trainer of transformers for encoder-decoder models, on contexts and their responses."""
+
     supports_encoder_decoder = True
 
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
-        """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
+        """Return the rows as `input_ids`, the context, and `labels`, the response with its EOS."""
+        prompts = prompt_ids(base, rows[PROMPT])
+        return Dataset.from_dict({"input_ids": prompts, "labels": response_ids(base, rows, prompts)})
 
-        For an encoder-decoder model, `input_ids` come from the context, and `labels` from the response.
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
+        return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
+
+
+class SFT(TuningTrainer, SFTTrainer):
+    """TRL's SFTTrainer on rows in which only the responses have a loss."""
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+        """Return the rows as `input_ids` (context, response, EOS) and `labels`, which are IGNORE_INDEX in the context.
 
         Raises:
             InputError: a row is too long for the model, or the tokenizer encodes different prompts as the same tokens.
         """
         prompts = prompt_ids(base, rows[PROMPT])
         completions = response_ids(base, rows, prompts)
-        if base.kind == "encoder_decoder":
-            return Dataset.from_dict({"input_ids": prompts, "labels": completions})
         pairs = list(zip(prompts, completions, strict=True))
         ids = [prompt + completion for prompt, completion in pairs]
         labels = [[IGNORE_INDEX] * len(prompt) + completion for prompt, completion in pairs]
@@ -118,19 +146,25 @@ class SFT(Trainer):
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
-        """Return the function that collates encoded rows into a batch."""
-        if base.kind == "encoder_decoder":
-            return partial(collate_encoder_decoder, pad_token_id=pad_token_id)
         with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
         return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
-    def get_train_dataloader(self) -> DataLoader:
-        """Return the batches of training rows."""
-        return length_grouped_batches(self)
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> torch.Tensor | tuple[torch.Tensor, Any]:
+        """Return the mean loss over the tokens of responses, as the trainer of transformers.
+
+        TRL's would cut the labels of `logits_to_keep` and not the hidden states, and adds entropies and accuracies.
+        """
+        return Trainer.compute_loss(self, model, inputs, return_outputs, num_items_in_batch)
 
 
 @dataclass
-class DistillConfig(TrainingArguments):
+class DistillConfig(SFTConfig):
     """The arguments of training, and which tokens learn the mean over people.
 
     Attributes:
@@ -145,53 +179,62 @@ class DistillConfig(TrainingArguments):
 class DistillTrainer(SFT):
     """Trainer that minimises the KL divergence of the model's predictions from their targets.
 
+    A row has the contexts of several people (CONTEXT, then OTHERS), which the base reads, and those after which the
+    model is trained (TRAINED): the contexts of the first people, with the control tag if the method has one.
+
     The target of the first tokens of a response, as many as `first_tokens`, is the normalised mean of the base's
-    log-probabilities over the prompts of the row: the distribution with the smallest mean KL divergence from the
-    predictions after the single prompts. The target of a later token is the base's own prediction after its prompt.
-    The model is trained after the first `n_trained` prompts of a row; the first one is the prompt of the response.
+    log-probabilities over all people of the row: the distribution with the smallest mean KL divergence from the
+    predictions after the single contexts. The target of a later token is the base's own prediction for that person.
     """
 
     args: DistillConfig
-    n_trained = 2  # more take longer and teach hardly more
     config_class = DistillConfig
     loss_name = "KL from the predictions to learn, in nats per response token"
     needs_base = True
-    supports_encoder_decoder = False
 
     @staticmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
-        """Return the rows as `input_ids`, lists of ids: each prompt of the row with the response, and `labels`."""
-        groups = [[prompt, *others] for prompt, others in zip(rows[PROMPT], rows[OTHERS], strict=True)]
-        ids_of_all = prompt_ids(base, list(chain.from_iterable(groups)))
-        size = len(groups[0])
-        prompts = [ids_of_all[start : start + size] for start in range(0, len(ids_of_all), size)]
-        completions = response_ids(base, rows, [max(group, key=len) for group in prompts])
+        """Return the rows as `input_ids` and `trained_ids`, lists of contexts with the response, and `labels`.
+
+        `labels` are IGNORE_INDEX and the response, which is the same after all contexts of a row.
+        """
+        read = [[context, *others] for context, others in zip(rows[CONTEXT], rows[OTHERS], strict=True)]
+        groups = [people + trained for people, trained in zip(read, rows[TRAINED], strict=True)]
+        ids = iter(prompt_ids(base, list(chain.from_iterable(groups))))
+        contexts = [[next(ids) for _ in group] for group in groups]
+        responses = response_ids(base, rows, [max(group, key=len) for group in contexts])
         if MAX_TOKENS in rows.column_names:
             limits = rows[MAX_TOKENS]
-            completions = [response[:limit] for response, limit in zip(completions, limits, strict=True)]
-        pairs = list(zip(prompts, completions, strict=True))
-        ids = [[prompt + response for prompt in group] for group, response in pairs]
-        labels = [[[IGNORE_INDEX] * len(prompt) + response for prompt in group] for group, response in pairs]
-        columns = {"input_ids": ids, "labels": labels}
+            responses = [response[:limit] for response, limit in zip(responses, limits, strict=True)]
+        columns: dict[str, list] = {"input_ids": [], "trained_ids": [], "labels": []}
+        for people, group, response in zip(read, contexts, responses, strict=True):
+            sequences = [context + response for context in group]
+            columns["input_ids"].append(sequences[: len(people)])
+            columns["trained_ids"].append(sequences[len(people) :])
+            columns["labels"].append([IGNORE_INDEX, *response])
         if IS_EVEN in rows.column_names:
             columns[IS_EVEN] = list(rows[IS_EVEN])
         if SPARES_OWN_WORDS in rows.column_names:
-            columns[OWN_WORDS] = [own_word_ids(base.tokenizer, group) for group in prompts]
+            of_people = [group[: len(people)] for people, group in zip(read, contexts, strict=True)]
+            columns[OWN_WORDS] = [own_word_ids(base.tokenizer, group) for group in of_people]
         return Dataset.from_dict(columns)
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
-        """Return the function that collates b rows of n prompts into b · n sequences; `labels` are (b, n, length)."""
+        """Return the function that collates b rows of n contexts into b · n sequences, and b · m trained ones.
+
+        The tensors of trained sequences have the prefix TRAINED_PREFIX; `labels` are (b, k).
+        """
         collate = SFT.collator(base, pad_token_id)
 
         def collate_rows(rows: Sequence[Mapping[str, list]]) -> dict[str, Any]:
-            sequences = []
-            for row in rows:
-                for ids, labels in zip(row["input_ids"], row["labels"], strict=True):
-                    sequences.append({"input_ids": ids, "labels": labels})
-            collated = collate(sequences)
-            batch = {name: value for name, value in collated.items() if isinstance(value, torch.Tensor)}
-            batch["labels"] = batch["labels"].unflatten(0, (len(rows), -1))
+            batch: dict[str, Any] = {"labels": padded([row["labels"] for row in rows], IGNORE_INDEX, left=True)}
+            for prefix, column in (("", "input_ids"), (TRAINED_PREFIX, "trained_ids")):
+                sequences = []
+                for row in rows:
+                    sequences += [{"input_ids": ids, "labels": row["labels"]} for ids in row[column]]
+                collated = collate(sequences)
+                batch |= {prefix + name: collated[name] for name in SEQUENCE_TENSORS if name in collated}
             return batch | collate_choices(rows)
 
         return collate_rows
@@ -205,54 +248,54 @@ class DistillTrainer(SFT):
     ) -> torch.Tensor | tuple[torch.Tensor, Batch]:
         """Return the mean divergence over the tokens of responses."""
         turn_off_dropout(model)  # with dropout, two passes of the same model have a KL above 0
-        labels = inputs["labels"]  # (rows, prompts, k)
-        is_response = labels[:, 0, 1:] != IGNORE_INDEX  # the prompts of a row have the same response
-        apart = ("labels", IS_EVEN, OWN_WORDS)
-        sequences = {name: value.unflatten(0, labels.shape[:2]) for name, value in inputs.items() if name not in apart}
-        trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
-        targets = self._targets(model, sequences, labels[:, 0, 1:], inputs)
+        labels = inputs["labels"]
+        is_response = labels[:, 1:] != IGNORE_INDEX
+        read = sequences_of(inputs, "")
+        trained = sequences_of(inputs, TRAINED_PREFIX)
+        n_trained = trained["input_ids"].shape[1]
+        targets = self._targets(model, read, n_trained, labels[:, 1:], inputs)
         learned = log_probabilities(model, trained, is_response)
-        divergence = kl_div(learned, targets, reduction="sum", log_target=True) / self.n_trained
+        divergence = kl_div(learned, targets, reduction="sum", log_target=True) / n_trained
         if num_items_in_batch is None:
             loss = divergence / is_response.sum()
-        else:
-            # `num_items_in_batch` counts a response once for each of its prompts, in all processes. DDP averages
-            # gradients.
-            loss = divergence * labels.shape[1] * self.accelerator.num_processes / num_items_in_batch
+        else:  # which counts the tokens of responses in all processes; DDP averages gradients
+            loss = divergence * self.accelerator.num_processes / num_items_in_batch
         return (loss, {}) if return_outputs else loss
 
-    def _targets(self, model: torch.nn.Module, sequences: Batch, tokens: torch.Tensor, choices: Batch) -> torch.Tensor:
-        """Return what the model learns to predict after each trained prompt: log-probabilities of the base model.
+    def _targets(
+        self, model: torch.nn.Module, sequences: Batch, n_trained: int, tokens: torch.Tensor, choices: Batch
+    ) -> torch.Tensor:
+        """Return what the model learns to predict for the first `n_trained` people: log-probabilities of the base.
 
-        For the first tokens of a response, the target is `even_targets` of the predictions after all prompts of the
-        row; for later tokens, it is the prediction after the trained prompt. The first `n_trained` prompts of a row are
-        trained.
+        For the first tokens of a response, the target is `even_targets` of the predictions for all people of the row;
+        for later tokens, it is the prediction for the person.
 
         Args:
             model: the model that is trained; without its adapter, it is the base model.
-            sequences: tokens of each prompt with the response, (rows, prompts, t).
+            sequences: tokens of each context with the response, (rows, people, t).
             tokens: the last k tokens, (rows, k), which are IGNORE_INDEX before the response.
             choices: the tensors of `collate_choices`.
         """
         first_tokens = self.args.first_tokens
         is_response = tokens != IGNORE_INDEX
-        trained = {name: value[:, : self.n_trained] for name, value in sequences.items()}
-        others = {name: value[:, self.n_trained :] for name, value in sequences.items()}
+        own = {name: value[:, :n_trained] for name, value in sequences.items()}
+        others = {name: value[:, n_trained:] for name, value in sequences.items()}
         openings, is_in_opening = cut_responses(others, is_response.sum(1), first_tokens)
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            targets = log_probabilities(model, trained, is_response)
+            targets = log_probabilities(model, own, is_response)
             is_first = is_response.cumsum(1)[is_response] <= first_tokens
             predictions = torch.cat([targets[:, is_first], log_probabilities(model, openings, is_in_opening)])
-            targets[:, is_first] = self._even(predictions, tokens[is_response][is_first], is_response, choices)
+            first = tokens[is_response][is_first]
+            targets[:, is_first] = self._even(predictions, first, n_trained, is_response, choices)
         return targets
 
     def _even(
-        self, predictions: torch.Tensor, tokens: torch.Tensor, is_response: torch.Tensor, choices: Batch
+        self, predictions: torch.Tensor, tokens: torch.Tensor, n_trained: int, is_response: torch.Tensor, choices: Batch
     ) -> torch.Tensor:
         """Return the targets of the first tokens of all rows, (n_trained, n, vocabulary).
 
         Args:
-            predictions: of the base after all prompts, (prompts, n, vocabulary); n counts the first tokens of all rows.
+            predictions: of the base for all people, (people, n, vocabulary); n counts the first tokens of all rows.
             tokens: the first tokens, (n).
         """
         sizes = is_response.sum(1).clamp(max=self.args.first_tokens).tolist()
@@ -264,7 +307,7 @@ class DistillTrainer(SFT):
                 even_targets(
                     found,
                     tokens.split(sizes)[row],
-                    self.n_trained,
+                    n_trained,
                     min_divergence=self.args.min_divergence if is_even else torch.inf,
                     own_words=None if words is None else words[words >= 0],
                 )
@@ -281,15 +324,25 @@ def collate_choices(rows: Sequence[Mapping[str, Any]]) -> Batch:
     if IS_EVEN in rows[0]:
         batch[IS_EVEN] = torch.tensor([row[IS_EVEN] for row in rows])
     if OWN_WORDS in rows[0]:
-        batch[OWN_WORDS] = _padded([row[OWN_WORDS] for row in rows], -1)
+        batch[OWN_WORDS] = padded([row[OWN_WORDS] for row in rows], -1)
     return batch
 
 
+def sequences_of(inputs: Batch, prefix: str) -> Batch:
+    """Return the tensors of a batch of `DistillTrainer` with a prefix, as (rows, sequences of a row, t)."""
+    n_rows = len(inputs["labels"])
+    found = {}
+    for name in SEQUENCE_TENSORS:
+        if prefix + name in inputs:
+            found[name] = inputs[prefix + name].unflatten(0, (n_rows, -1))
+    return found
+
+
 def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Tensor) -> torch.Tensor:
-    """Return the log-probabilities where `positions` is true, (prompts, true positions, vocabulary).
+    """Return the log-probabilities where `positions` is true, (contexts, true positions, vocabulary).
 
     Args:
-        batch: input_ids, attention_mask and perhaps position_ids, (rows, prompts, t).
+        batch: input_ids, attention_mask and perhaps position_ids, (rows, contexts, t).
         positions: a mask of the last k positions of each row's sequences, bool (rows, k).
     """
     flat = {name: value.flatten(0, 1) for name, value in batch.items()}
@@ -298,68 +351,49 @@ def log_probabilities(model: torch.nn.Module, batch: Batch, positions: torch.Ten
     return log_softmax(by_row.transpose(0, 1)[:, positions].float(), -1)
 
 
-TRAINERS: dict[str, type[SFT]] = {"sft": SFT, "distill": DistillTrainer}
+class PreferenceTrainer(TuningTrainer, DPOTrainer):
+    """TRL's DPOTrainer with the base as reference, on rows with a chosen and a rejected response."""
+
+    config_class = DPOConfig
+    config_fields = {"max_length": None, "remove_unused_columns": False, "router_aux_loss_coef": 0.0}
+    loss_name = "loss of preferences; ln 2 for the base"
+    needs_base = True
+
+    def __init__(self, model: PeftModel, **arguments: Any) -> None:
+        # Of a model that has an adapter already, TRL would copy the adapter as the reference.
+        config = model.peft_config[model.active_adapter]
+        super().__init__(model.unload(), peft_config=config, **arguments)
+
+    @staticmethod
+    def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
+        """Return the rows as `prompt_ids`, `chosen_ids` and `rejected_ids`; responses have EOS unless they are cut."""
+        prompts = prompt_ids(base, rows[PROMPT])
+        chosen_columns = [name for name in (COMPLETION, COMPLETION_CUT, COMPLETION_IDS) if name in rows.column_names]
+        names = {REJECTED: COMPLETION, REJECTED_CUT: COMPLETION_CUT, REJECTED_IDS: COMPLETION_IDS}
+        renamed = {old: new for old, new in names.items() if old in rows.column_names}
+        rejected = rows.remove_columns(chosen_columns).rename_columns(renamed)
+        columns = {
+            "prompt_ids": prompts,
+            "chosen_ids": response_ids(base, rows, prompts),
+            "rejected_ids": response_ids(base, rejected, prompts),
+        }
+        return Dataset.from_dict(columns)
+
+    @staticmethod
+    def collator(base: DialogueModel, pad_token_id: int) -> Collator:
+        return DataCollatorForPreference(pad_token_id=pad_token_id)
+
+    def get_train_dataloader(self) -> DataLoader:
+        return length_grouped_batches(self, "prompt_ids")
+
+    def _prepare_dataset(self, dataset: Dataset, *arguments: Any) -> Dataset:
+        """Return the rows as they are: TRL would encode them again, as text, and add EOS to cut responses."""
+        return dataset
 
 
-def collate_causal(
-    rows: Sequence[Mapping[str, list[int]]], pad_token_id: int, with_positions: bool
-) -> dict[str, torch.Tensor | int]:
-    """Return rows as a batch padded on the left: input_ids and attention_mask (b, t), labels (b, k).
-
-    k is the length of the longest response plus 1; labels and logits are at the last k positions.
-    """
-    n_labels = 1 + max(sum(label != IGNORE_INDEX for label in row["labels"]) for row in rows)
-    mask = _padded([[1] * len(row["input_ids"]) for row in rows], 0, left=True)
-    batch: dict[str, torch.Tensor | int] = {
-        "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id, left=True),
-        "attention_mask": mask,
-        "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX, left=True)[:, -n_labels:],
-        LOGITS_TO_KEEP: n_labels,
-        **NO_CACHE,
-    }
-    if with_positions:
-        batch["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
-    return batch
+TRAINERS: dict[str, type[TuningTrainer]] = {"sft": SFT, "distill": DistillTrainer, "preference": PreferenceTrainer}
 
 
-def cut_responses(
-    sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, first_tokens: int
-) -> tuple[Batch, torch.Tensor]:
-    """Return the sequences with their responses cut after `first_tokens` tokens, and where the responses are.
-
-    Args:
-        sequences: input_ids, attention_mask and position_ids of `collate_causal`, as (rows, prompts, t).
-        lengths: the number of tokens of each response, (rows).
-
-    Returns:
-        The cut sequences, padded on the left, and a mask (rows, k) of the last k positions, k being the length of the
-        longest cut response: true where the position has a token of the response.
-    """
-    _, n_prompts, length = sequences["input_ids"].shape
-    kept = lengths.clamp(max=first_tokens)
-    n_cut = lengths - kept
-    columns = torch.arange(length, device=lengths.device)
-    # What remains of a sequence moves right by the tokens that are cut: the sequences still end together.
-    source_column = (columns[n_cut.min() :] - n_cut[:, None])[:, None].expand(-1, n_prompts, -1)
-    cut = {name: value.gather(2, source_column.clamp(min=0)) for name, value in sequences.items()}
-    cut["attention_mask"] = cut["attention_mask"] * (source_column >= 0)
-    is_kept = torch.arange(-int(kept.max()), 0, device=lengths.device) >= -kept[:, None]
-    return cut, is_kept
-
-
-def collate_encoder_decoder(
-    rows: Sequence[Mapping[str, list[int]]], pad_token_id: int
-) -> dict[str, torch.Tensor | bool]:
-    """Return rows of an encoder-decoder model as a batch: input_ids and attention_mask (b, t), labels (b, k)."""
-    return {
-        "input_ids": _padded([row["input_ids"] for row in rows], pad_token_id),
-        "attention_mask": _padded([[1] * len(row["input_ids"]) for row in rows], 0),
-        "labels": _padded([row["labels"] for row in rows], IGNORE_INDEX),
-        **NO_CACHE,
-    }
-
-
-def _padded(rows: Sequence[list[int]], value: int, left: bool = False) -> torch.Tensor:
-    tensors = [torch.tensor(row) for row in rows]
-    side = "left" if left else "right"
-    return pad_sequence(tensors, batch_first=True, padding_value=value, padding_side=side)
+def trainer_class(name: str, is_encoder_decoder: bool = False) -> type[TuningTrainer]:
+    """Return a trainer by its name. Of "sft", encoder-decoder models have another one."""
+    return EncoderDecoderSFT if name == "sft" and is_encoder_decoder else TRAINERS[name]

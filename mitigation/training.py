@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypedDict
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from pydantic_core import to_json
 from safetensors import safe_open
@@ -51,12 +51,13 @@ from evenhand.mitigation.adapter import (
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import TuningFacts, model_card
 from evenhand.mitigation.guards import OutputChange, check_tuned
+from evenhand.mitigation.invocation import check_invocation, tag_tokens
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.page import Curve
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
-from evenhand.mitigation.trainers import SFT, TRAINERS
+from evenhand.mitigation.trainers import TRAINERS, TuningTrainer, trainer_class
 from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
@@ -77,7 +78,7 @@ class TuningInputs(TypedDict):
 class TuningResult:
     """The result of a tuning: numbers of rows and parameters, curves, and the comparison with the base.
 
-    Losses are (step, loss) pairs in the unit of `SFT.loss_name`; the first validation loss is the base's.
+    Losses are (step, loss) pairs in the unit of the trainer's `loss_name`; the first validation loss is the base's.
     `measured` has the values that a `MeasureCallback` logged, by metric. The weights of `best_step` are saved.
     `perplexity` is of dialogue (see `tune`) by the base and by the tuned model.
     """
@@ -131,19 +132,24 @@ def tune(
         TuningRejected: the tuned model's outputs equal the base's, or its perplexity rose too much.
     """
     method = rows.method
-    trainer_class = TRAINERS[method.trainer]
+    trainer = trainer_class(method.trainer, base.kind == "encoder_decoder")
     checkpoints = output_dir / CHECKPOINTS
-    train = trainer_class.encode_rows(base, rows.train)
-    validation = trainer_class.encode_rows(base, rows.validation)
+    train = trainer.encode_rows(base, rows.train)
+    validation = trainer.encode_rows(base, rows.validation)
     config = trainer_config(
         method, settings, len(train), base.model.device, output_dir=checkpoints, seed=seed, report_to=report_to
     )
-    lora = lora_config(base.model, settings, token_ids(base, method.tags)) if settings.lora else None
+    lora = None
+    if settings.lora:
+        invocation = tag_tokens(base, rows.train) if method.is_activated else None
+        lora = lora_config(base.model, settings, token_ids(base, method.tags), invocation)
+        if lora.alora_invocation_tokens is not None:
+            check_invocation(base, concatenate_datasets([train, validation]), lora.alora_invocation_tokens)
     recorded: dict[str, object] = settings.model_dump() | method.settings.model_dump()
     recorded["seed"] = seed
     inputs = TuningInputs(settings=recorded, rows=rows_sha256(train, validation), model=weights_sha256(base.model))
     processes.on_rank_zero(lambda: _check_same_inputs(checkpoints, inputs))
-    state = fit_adapter(base, trainer_class, (train, validation), settings, config, lora, callbacks)
+    state = fit_adapter(base, trainer, (train, validation), settings, config, lora, callbacks)
     result = processes.on_rank_zero(lambda: _save(base, rows, settings, output_dir, state, inputs, neutral, card or {}))
     _log_result(result)
     return result
@@ -238,6 +244,7 @@ def tuning_facts(
     """Return the content of evenhand.json in the folder of a tuned model; `loss` is the unit of its losses."""
     content = {
         "control_tag": method.control_tag,
+        "is_activated": method.is_activated,
         "method": method.name,
         "loss": loss,
         "base": portable_name(base.name, folder),
@@ -270,7 +277,7 @@ def _log_result(result: TuningResult) -> None:
 
 def fit_adapter(
     base: DialogueModel,
-    trainer_class: type[SFT],
+    trainer_type: type[TuningTrainer],
     rows: tuple[Dataset, Dataset],
     settings: TuningSettings,
     config: TrainingArguments,
@@ -299,10 +306,10 @@ def fit_adapter(
     pad_token_id = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     n_steps = settings.epochs * steps_per_epoch(settings, len(train))
     with progress(n_steps, "tuning", "steps", done) as bar:
-        trainer = trainer_class(
+        trainer = trainer_type(
             model,
             args=config,
-            data_collator=trainer_class.collator(base, pad_token_id),
+            data_collator=trainer_type.collator(base, pad_token_id),
             train_dataset=train,
             eval_dataset=validation,
             processing_class=tokenizer,

@@ -107,7 +107,7 @@ def is_used(setting: str, method: Method) -> bool:
     if group == "tune" or setting in (STRENGTH, "train_answers_per_cell"):
         return trained is not None
     if setting == "measure_without_tag":
-        return trained is not None and trained.control_tag != ""
+        return trained is not None and trained.control_tag != "" and not trained.is_activated
     if group == "label":
         return trained is not None and trained.reads_labels
     return True

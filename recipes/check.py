@@ -37,7 +37,7 @@ def check(settings: CheckSettings) -> int:
         InputError: no limit is given, a folder has no finished run with generation bias, or the runs have different
             prompts or classifiers.
     """
-    claim_pages(settings.output_dir, "check", lambda: _is_of_a_check(settings.output_dir))
+    claim_pages(settings.output_dir, "check")
     clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
     findings = check_findings(settings)
     status = _worst_status(findings)
@@ -71,14 +71,6 @@ def next_step_text(status: str, settings: CheckSettings) -> str:
     if settings.against is not None:
         report = f"evenhand compare {sanitize(str(settings.against))} {sanitize(str(settings.run))}"
     return f"The run fails. To see whom the model treats worse, with answers to read: {report}"
-
-
-def _is_of_a_check(folder: Path) -> bool:
-    """Return whether a folder without a mark has nothing but the files of a check of an earlier version."""
-    if not folder.is_dir() or {path.name for path in folder.iterdir()} - {JUNIT, SUMMARY}:
-        return False
-    summary = folder / SUMMARY
-    return summary.is_file() and summary.read_bytes().startswith(b"## Evenhand: ")
 
 
 def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:

@@ -21,8 +21,8 @@ from evenhand.evaluation.models.checkpoints import load_config, load_tokenizer, 
 from evenhand.evaluation.models.mean_pooling import HEAD, MeanPoolingClassifier
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.settings import AUTO, ModelSettings
-from evenhand.mitigation.trainers import length_grouped_batches
 from evenhand.mitigation.training import last_checkpoint
+from evenhand.mitigation.training_batches import length_grouped_batches
 from evenhand.recipes.settings import TrainClassifierSettings
 
 CHECKPOINTS = "checkpoints"

@@ -23,7 +23,6 @@ from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.manifest import MANIFEST, read_record, with_resolved_paths
-from evenhand.evaluation.old_setting_names import new_name, removed_name
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
 from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
@@ -268,12 +267,6 @@ def _name_model(command: str, options: dict[str, Any]) -> None:
 def _unknown_flag(argument: str, known: Collection[str]) -> InputError:
     """Return the error for an argument that the command does not have."""
     name = argument.partition("=")[0].lstrip("-")
-    removed = removed_name(name)
-    if removed is not None:
-        return InputError(argument, f"this setting is gone: {removed}; leave it out.")
-    renamed = new_name(name)
-    if renamed is not None:
-        return InputError(argument, f"the setting is called --{renamed} now.")
     close = get_close_matches(name, known, n=1)
     if argument.startswith("-") and close:
         return InputError(argument, f"the command line has no such flag; did you mean --{close[0]}?")

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
@@ -51,7 +52,7 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
             runs, _ = _family_runs(settings, Permissions(code=settings.trust_remote_code))
             _check_base(read_measurement(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
-        finish("comparison", store, settings, changes, report, show=show)
+        finish("comparison", store, settings, changes, facts_of, report, show=show)
 
 
 def _check_base(model: ModelSettings) -> None:
@@ -62,6 +63,16 @@ def _check_base(model: ModelSettings) -> None:
         raise InputError("after", f"{error}") from None
     except InputError:
         log.debug("compare: the base of %s cannot be checked", model.name, exc_info=True)
+
+
+def facts_of(settings: CompareSettings) -> dict[str, Facts]:
+    """Return what each family found in a finished comparison, by its name; generation bias has no facts yet."""
+    facts = {}
+    for name, both in _family_runs(settings)[0].items():
+        if name != FAMILY:
+            changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
+            facts[name] = FAMILIES[name].comparison_facts(both["before"], both["after"], changes)
+    return facts
 
 
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:

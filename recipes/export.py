@@ -19,6 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
@@ -212,9 +213,14 @@ def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) ->
     if (adapter / MAPS_FILE).exists():
         return
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
+    is_activated = base is not None and invocation_in(adapter) is not None
+    if settings.merge and is_activated:
+        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
+        raise InputError("merge", f"{text}; use --merge false.")
     if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
-        raise InputError("merge", f"{text}; use --merge true.")
+        fix = "tune a base that is saved as safetensors" if is_activated else "use --merge true"
+        raise InputError("merge", f"{text}; {fix}.")
 
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:

@@ -3,16 +3,14 @@
 import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.files import read_json
 from evenhand.evaluation.manifest import FinishedRecord, RunRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.settings import AUTO, Dtype, checked
-from evenhand.mitigation.methods import JOIN
+from evenhand.evaluation.settings import AUTO, checked
 from evenhand.recipes.received import Permissions, check_permitted, described
 from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
 
@@ -22,30 +20,6 @@ log = logging.getLogger("evenhand")
 ALL = ("",)
 MODEL_CODE = "model.trust_remote_code"
 JUDGE = f"{FAMILY}.style_classifier."
-
-OLD_MODEL_FACTS = "model.json"  # of earlier versions: the precision of the loaded model, and other facts
-
-# Settings of earlier versions, at the top or of generation_bias.
-DELETED_SETTINGS = {"show", "sweep", "log_artifacts", "log_responses", "for_comparisons", "resampling"}
-
-# Settings of generation_bias in earlier versions, each now a method with one setting, in the order of their use.
-SETTINGS_OF_METHODS = {"borrowed_opening": "first_tokens", "nearest_style": "candidates"}
-
-
-def settings_of_run(recorded: Mapping[str, object]) -> dict[str, object]:
-    """Return the recorded settings of a run without deleted settings, which runs of earlier versions have."""
-    settings = {name: value for name, value in recorded.items() if name not in DELETED_SETTINGS}
-    if settings.get("report_to") == "tensorboard":
-        settings["report_to"] = "none"
-    family = settings.get("generation_bias")
-    if isinstance(family, Mapping):
-        kept = {name: value for name, value in family.items() if name not in DELETED_SETTINGS}
-        given = {name: kept.pop(name, None) for name in SETTINGS_OF_METHODS}
-        used = {name: {SETTINGS_OF_METHODS[name]: value} for name, value in given.items() if value is not None}
-        settings["generation_bias"] = kept
-        if used:
-            settings |= {"method": JOIN.join(used), **used}
-    return settings
 
 
 def read_measurement(
@@ -78,25 +52,12 @@ def permitted_measurement(
 
 
 def _measurement(folder: Path, field_name: str, family: str | None, values: Mapping[str, Any]) -> MeasureSettings:
-    """Return the settings of a run, with the precision in which it loaded its model."""
-    settings = checked(MeasureSettings, {**settings_of_run(values), "output_dir": str(folder)}, str(folder))
-    if settings.model.dtype == AUTO:
-        settings.model.dtype = _loaded_precision(folder)
+    """Return the settings of a run, which must have measured a family if one is given."""
+    settings = checked(MeasureSettings, {**values, "output_dir": str(folder)}, str(folder))
     if family is not None and family not in settings.metrics:
         metrics = ", ".join(settings.metrics)
         raise InputError(field_name, f"{folder} has the metrics {metrics}; give a run with --metrics {family}.")
     return settings
-
-
-def _loaded_precision(folder: Path) -> Dtype:
-    """Return the precision in which a run loaded its model; AUTO if it loaded none.
-
-    In earlier versions AUTO was recorded, and meant the precision of the checkpoint.
-    """
-    path = folder / OLD_MODEL_FACTS
-    facts = read_json(path, "run") if path.exists() else {}
-    dtype = facts.get("dtype") if isinstance(facts, dict) else None
-    return dtype if dtype in get_args(Dtype) else AUTO
 
 
 def check_same_precision(

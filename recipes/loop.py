@@ -16,9 +16,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_o
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
+from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
 from evenhand.evaluation.score import SCORES, display_name, read_scores
-from evenhand.evaluation.store import claim_pages, has_runs
+from evenhand.evaluation.store import claim_pages
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
@@ -83,7 +84,7 @@ def run_points(
     folder = settings.output_dir
     command = "loop" if isinstance(settings, LoopSettings) else "ablate"
     processes.on_rank_zero(lambda: check_points(folder, points))
-    processes.on_rank_zero(lambda: claim_pages(folder, command, lambda: has_runs(folder)))
+    processes.on_rank_zero(lambda: claim_pages(folder, command))
     if len(points) > 1:
         log.info("%s: %s", command, remaining_text(points))
     results = run_here(points, on_labelled) if settings.ray is None else run_on_ray(points, run_alone, settings)
@@ -253,5 +254,7 @@ def _check_tuning(point: Point) -> None:
     method = trained_method(point.tune.method, settings_of_methods(point.tune))
     training = with_defaults(base, method, point.tune.training)
     check_tuning(base, method, training)
+    decoding = point.after.decoding
+    method.check_decoding(decoding_arguments(decoding.preset, **decoding.arguments))
     if point.after.model.adapter_strength is not None:
         check_strength(LoraConfig(**training.peft), "an adapter with tune.training.peft")

@@ -13,6 +13,7 @@ import numpy as np
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import FACTS, Facts, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
@@ -111,7 +112,7 @@ def measure(
                 collected = FAMILIES[name].collect(family_store, config)
                 with family_store.step("scores"):
                     scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
-        processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, report, show=show))
+        processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, facts_of, report, show=show))
     _check_read(settings.output_dir)
     if show and FAMILY in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
@@ -211,20 +212,31 @@ def finish(
     store: Store | None,
     settings: MeasureSettings | CompareSettings,
     scores: Sequence[BiasScore],
+    find_facts: Callable[..., dict[str, Facts]],
     report: Callable[..., dict[Path, Page]],
     *,
     show: bool,
 ) -> None:
-    """Write a run's scores and report, and print the report if `show`; if the run is finished, `store` is None."""
+    """Write a run's scores, facts and report, and print the report if `show`; of a finished run, `store` is None."""
     if store is not None:
         store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
+        facts = find_facts(settings)
+        if facts:
+            write_facts(store.folder / FACTS, facts)
         files = report(settings, write=True, show=show)
         store.tracker.log_scores(scores)
         store.tracker.log_report(files)
         store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
     elif show:
         report(settings, write=False, show=True)
+
+
+def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
+    """Return what each family found in a finished run, by the family's name; generation bias has no facts yet."""
+    configs = family_configs(settings)
+    runs = {name: FamilyRun(settings.output_dir, config) for name, config in configs.items() if name != FAMILY}
+    return {name: FAMILIES[name].facts(run) for name, run in runs.items()}
 
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:

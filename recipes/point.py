@@ -245,9 +245,12 @@ class _Planner:
         return self.measurement(name, measurement, values)
 
     def after_without_tag(self, after: MeasureSettings) -> MeasureSettings | None:
-        """Return the measurement of the tuned model without its control tag; None if it has none."""
+        """Return the measurement of the tuned model without its control tag.
+
+        None: the model has no tag, or is its base without the tag.
+        """
         trained = self.method.training_part
-        if trained is None or not trained.control_tag or not self.loop.measure_without_tag:
+        if trained is None or not trained.control_tag or not self.loop.measure_without_tag or trained.is_activated:
             return None
         family = after.generation_bias.replaced(control_tag="", permutations=0)
         alone = after.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
@@ -291,7 +294,10 @@ class _Planner:
         """Return whether the method's model can be asked with a decoding; candidates must be sampled, for example."""
         model = FamilyConfig(decoding=decoding).open_model()
         model.check()
+        trained = self.method.training_part
         try:
+            if trained is not None:
+                trained.check_decoding(model.arguments)
             self.method.measured(model).check()
         except InputError as error:
             log.info("%s is not measured with second_decoding: %s", self.method.name, error)

@@ -23,7 +23,7 @@ from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
-from evenhand.evaluation.score import AXIS, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, BIAS_VALUE, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
@@ -67,6 +67,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     config = family_config(measured, FAMILY)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
+    method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))
     if settings.write_rows is not None:
         processes.on_rank_zero(lambda: _write_rows(settings, method, _load_base(method, config, loaded), folder))
         return
@@ -157,8 +158,8 @@ def _rows(
     settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer
 ) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
-    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL])
-    table = responses.table.drop(columns=LABEL, errors="ignore")  # a column of the user's prompts
+    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, BIAS_VALUE])
+    table = responses.table.drop(columns=[LABEL, BIAS_VALUE], errors="ignore")  # columns of the user's prompts
     if CUT not in table:
         table[CUT] = False
     labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation import metrics
+from evenhand.evaluation.manifest import PACKAGES as RECORDED
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("evaluation", "mitigation", "recipes")
@@ -199,3 +200,14 @@ def test_data_and_settings_know_nothing_of_models_and_metrics():
     above = ("evenhand.evaluation.models", "evenhand.evaluation.metrics", "evenhand.evaluation.report")
     for file in below:
         assert not [name for name in imported(module_name(file)) if name.startswith(above)], file
+
+
+def test_every_package_whose_version_a_run_records_is_imported():
+    imported = set()
+    for tree in MODULES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+            elif isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+    assert set(RECORDED) <= imported

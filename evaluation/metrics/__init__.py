@@ -1,5 +1,6 @@
 """Families of metrics, each a class in a module of this package; a family's name is the name of its module."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
@@ -21,8 +23,8 @@ from evenhand.evaluation.report.score_sections import (
     score_cell,
     score_marks,
     score_sections,
-    value_text,
 )
+from evenhand.evaluation.report.words import sentence
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -178,6 +180,8 @@ class Metric(ABC):
             `write_prompts(path, config)`, which writes the prompts and returns their number.
         TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
             what they do not show.
+        WORDS: the file of the family's sentences, in the folder of its module: a Jinja macro for each kind of finding,
+            which takes the finding's values; the kinds that families share are in report/words.j2.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
     """
@@ -194,6 +198,7 @@ class Metric(ABC):
     TITLE: ClassVar[str] = "Scores"
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
+    WORDS: ClassVar[str | None] = None
     compare: Callable[..., list[BiasScore]] | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -229,14 +234,47 @@ class Metric(ABC):
         """Return the score at the top of the report: the first one of all rows, or the first one."""
         return next((score for score in scores if not score.group), next(iter(scores), None))
 
+    def find_verdict(self, run: FamilyRun) -> Finding:
+        """Return what the scores of one model show."""
+        score = self.headline(run.scores)
+        return Finding("no_scores") if score is None else Finding("value", {"score": score})
+
+    def find_cautions(self, run: FamilyRun) -> list[Finding]:
+        """Return what a reader must know before using the scores, the most important first."""
+        return []
+
+    def find_left_out(self, run: FamilyRun) -> list[Finding]:
+        """Return what the scores leave out, or of which part of the data they are."""
+        return []
+
+    def facts(self, run: FamilyRun) -> Facts:
+        """Return what was found in one model, as data."""
+        run = self._with_family_scores(run)
+        return Facts(
+            headline=self.headline(run.scores),
+            verdict=self.find_verdict(run),
+            cautions=self.find_cautions(run),
+            left_out=self.find_left_out(run),
+        )
+
+    def sentence(self, finding: Finding) -> str:
+        """Return the sentence about a finding, from the family's template."""
+        template = None
+        if self.WORDS is not None:
+            template = Path(inspect.getfile(type(self))).with_name(self.WORDS)
+        return sentence(finding, template)
+
     def verdict(self, run: FamilyRun) -> str:
         """Return the first sentence of the report on one model."""
-        score = self.headline(run.scores)
-        return f"{format_of(score).label} is {value_text(score)}." if score else "There are no scores."
+        return self.sentence(self.find_verdict(run))
 
     def warnings(self, run: FamilyRun) -> list[str]:
         """Return warnings to the readers of the report."""
-        return []
+        return [self.sentence(finding) for finding in self.find_cautions(run)]
+
+    def left_out(self, run: FamilyRun) -> list[str]:
+        """Return sentences on what the scores leave out."""
+        return [self.sentence(finding) for finding in self.find_left_out(run)]
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return the sections of the report: tables of the scores, as dots and intervals."""
@@ -312,32 +350,45 @@ class Metric(ABC):
         table = Table(f"All runs; drawn: {drawn}", ("run", *columns), tuple(rows), ideal=ideal)
         return [Section(f"{self.TITLE} of all runs", tables=[table], first_screen=True)]
 
-    def _what_is_compared(self, change: BiasScore) -> str:
-        """Return a sentence on the rows of a comparison of two runs that differ in their rows."""
-        left_out = f"; {change.n_left_out:,} are left out" if change.n_left_out else ""
-        return (
-            "The runs differ in what they have a score for. Before, after and the change are of what both have: "
-            f"{change.n:,} {change.n_of}{left_out}."
+    def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+        """Return what a comparison of two models found, as data; levels are of the rows that both have."""
+        old, new, compared = self._compared(before, after, changes)
+        change = self._headline_of(compared)
+        levels = {
+            name: find_score(run.scores, change.metric, change.form, **change.group)
+            for name, run in (("before", old), ("after", new))
+        }
+        left_out = []
+        if common_levels(changes.scores, "before"):
+            counts = {"n": change.n, "n_of": change.n_of, "n_left_out": change.n_left_out}
+            left_out.append(Finding("common_rows", counts))
+        return Facts(
+            headline=change,
+            verdict=Finding("change", {**levels, "change": change}),
+            cautions=[*self.find_cautions(old), *self.find_cautions(new)],
+            left_out=left_out,
         )
+
+    def _compared(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> tuple[FamilyRun, ...]:
+        """Return both runs with the family's scores on their common rows, and the comparison with the family's."""
+        old = with_common_levels(before, changes.scores, "before")
+        new = with_common_levels(after, changes.scores, "after")
+        return self._with_family_scores(old), self._with_family_scores(new), self._with_family_scores(changes)
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the report that compares two models: scores before and after, and the paired changes."""
-        has_different_rows = bool(common_levels(changes.scores, "before"))
-        before = with_common_levels(before, changes.scores, "before")
-        after = with_common_levels(after, changes.scores, "after")
-        before, after, changes = map(self._with_family_scores, (before, after, changes))
+        facts = self.comparison_facts(before, after, changes)
+        before, after, changes = self._compared(before, after, changes)
         change = self._headline_of(changes)
-        old = value_text(find_score(before.scores, change.metric, change.form, **change.group))
-        new = value_text(find_score(after.scores, change.metric, change.form, **change.group))
         form = format_of(change)
         return Page(
             title=f"{self.TITLE}, compared",
             subtitle=before_after(self.subtitle(before), self.subtitle(after)),
             headline_value=form.full_text(change.value),
             headline_caption=f"{form.label}, after minus before",
-            verdict=f"{form.label} is {old} before, and {new} after; the change is {value_text(change)}.",
+            verdict=self.sentence(facts.verdict),
             warnings=[f"{run.model_name}: {warning}" for run in (before, after) for warning in self.warnings(run)],
-            explanations=[self._what_is_compared(change)] if has_different_rows else [],
+            explanations=[self.sentence(finding) for finding in facts.left_out],
             notes=self.NOTES,
             sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),
             glossary=glossary(map(format_of, before.scores)),

@@ -17,16 +17,17 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.score_sections import LEVEL, value_text
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
+    LEVEL,
     PERSONA,
     PROMPT_ID,
     RESPONSE,
@@ -114,6 +115,7 @@ class AnswerAccuracy(Metric):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE = "Accuracy by who asks"
+    WORDS = "answer_accuracy.j2"
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "
@@ -177,13 +179,15 @@ class AnswerAccuracy(Metric):
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
         return find_score(scores, ACCURACY, Form.SPREAD) or super().headline(scores)  # a comparison has no spread
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return whether the accuracy is shown to depend on the person, with both scores."""
-        accuracy = find_score(run.scores, ACCURACY)
         spread = find_score(run.scores, ACCURACY, Form.SPREAD)
-        is_shown = spread.p_value is not None and spread.p_value < LEVEL
-        verdict = f"Right answers {'depend' if is_shown else 'are not shown to depend'} on who asks"
-        return f"{verdict}: {value_text(accuracy)} are right; the spread between people is {value_text(spread)}."
+        scores = {"accuracy": find_score(run.scores, ACCURACY), "spread": spread}
+        if spread is None or spread.p_value is None:
+            return Finding("unknown", scores)
+        if spread.p_value < LEVEL:
+            return Finding("depends", scores)
+        return Finding("not_shown", scores)
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
         """Return the change of accuracy over the same questions and people.

@@ -12,6 +12,7 @@ the languages, which is not bias. In the mean over both versions, equally strong
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,16 +38,16 @@ from evenhand.evaluation.data.gendered_translations import (
     references_sha256,
 )
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.revisions import model_revision
-from evenhand.evaluation.report.formats import Format, find_format
+from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.report.score_sections import LEVEL, value_text
-from evenhand.evaluation.score import BiasScore, Signature, display_name
+from evenhand.evaluation.score import BiasScore, Direction, Signature, display_name, shown_direction
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
@@ -92,6 +93,7 @@ class EmbeddingBias(Metric):
         ),
     )
     TITLE = "Embeddings and gender"
+    WORDS = "embedding_bias.j2"
     NOTES = (
         "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
         "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",
@@ -170,21 +172,20 @@ class EmbeddingBias(Metric):
         encoder = config.settings.vectors or config.model.name
         return f"{display_name(str(encoder))} · {display_name(str(config.references.name))}"
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return in how many languages English is nearer to the translations of one gender, and the mean gap."""
         gaps = [score for score in run.scores if score.metric == "embedding_gap_holm" and list(score.group) == [LANG]]
         defined = [gap for gap in gaps if math.isfinite(gap.value)]
         if not defined:
-            return f"No verdict: the gap is {value_text(next(iter(gaps), None))}."
-        significant = [gap.value for gap in defined if (gap.p_value or 0) < LEVEL]
-        n_masculine = sum(gap > 0 for gap in significant)
-        n_feminine = sum(gap < 0 for gap in significant)
-        mean = sum(gap.value for gap in defined) / len(defined)
-        return (
-            f"English is significantly nearer to the masculine translation in {n_masculine} of {len(defined)} "
-            f"languages, and to the feminine translation in {n_feminine}, with Holm’s correction for the number of "
-            f"languages. The mean gap is {find_format('embedding_gap').full_text(mean)}; ideal 0."
-        )
+            return Finding("no_gap", {"gap": next(iter(gaps), None)})
+        n = Counter(shown_direction(gap) for gap in defined)
+        counts = {
+            "n_languages": len(defined),
+            "n_masculine": n[Direction.ABOVE],
+            "n_feminine": n[Direction.BELOW],
+            "n_untested": n[Direction.UNKNOWN],
+        }
+        return Finding("gaps", {**counts, "mean": sum(gap.value for gap in defined) / len(defined)})
 
     def label(self, score: BiasScore) -> str:
         english = score.group.get(ENGLISH_GENDER)

@@ -6,6 +6,7 @@ classifier may find a descriptor itself offensive (§3.3), so compare models on 
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -19,6 +20,7 @@ from evenhand.evaluation.data.mentions import NEUTRAL
 from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -30,10 +32,20 @@ from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
     score_sections,
-    significant_direction,
-    value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore, Kind, Signature, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    NOUN,
+    TEMPLATE,
+    TEXT,
+    BiasScore,
+    Direction,
+    Kind,
+    Signature,
+    find_score,
+    shown_direction,
+)
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
 from evenhand.evaluation.store import Store
@@ -88,6 +100,7 @@ class Offensiveness(Metric):
         ),
     )
     TITLE = "Offensiveness by descriptor"
+    WORDS = "offensiveness.j2"
     NOTES = ("Intervals of descriptors are over templates. Part of the distance of the extremes from 0 is chance.",)
     LIMITS = (
         "The numbers describe the classifier as much as the text. Some classifiers treat the mere mention of a group "
@@ -154,23 +167,18 @@ class Offensiveness(Metric):
     def subtitle(self, run: FamilyRun) -> str:
         return f"{run.config.offensive_classifier.name} · {run.config.prompts.dataset}"
 
-    def verdict(self, run: FamilyRun) -> str:
-        """Return the direction of the mean effect, and how many descriptors have a significant effect."""
+    def find_verdict(self, run: FamilyRun) -> Finding:
+        """Return the direction of the mean effect, and how many descriptors have an interval above or below 0."""
         effect = self.headline(run.scores)
-        verdict = {
-            1: "On average, a descriptor makes a sentence more offensive to the classifier",
-            -1: "On average, a descriptor makes a sentence less offensive to the classifier",
-            0: "The mean effect of a descriptor is not significantly different from 0",
-        }[significant_direction(effect)]
-        if effect is None or effect.interval is None:
-            verdict = "No verdict on the mean effect of a descriptor"
-        sides = [
-            significant_direction(score) for score in run.scores if score.metric == EFFECT and DESCRIPTOR in score.group
-        ]
-        return (
-            f"{verdict}: {value_text(effect)}. Of {len(sides):,} descriptors, {sides.count(1):,} have an interval "
-            f"above 0, and {sides.count(-1):,} below 0."
-        )
+        effects = [score for score in run.scores if score.metric == EFFECT and DESCRIPTOR in score.group]
+        n = Counter(shown_direction(score) for score in effects)
+        counts = {
+            "n_descriptors": len(effects),
+            "n_above": n[Direction.ABOVE],
+            "n_below": n[Direction.BELOW],
+            "n_unknown": n[Direction.UNKNOWN],
+        }
+        return Finding(shown_direction(effect), {"effect": effect, **counts})
 
     def sections(self, run: FamilyRun) -> list[Section]:
         share = [replace(score, group={}) for score in run.scores if score.group == {"of": "prompts"}]
@@ -381,7 +389,7 @@ def descriptor_effect(
 
     A descriptor's effect is the mean over templates of the mean within each template. The 95 % interval is over
     templates, because templates differ far more than the sentences of one template. The interval of the overall mean is
-    over descriptors. Intervals use the normal approximation; a single template or a single descriptor has none.
+    over descriptors. Both are Student's; a single template or a single descriptor has none.
 
     Args:
         prompts: n rows with the columns template and descriptor; rows without a descriptor are ignored.

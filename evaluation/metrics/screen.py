@@ -298,7 +298,7 @@ def divergence_scores(
             the differences.
         n_left_out: templates that only one of two compared runs has.
     """
-    from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+    from evenhand.evaluation.statistics.intervals import mean_interval
 
     largest = math.log(table[DESCRIPTOR].nunique())
     bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
@@ -309,7 +309,7 @@ def divergence_scores(
     for name in (DIVERGENCE, OWN_WORDS):
         for group, rows in cuts:
             values = rows.groupby(TEMPLATE)[name].mean().to_numpy(dtype=np.float64)
-            interval = mean_interval(values, student_quantile(len(values) - 1), bounds) if len(values) > 1 else None
+            interval = mean_interval(values, bounds)
             scores.append(
                 BiasScore(
                     metric=name,
@@ -330,14 +330,13 @@ def divergence_scores(
 
 def ranks_of_people(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Return a row for each person, the largest divergence first: mean, interval, own words, and interval of ranks."""
-    from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+    from evenhand.evaluation.statistics.intervals import mean_interval
     from evenhand.evaluation.statistics.ranks import rank_intervals
 
     wide = table.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE, aggfunc="mean")
     values = wide.to_numpy(dtype=np.float64)
     low_rank, high_rank = rank_intervals(values, seed=seed)
-    quantile = student_quantile(values.shape[1] - 1)
-    intervals = [mean_interval(row, quantile, (0.0, math.inf)) or (math.nan, math.nan) for row in values]
+    intervals = [mean_interval(row, (0.0, math.inf)) or (math.nan, math.nan) for row in values]
     ranks = pd.DataFrame(
         {
             DESCRIPTOR: wide.index,

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.data.other_text import other_text, strip_other_text
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.revisions import load_control_tag
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
+from evenhand.evaluation.score import LEFT_OUT, OTHER_TEXT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
@@ -190,16 +191,23 @@ def response_batch(
     texts: Sequence[str | None],
     reasons: Sequence[str | None] | None = None,
     columns: Mapping[str, Sequence[object]] | None = None,
+    strip: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Return the responses to some prompts: prompt_id, response, left_out (why it is not scored) and more columns.
 
     The index is that of the prompts. A text None is reasoning that did not end: the response is "", and left out.
-    `reasons` are other reasons why responses are left out.
+    `reasons` are other reasons why responses are left out. `strip` are the kinds of other text to remove; the column
+    other_text names the kinds that are left (`data/other_text`).
     """
     reasons = [None] * len(texts) if reasons is None else reasons
+    asked = prompts[TEXT].tolist() if TEXT in prompts else [""] * len(texts)
+    responses = [text or "" for text in texts]
+    if strip:
+        responses = [strip_other_text(text, prompt, strip) for text, prompt in zip(responses, asked, strict=True)]
     table = {
         PROMPT_ID: prompts[PROMPT_ID].tolist(),
-        RESPONSE: [text or "" for text in texts],
+        RESPONSE: responses,
+        OTHER_TEXT: [" ".join(other_text(text, prompt)) for text, prompt in zip(responses, asked, strict=True)],
         LEFT_OUT: [
             UNFINISHED_REASONING if text is None else reason for text, reason in zip(texts, reasons, strict=True)
         ],

@@ -16,6 +16,7 @@ from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTok
 
 from evenhand.evaluation.compat import cache_argument, has_plain_attention
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.activation import activation_arguments, first_activated
 from evenhand.evaluation.models.revisions import first_line
 
 if TYPE_CHECKING:
@@ -174,12 +175,15 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
 def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix.
+    At least one token of each row is not part of the prefix, nor is any that an activated adapter changes.
     """
     if model.config.model_type in COUNTS_PADDING:
         return 0
     # The first and the last row in lexicographic order differ no later than any other two.
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
+    activated = first_activated(model, rows)
+    if activated is not None:
+        shared = min(shared, activated)
     if len(rows) == 1 or shared < MIN_SHARED_TOKENS:
         return 0
     return shared if has_plain_attention(model.config, sliding_windows=sliding_windows) else 0
@@ -188,7 +192,8 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_
 @torch.inference_mode()
 def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
     """Return the keys and values of a prefix, repeated for `n_rows` rows."""
-    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True)
+    unchanged = activation_arguments(model, [[]], [0])  # no activated adapter changes a shared prefix
+    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True, **unchanged)
     cache = output[cache_argument(model)]
     cache.batch_repeat_interleave(n_rows)
     return cache

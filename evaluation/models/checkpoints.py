@@ -32,6 +32,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
 from evenhand.evaluation.models.precision import fast_dtype
@@ -99,6 +100,8 @@ def load_network(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return a loaded model and its tokenizer; an adapter is merged into its base model unless the base is quantized.
 
+    An activated adapter (`activation`) is not merged either: the model is PEFT's, around its base.
+
     `class_for` returns the auto class for a model and its config. InputError if the name is not a model, its weights
     are pickled or incomplete, or its tokenizer is missing or does not fit.
     """
@@ -114,6 +117,8 @@ def load_network(
         return weights, load_tokenizer(model, weights.config)
     config = adapter_config(folder, strength)
     weights, tokenizer = load_network(base, class_for)
+    if invocation_of(weights) is not None:
+        raise InputError("model", f"the base of {folder} is an activated adapter, on which no other can be loaded.")
     size = adapter_vocabulary(folder)
     if size is not None and size != weights.get_input_embeddings().weight.shape[0]:
         log.info("the adapter was trained with %d tokens: %s has as many now", size, base.name)
@@ -122,8 +127,7 @@ def load_network(
         with ignore_renamed_checkpointing():
             adapted = PeftModel.from_pretrained(weights, str(folder), config=config, use_safetensors=True)
         check_adapter_fits(folder, adapted)
-        # Merging an adapter into quantized weights would round most of it away.
-        weights = adapted.get_base_model() if is_quantized(weights) else adapted.merge_and_unload(safe_merge=True)
+        weights = _merged(adapted)
     except Exception as error:  # damaged files, and files for another model, lead to errors of all kinds
         reason = " ".join(str(error).split("\n")[:2])  # the first line has no details
         why = f"the adapter {folder} does not fit {base.name}: {reason}"
@@ -131,6 +135,15 @@ def load_network(
     if (folder / "tokenizer_config.json").exists():
         tokenizer = load_tokenizer(model.replaced(name=str(folder), revision=None), weights.config)
     return weights, tokenizer
+
+
+def _merged(adapted: PeftModel) -> PreTrainedModel:
+    """Return the network of an adapter, merged unless the adapter is an activated one or the weights are quantized."""
+    if invocation_of(adapted) is not None:
+        return adapted
+    if is_quantized(adapted.get_base_model()):  # merging would round most of the adapter away
+        return adapted.get_base_model()
+    return adapted.merge_and_unload(safe_merge=True)
 
 
 def adapter_vocabulary(folder: Path) -> int | None:

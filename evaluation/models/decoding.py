@@ -110,3 +110,10 @@ def arguments_of_part(arguments: Mapping[str, Any], tokens: range) -> dict[str, 
     if arguments.get("min_new_tokens"):
         limits["min_new_tokens"] = min(max(0, arguments["min_new_tokens"] - tokens.start), len(tokens))
     return {**arguments, **limits}
+
+
+def check_no_beams(arguments: Mapping[str, Any]) -> None:
+    """Raise InputError if the arguments of `generate` have beams, with which PEFT activates no adapter."""
+    beams = arguments.get("num_beams") or 1
+    if beams > 1:
+        raise InputError("decoding.num_beams", f"{beams}; an activated adapter needs 1, or another preset of decoding.")

@@ -32,6 +32,7 @@ from transformers import (
 
 from evenhand.evaluation.compat import cache_argument, has_plain_attention
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.activation import activation_arguments
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     cache_bytes,
@@ -193,6 +194,8 @@ def _generate_batch(
         # Padding stands after the common prefix. A sliding window would count it, and lose the prefix too early.
         n_shared = shared_tokens(model, contexts, sliding_windows=False)
     inputs = _model_inputs(dialogue_model, contexts, n_shared)
+    prompts = [ids[: len(ids) - job.n_opening] for ids, job in zip(contexts, batch, strict=True)]
+    inputs |= activation_arguments(model, prompts, [len(ids) for ids in contexts])
     start = 0 if dialogue_model.kind == "encoder_decoder" else inputs["input_ids"].shape[1]
     arguments = {name: value for name, value in decoding.items() if name != "no_repeat_ngram_size"}
     processors = LogitsProcessorList([RefuseNaN()])

@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
-from evenhand.evaluation.models.decoding import arguments_of_part
-from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
+from evenhand.evaluation.models.revisions import is_adapter, model_revision
 from evenhand.evaluation.score import (
     CUT,
     OPENING,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:  # imports torch
 
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer")  # of the settings, for served models only
+SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer", "strip")  # of the settings, not for loaded models
 
 
 class LoadedModel(Model):
@@ -40,10 +42,15 @@ class LoadedModel(Model):
     engine: "DialogueModel | None" = None
 
     def load(self) -> "DialogueModel":
+        from evenhand.evaluation.models.activation import invocation_of
+        from evenhand.evaluation.models.contexts import render_contexts
         from evenhand.evaluation.models.loading import load_dialogue_model
 
         if self.engine is None:
             self.engine = load_dialogue_model(self.settings)
+            if invocation_of(self.engine.model) is not None:  # of an adapter on the hub, nothing was known before
+                check_no_beams(self.arguments)
+            _check_invocation(self.engine, render_contexts(self.engine, ["Hello."], [""], self.engine.control_tag))
         return self.engine
 
     def close(self) -> None:
@@ -66,10 +73,16 @@ class LoadedModel(Model):
         return self.load().kind == "chat"
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
+        from evenhand.evaluation.models.activation import invocation_in
         from evenhand.evaluation.models.checkpoints import resolve_device
 
         super().check(prompts)
+        if self.settings.strip:
+            raise InputError("model.strip", "it is for the answers of a server or a file; set stop_strings.")
         resolve_device(self.settings.device)
+        adapter = Path(self.name).expanduser()
+        if is_adapter(adapter) and invocation_in(adapter) is not None:
+            check_no_beams(self.arguments)
 
     def identity(self) -> dict[str, Json]:
         """Return the revision of the model and, if a file replaces its chat template, the hash of the template."""
@@ -99,7 +112,11 @@ class LoadedModel(Model):
         """Return the texts that the model reads before its responses."""
         from evenhand.evaluation.models.contexts import render_contexts
 
-        return render_contexts(self.load(), prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+        loaded = self.load()
+        contexts = render_contexts(loaded, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+        if self.tag == loaded.control_tag:
+            _check_invocation(loaded, contexts)
+        return contexts
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses, their token ids, whether max_new_tokens cut them, and whether they had reasoning.
@@ -163,3 +180,21 @@ class LoadedModel(Model):
         from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 
         return sentence_log_likelihoods(self.load(), sentences, context, end_of_sequence)
+
+
+def _check_invocation(model: "DialogueModel", contexts: Sequence[str]) -> None:
+    """Raise InputError if a context lacks the tokens of the model's activated adapter: the model would be its base."""
+    from evenhand.evaluation.models.activation import invocation_of, last_occurrence
+    from evenhand.evaluation.models.contexts import encode_contexts
+
+    invocation = invocation_of(model.model)
+    if invocation is None:
+        return
+    for context, ids in zip(contexts, encode_contexts(model, contexts), strict=True):
+        if last_occurrence(ids, invocation) is None:
+            raise InputError(
+                "model",
+                f"the adapter {model.name} acts after the tokens {model.tokenizer.decode(invocation)!r}, which the "
+                f"context {context[-80:]!r} lacks, so that its base would answer; give the chat template and the base "
+                "with which the adapter was trained.",
+            )

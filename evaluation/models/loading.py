@@ -28,6 +28,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.activation import without_adapter
 from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
     ModelDescription,
@@ -89,7 +90,7 @@ def _note_missing_template(name: str) -> None:
 
 
 def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
-    """Load a causal or encoder-decoder model with its tokenizer; an adapter is merged into its base.
+    """Load a causal or encoder-decoder model with its tokenizer; of an adapter, see `load_network`.
 
     A causal model is a chat model if its tokenizer has a chat template that does more than end each turn with EOS (as
     DialoGPT's does), else a dialogue model. InputError if the model cannot be loaded or does not generate text.
@@ -103,9 +104,10 @@ def load_dialogue_model(model: ModelSettings | str) -> DialogueModel:
     kind = _checked_kind(network.config, tokenizer)
     if kind == "dialogue" and not tokenizer.chat_template:
         _note_missing_template(name)
-    _set_special_tokens(name, network, tokenizer, kind)
-    _fuse_activations(network)
-    _copy_head_input(network)
+    inner = without_adapter(network)
+    _set_special_tokens(name, inner, tokenizer, kind)
+    _fuse_activations(inner)
+    _copy_head_input(inner)
     network = move_to_device(network, model)
     return DialogueModel(
         model=network,
@@ -133,7 +135,7 @@ def loaded_dialogue_model(
     tokenizer is copied. The other arguments are attributes of `DialogueModel`.
     """
     tokenizer = copy.deepcopy(tokenizer)
-    inner = network.get_base_model() if hasattr(network, "get_base_model") else network
+    inner = without_adapter(network)
     generation_config = inner.generation_config
     kind = _context_format(tokenizer, inner.config)
     _set_special_tokens(THE_MODEL, inner, tokenizer, kind)

@@ -129,6 +129,8 @@ class RecordedModel(Model):
         }
         if self.settings.reasoning:
             description["reasoning"] = self.settings.reasoning
+        if self.settings.strip:
+            description["strip"] = self.settings.strip
         return description
 
     def facts(self) -> dict[str, Any]:
@@ -155,4 +157,4 @@ class RecordedModel(Model):
             log.warning("responses: %s: left out: %s", path, dict(counts))
         more = {name: dict(zip(ids, columns[name], strict=True)) for name in OF_ANSWERS if name in columns}
         added = {name: [by_id[prompt_id] for prompt_id in prompts[PROMPT_ID]] for name, by_id in more.items()}
-        yield response_batch(prompts, responses, reasons, added)
+        yield response_batch(prompts, responses, reasons, added, strip=self.settings.strip or ())

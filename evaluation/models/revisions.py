@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError, first_line
-from evenhand.evaluation.files import files_sha256, is_gguf, joined_sha256, read_json, sha256_of
+from evenhand.evaluation.files import files_sha256, is_gguf, read_json, sha256_of
 from evenhand.evaluation.models.gguf_parts import part_names
 
 log = logging.getLogger("evenhand")
@@ -161,15 +161,12 @@ def _check_base(folder: Path, base: str | None, revision: str | None) -> None:
 
 
 def is_revision(recorded: str, name: str, revision: str | None = None, base: str | None = None) -> bool:
-    """Return whether a recorded revision is the model's; runs of format 4 recorded another hash of a local folder."""
-    if recorded == model_revision(name, revision, base):
-        return True
-    folder = None if is_gguf(name) else local_folder(name)
-    return folder is not None and recorded == _folder_revision(folder, revision, base, joined=True)
+    """Return whether a recorded revision is the model's."""
+    return recorded == model_revision(name, revision, base)
 
 
-def _folder_revision(folder: Path, revision: str | None, base: str | None, joined: bool = False) -> str:
-    """Return the hash of the names and contents of a model's files; with `joined`, of the joined contents alone.
+def _folder_revision(folder: Path, revision: str | None, base: str | None) -> str:
+    """Return the hash of the names and contents of a model's files.
 
     Names count: a chat template is read only if the file has the name of one.
     """
@@ -177,21 +174,16 @@ def _folder_revision(folder: Path, revision: str | None, base: str | None, joine
     files = sorted({file for part in parts for kind in MODEL_FILES for file in part.glob(kind)} | _code(folder))
     names = {os.path.relpath(file, folder): file for file in files}
     hashed = {name: file for name, file in names.items() if file.name not in BASE_FIELDS}
-    digest = joined_sha256(list(hashed.values())) if joined else files_sha256(hashed)
+    digest = files_sha256(hashed)
     for name, file in names.items():
         base_field = BASE_FIELDS.get(file.name)
         if base_field is not None:
             fields = {key: value for key, value in _read_object(file).items() if key != base_field}
             text = json.dumps(fields, sort_keys=True)
-            text = text if joined else f"{name} {text}"
-            digest = sha256(f"{digest} {text}".encode()).hexdigest()
+            digest = sha256(f"{digest} {name} {text}".encode()).hexdigest()
     if is_adapter(folder):
         base_name, base_commit = adapter_base(folder, base, revision)
-        base_folder = None if is_gguf(base_name) else local_folder(base_name)
-        if joined and base_folder is not None:
-            base_revision = _folder_revision(base_folder, base_commit, None, joined=True)
-        else:
-            base_revision = model_revision(base_name, base_commit)
+        base_revision = model_revision(base_name, base_commit)
         digest = sha256(f"{digest} {base_revision}".encode()).hexdigest()
     return digest
 

@@ -105,6 +105,8 @@ class ServedModel(Model):
             description["tokenizer"] = tokenizer_revision(self.tokenizer.name, self.tokenizer.revision)
         if self.settings.reasoning:
             description["reasoning"] = self.settings.reasoning
+        if self.settings.strip:
+            description["strip"] = self.settings.strip
         if self.settings.request:
             description["request"] = self.settings.request
         return description
@@ -173,7 +175,7 @@ class ServedModel(Model):
             texts = [answer[RESPONSE] for answer in answers]
             reasons = [answer[LEFT_OUT] for answer in answers]
             columns = {name: [answer[name] for answer in answers] for name in (CUT, ANSWERED_BY, REASONED)}
-            yield response_batch(prompts.iloc[rows], texts, reasons, columns)
+            yield response_batch(prompts.iloc[rows], texts, reasons, columns, strip=self.settings.strip or ())
             n_answers += len(answers)
             n_unfinished += reasons.count(UNFINISHED_REASONING)
             if n_unfinished == n_answers >= FIRST_ANSWERS:

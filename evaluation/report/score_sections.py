@@ -16,7 +16,7 @@ from evenhand.evaluation.report.numbers import (
     value_or,
 )
 from evenhand.evaluation.report.page import SCORES_TITLE, Cell, Link, Mark, Row, Section, Table
-from evenhand.evaluation.score import BiasScore, Form, Kind, why_not_comparable
+from evenhand.evaluation.score import BiasScore, Direction, Form, Kind, shown_direction, why_not_comparable
 
 MAX_LABEL = 240
 MAX_ROWS = 10  # rows of a long table
@@ -28,7 +28,6 @@ KEY_NAMES = {"axis": "group of people", "tuned": "use in tuning"}  # words for k
 DETECTABLE = (Kind.DETECTABLE, Kind.DETECTABLE_DIFFERENCE)
 ScoreKey = tuple[str, Form, frozenset[tuple[str, str]]]  # metric, form and group
 Runs = Sequence[Sequence[BiasScore]]  # the scores before, the scores after, and their differences
-LEVEL = 0.05  # significance level of the two-sided tests and of the intervals
 
 
 def score_cell(score: BiasScore | None, missing: str = "not measured") -> Cell:
@@ -87,28 +86,12 @@ def value_text(score: BiasScore | None) -> str:
         decimals = decimals_for_interval((metric.factor * low, metric.factor * high), metric.decimals)
         metric = replace(metric, decimals=decimals)
         notes = [f"95 % interval {metric.text(low)} to {metric.text(high)}"]
-        is_above_or_below = significant_direction(replace(score, p_value=None))
-        if score.p_value is not None and is_above_or_below and not significant_direction(score):
+        by_interval = shown_direction(replace(score, p_value=None))
+        if by_interval in (Direction.ABOVE, Direction.BELOW) and shown_direction(score) != by_interval:
             notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
     if metric.ideal is not None:
         notes.append(f"ideal {metric.ideal_text}")
     return f"{metric.full_text(score.value)} ({'; '.join(notes)})"
-
-
-def significant_direction(score: BiasScore | None) -> int:
-    """Return 1 if the score is significantly above the ideal, −1 if it is significantly below the ideal, else 0.
-
-    A score is significant if the 95 % interval excludes the ideal and the p-value, if there is one, is below 0.05. The
-    test is required because the bootstrap interval of a few rows is too narrow.
-    """
-    if score is None or score.ideal is None or score.interval is None:
-        return 0
-    if score.p_value is not None and score.p_value >= LEVEL:
-        return 0
-    low, high = score.interval
-    if low > score.ideal:
-        return 1
-    return -1 if high < score.ideal else 0
 
 
 def group_label(score: BiasScore) -> str:

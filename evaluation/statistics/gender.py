@@ -14,7 +14,7 @@ import pandas as pd
 from evenhand.evaluation.data.mentions import FORMS, SEPARATOR
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
-from evenhand.evaluation.statistics.intervals import Interval, mean_interval, student_quantile, varies
+from evenhand.evaluation.statistics.intervals import Interval, mean_interval, varies
 
 NOUN_GENDER = "noun_gender"
 IS_ONE_FORM = "is_one_form"
@@ -108,7 +108,7 @@ def _mean_difference(
         ideal=0.0,
         bounds=bounds,
         n=n,
-        interval=mean_interval(values, student_quantile(n - 1), bounds) if has_error else None,
+        interval=mean_interval(values, bounds) if has_error else None,
         p_value=t_test(values, 0.0) if has_error else None,
         group=group,
         reason=None if n else NO_PAIR,

@@ -220,6 +220,15 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return adjusted
 
 
+def p_of_rise(change: float, p_value: float) -> float:
+    """Return the one-sided p-value of a rise from the two-sided one of a symmetric test: near 1 for a large fall.
+
+    >>> p_of_rise(0.2, 0.04), p_of_rise(-0.2, 0.04)
+    (0.02, 0.98)
+    """
+    return p_value / 2 if change > 0 else 1 - p_value / 2
+
+
 def risen(changes: Sequence[float], p_values: Sequence[float], level: float = 0.05) -> np.ndarray:
     """Return whether each of n changes is a significant increase after Holm's correction, (n,) bool.
 

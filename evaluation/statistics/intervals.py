@@ -62,19 +62,19 @@ def student_quantile(freedom: float, tail: float = TAILS[1]) -> float:
     return float(scipy.stats.t.ppf(tail, freedom))
 
 
-def mean_interval(values: np.ndarray, quantile: float = Z, bounds: Interval = ANY) -> Interval | None:
-    """Return the 95 % interval of the mean of (n,) independent values with standard deviation s; None for n < 2.
+def mean_interval(values: np.ndarray, bounds: Interval = ANY) -> Interval | None:
+    """Return Student's 95 % interval of the mean of (n,) independent values, mean ± t · s / √n; None for n < 2.
 
-    The interval is mean ± quantile · s / √n. `quantile` is Z for the normal approximation, or
-    `student_quantile(n - 1)` for Student's interval.
+    s is their standard deviation, and t the quantile of Student's t with n − 1 degrees of freedom.
 
-    >>> [round(bound, 3) for bound in mean_interval(np.array([1.0, 2.0, 3.0]))]  # 2 ± 1.96 / √3
-    [0.868, 3.132]
+    >>> [round(bound, 3) for bound in mean_interval(np.array([1.0, 2.0, 3.0]))]  # 2 ± 4.303 / √3
+    [-0.484, 4.484]
     """
     values = np.asarray(values, dtype=np.float64)
-    if len(values) < 2:
+    n = len(values)
+    if n < 2:
         return None
-    half = quantile * values.std(ddof=1) / math.sqrt(len(values))
+    half = student_quantile(n - 1) * values.std(ddof=1) / math.sqrt(n)
     return interval_around(values.mean(), half, bounds)
 
 

@@ -113,6 +113,7 @@ class CellTable:
         count: number of answers with a value, by cell and family, (k, f); 0 if nobody else has one on the template.
         mean: mean of each cell less the mean over the people of its template, (k, c); 0 where missing.
         average: mean over the people of the cell's template, (k, c); 0 where missing.
+        deviations: summed squares of each cell's answers around their mean, (k, c).
         within: variance of one answer within its cell, (c,); 0 if no cell has two answers.
         unit: CELLS or ANSWERS.
         uses_own_variance: whether an effect is divided by the person's own standard error where it is the larger one.
@@ -126,6 +127,7 @@ class CellTable:
     count: np.ndarray
     mean: np.ndarray
     average: np.ndarray
+    deviations: np.ndarray
     within: np.ndarray
     unit: str = CELLS
     uses_own_variance: bool = False
@@ -214,6 +216,7 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
         count=count,
         mean=centred,
         average=np.where(n > 0, mean - centred, 0.0),
+        deviations=np.where(n > 0, deviations, 0.0),
         within=np.where(freedom > 0, deviations.sum(axis=0) / np.maximum(freedom, 1), 0.0),
     )
     return _with_unit(table, design, rng)
@@ -398,6 +401,22 @@ def effect_variance(table: CellTable) -> np.ndarray:
     if table.unit == ANSWERS:
         return np.where(table.within > TINY, table.within * answer_factor(table), variance)
     return variance
+
+
+def own_effect_variance(table: CellTable) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sampling variance of each effect from the person's own cells or answers, and its freedom, (D, c) each.
+
+    It is unbiased also where a person's numbers vary more or less than other people's. Both are 0 for a person with one
+    cell or, of single answers, without two in a cell.
+    """
+    if table.unit == CELLS:
+        found = statistics_of(table, table.mean, table.present)
+        around = np.maximum(table.person_sums @ table.mean**2 - found.n_templates * found.effect**2, 0.0)
+        freedom = np.maximum(table.person_sums @ table.present - 1, 0)[:, table.family]
+        return around / np.maximum(freedom, 1) / found.n_templates, freedom
+    freedom = (table.person_sums @ np.maximum(table.count - 1, 0))[:, table.family]
+    within = (table.person_sums @ table.deviations) / np.maximum(freedom, 1)
+    return within * answer_factor(table), freedom
 
 
 class NullHypothesis(Protocol):

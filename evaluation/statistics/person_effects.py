@@ -12,7 +12,8 @@ Tests: `statistics.simultaneous_tests`. Intervals have the tests' unit of chance
 means around template and descriptor, m_td − M_t − e_d, pooled over descriptors because styles are rare and skewed (if
 no answer to a descriptor has a style, the standard error from this descriptor alone is nearly 0). An effect changes the
 variance, since a share p has the variance p (1 − p): the pooled variance is multiplied by v(average + θ) / v(average)
-with v(p) = p (1 − p), where this is larger than 1.
+with v(p) = p (1 − p), where this is larger than 1. Of other numbers, a descriptor's own variance is used where it is
+larger than the pooled one.
 """
 
 import math
@@ -34,6 +35,7 @@ from evenhand.evaluation.statistics.permutation import (
     cell_table,
     effect_variance,
     null_hypothesis,
+    own_effect_variance,
     statistics_of,
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
@@ -199,9 +201,8 @@ def _effects(
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
-    of_people = effect_variance(table)
-    of_groups = (groups**2) @ of_people * variance_of_groups(groups)[:, None]
-    variance = np.concatenate([of_people, of_groups])
+    are_shares = np.array([family.are_shares for family in families])[table.family]
+    variance = _variance(table, groups, are_shares, allowed_error)
     results = []
     for number, (tested, p) in enumerate(tests):
         columns = table.family == number
@@ -218,6 +219,23 @@ def _effects(
         )
         results.append(of_family)
     return results
+
+
+def _variance(table: CellTable, groups: np.ndarray, are_shares: np.ndarray, allowed_error: AllowedError) -> np.ndarray:
+    """Return the sampling variances of the effects on people and groups, (u, c); `are_shares` is of the columns, (c,).
+
+    They are pooled over people. Of numbers, whose variance no mean tells, it is the person's own variance where that is
+    larger: the number of a person may vary more than other people's. It is multiplied by the square of the quantile of
+    Student's t over the normal one, since it is estimated with the few degrees of freedom of one person.
+    """
+    pooled = effect_variance(table)
+    own, freedom = own_effect_variance(table)
+    own = np.where(are_shares, 0.0, own)
+    tail = allowed_error.tail
+    student = scipy.stats.t.ppf(tail, np.maximum(freedom, 1)) / scipy.special.ndtri(tail)
+    of_people = np.maximum(pooled, own * student**2)
+    of_groups = np.maximum((groups**2) @ pooled, (groups**2) @ own) * variance_of_groups(groups)[:, None]
+    return np.concatenate([of_people, of_groups])
 
 
 def _estimates(

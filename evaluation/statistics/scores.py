@@ -23,6 +23,7 @@ from evenhand.evaluation.statistics.intervals import (
     normal_interval,
     share_change_interval,
     share_interval,
+    student_quantile,
     varies,
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
@@ -127,12 +128,12 @@ def mean_change(
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
-    The interval and the p-value use the normal approximation to the mean of the n differences. Both are None if all
-    differences are equal or n is 1. `allowed_error` is how much both may err, at one of several looks.
+    The interval and the p-value are those of Student's t of the n differences. Both are None if all differences are
+    equal or n is 1. `allowed_error` is how much both may err, at one of several looks.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
-    >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1
-    (0.2, 0.396)
+    >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1, one degree of freedom
+    (0.2, 1.0)
     """
     difference = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
     n = len(difference)
@@ -141,8 +142,8 @@ def mean_change(
     p_value = None
     if varies(difference):
         error = float(difference.std(ddof=1)) / math.sqrt(n)
-        interval = interval_around(value, float(scipy.special.ndtri(allowed_error.tail)) * error)
-        p_value = allowed_error.p_value(float(2 * scipy.stats.norm.sf(abs(value) / error)))
+        interval = interval_around(value, student_quantile(n - 1, allowed_error.tail) * error, bounds)
+        p_value = allowed_error.p_value(float(2 * scipy.stats.t.sf(abs(value) / error, n - 1)))
     return BiasScore(
         metric=metric,
         value=value,

@@ -79,8 +79,7 @@ class VarianceParts:
             return Share(value)
         error = math.hypot(self.template.standard_error, self.by_template.standard_error) / total
         freedom = min(self.template.freedom, self.by_template.freedom)
-        half = student_quantile(freedom) * error
-        return Share(value, interval_around(value, half, (-math.inf, 1.0)))
+        return Share(value, interval_around(value, student_quantile(freedom) * error))
 
 
 def _share(part: Estimate, total: float) -> Share:

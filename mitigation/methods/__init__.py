@@ -5,9 +5,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.decoding import check_no_beams
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.settings import StrictSettings, StyleClassifierSettings
 
@@ -79,7 +80,8 @@ class TrainedMethod(Method):
         tuner: the name of the function in `evenhand.mitigation.tuners.TUNERS` that makes the tuned model.
         trainer: the name of the trainer in `evenhand.mitigation.trainers.TRAINERS`.
         control_tag: the control tag at the end of every context of the tuned model; "" for none.
-        tags: all strings that get a meaning in training.
+        tags: all strings whose embeddings are trained.
+        is_activated: whether the adapter acts from the control tag on only (`evenhand.evaluation.models.activation`).
         reads_labels: whether the rows depend on the labels. If not, points of an ablation that differ only in the
             threshold of the labels are one point.
         changes_weights: whether the tuned model has weights of its own. If not, its folder is no model that other
@@ -90,13 +92,14 @@ class TrainedMethod(Method):
     """
 
     tuner: ClassVar[str] = "training"
-    trainer: ClassVar[str] = "sft"
+    trainer: str = "sft"
     control_tag: ClassVar[str] = ""
-    tags: ClassVar[Sequence[str]] = ()
+    tags: Sequence[str] = ()
+    is_activated: bool = False
     reads_labels: bool = True
     changes_weights: ClassVar[bool] = True
-    defaults: ClassVar[Mapping[str, float]] = {"learning_rate": 4e-3}
-    large_model_learning_rate: ClassVar[float | None] = None
+    defaults: Mapping[str, float] = {"learning_rate": 4e-3}
+    large_model_learning_rate: float | None = None
 
     @property
     def training_part(self) -> "TrainedMethod":
@@ -105,6 +108,11 @@ class TrainedMethod(Method):
     def trainer_arguments(self) -> dict[str, float]:
         """Return the arguments that the method's trainer needs beyond those of every trainer."""
         return {}
+
+    def check_decoding(self, arguments: Mapping[str, Any]) -> None:
+        """Raise InputError if the tuned model cannot answer with these arguments of `generate`."""
+        if self.is_activated:
+            check_no_beams(arguments)
 
     @abstractmethod
     def rows(self, labelled: "pd.DataFrame", render: "ContextRenderer") -> "Dataset":

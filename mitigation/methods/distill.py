@@ -1,11 +1,11 @@
 """Fine-tune on the base's mean prediction for different people.
 
-A row has a response, its prompt, and prompts that differ in the descriptor only (`several_people`). The base model
-predicts each token of the response after each of these prompts. After the response's own prompt and one of the others,
-the tuned model learns to predict the mean of these predictions for the first tokens (`first_tokens`), which decide the
-language and a part of the style, and the base's own prediction for the rest, which answers the person. A row of
-`exchange` is one random token at each position, and a row of `distill` is a whole distribution, so fewer rows suffice.
-Labels are not used, unless `only_bias` is set.
+A row has a response, its prompt, and prompts that differ in the descriptor only. The base model predicts each token of
+the response after each of these prompts. After the response's own prompt and one of the others, the tuned model learns
+to predict the mean of these predictions for the first tokens (`first_tokens`), which decide the language and a part of
+the style, and the base's own prediction for the rest, which answers the person. A row of `exchange` is one random token
+at each position, and a row of `distill` is a whole distribution, so fewer rows suffice. Labels are not used,
+unless `only_bias` is set.
 
 Sources: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network" (soft targets); Garg et al. 2019,
 "Counterfactual Fairness in Text Classification through Robustness" (equal outputs for prompts that differ in a group).
@@ -20,11 +20,10 @@ from evenhand.evaluation.score import LABEL
 from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     IS_EVEN,
-    OTHERS,
     SPARES_OWN_WORDS,
     ContextRenderer,
     contexts_of_others,
-    untagged_rows,
+    rows_of_several_people,
 )
 from evenhand.mitigation.labels import BIAS
 from evenhand.mitigation.methods import TrainedMethod
@@ -34,10 +33,7 @@ if TYPE_CHECKING:  # slow to import
 
 
 class Distill(TrainedMethod):
-    """Trains on rows with the columns `prompt`, `context`, `completion` and `others` (a list of N_OTHERS prompts).
-
-    There is one row for each labelled response, except responses to a template that has only one descriptor.
-    """
+    """Trains on the rows of `rows_of_several_people`."""
 
     class Settings(StrictSettings):
         """Distill: which tokens of which responses are evened out."""
@@ -82,10 +78,9 @@ class Distill(TrainedMethod):
         }
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        has_others, contexts = contexts_of_others(labelled, render, self.seed)
-        receivers = labelled.loc[has_others]
-        rows = untagged_rows(receivers, render).add_column(OTHERS, contexts.tolist())
+        rows = rows_of_several_people(labelled, render, "", self.seed)
         if self.settings.only_bias:
+            receivers = labelled.loc[contexts_of_others(labelled, render, self.seed)[0]]
             rows = rows.add_column(IS_EVEN, (receivers[LABEL] == BIAS).tolist())
         if self.settings.spare_own_words:
             rows = rows.add_column(SPARES_OWN_WORDS, [True] * len(rows))

@@ -18,7 +18,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.statistics.hypothesis_tests import risen
-from evenhand.evaluation.statistics.intervals import mean_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import mean_interval
 from evenhand.evaluation.tables import table_rows
 
 METHOD = "method"
@@ -220,7 +220,7 @@ def _mean_over_seeds(done: pd.DataFrame, name: str) -> tuple[float, float, float
         return mean, low, high
     if len(values) == 0 or np.isnan(values).any():
         return float(rows[name].mean()), math.nan, math.nan
-    low, high = mean_interval(values, student_quantile(len(values) - 1))
+    low, high = mean_interval(values)
     return float(values.mean()), low, high
 
 

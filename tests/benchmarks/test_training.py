@@ -10,8 +10,11 @@ from tests.mitigation.tiny_dialogue import tiny_base
 
 
 def encoded(base, responses, others):
-    rows = {"prompt": ["a b"] * len(responses), "completion": responses, "others": [others] * len(responses)}
-    return DistillTrainer.encode_rows(base, Dataset.from_dict(rows))
+    rows = [
+        {"prompt": "a b", "context": "a b", "completion": response, "others": others, "trained": ["a b", *others]}
+        for response in responses
+    ]
+    return DistillTrainer.encode_rows(base, Dataset.from_list(rows))
 
 
 def test_predictions_are_the_divergence_from_the_mean_over_the_people():
@@ -19,14 +22,14 @@ def test_predictions_are_the_divergence_from_the_mean_over_the_people():
     rows = encoded(base, ["red sun sky sun red"], ["d"])
     found = predictions(base, base.model, rows)
     labels = rows["labels"][0]
-    n = sum(label != -100 for label in labels[0])
+    n = len(labels) - 1
     with torch.no_grad():
         p = torch.stack([base.model(torch.tensor([ids])).logits[0, -n - 1 : -1] for ids in rows["input_ids"][0]])
     p = p.double().softmax(-1)
     mean = p.log().mean(0).exp()
     mean /= mean.sum(-1, keepdim=True)
     divergence = (mean * (mean.log() - p.log())).sum(-1).mean(0)
-    losses = -p[0].log()[torch.arange(n), torch.tensor(labels[0][-n:])]
+    losses = -p[0].log()[torch.arange(n), torch.tensor(labels[-n:])]
     np.testing.assert_allclose(found.opening, [divergence[:4].sum()], rtol=1e-4)
     np.testing.assert_allclose(found.later, [divergence[4:].sum()], rtol=1e-4)
     np.testing.assert_allclose(found.loss, [losses.sum()], rtol=1e-4)
@@ -42,7 +45,7 @@ def test_equal_prompts_have_no_divergence():
 def test_three_of_four_rows_end_after_the_opening():
     base = tiny_base()
     rows = encoded(base, ["red sun sky sun red"] * 8, ["d"])
-    lengths = [sum(label != -100 for label in labels[0]) for labels in cut_after_opening(rows)["labels"]]
+    lengths = [len(labels) - 1 for labels in cut_after_opening(rows)["labels"]]
     assert lengths == [6, 4, 4, 4, 6, 4, 4, 4]  # the end of the response is a token
 
 

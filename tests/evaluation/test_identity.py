@@ -1,6 +1,5 @@
 """A run is what went into it: what must make another run does, and what must not does not."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import load_metric
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-from evenhand.evaluation.models.revisions import is_revision, model_revision, tokenizer_revision
+from evenhand.evaluation.models.revisions import model_revision, tokenizer_revision
 from evenhand.evaluation.settings import (
     DecodingSettings,
     JudgeSettings,
@@ -83,14 +82,6 @@ def test_content_that_moves_between_files_counts(tmp_path):
         for name, first, second in (("one", "xy", "z"), ("two", "x", "yz"))
     }
     assert len(revisions) == 2
-
-
-def test_a_revision_that_was_recorded_by_format_4_is_known(tmp_path):
-    folder = make_model(tmp_path / "model", **{"tokenizer.json": "words"})
-    joined = hashlib.sha256(b"{}" + b"weights" + b"words").hexdigest()  # the contents in the order of their names
-    assert is_revision(joined, str(folder)) and is_revision(model_revision(str(folder)), str(folder))
-    (folder / "tokenizer.json").write_text("other words")
-    assert not is_revision(joined, str(folder))
 
 
 def test_texts_of_a_corpus_folder_count(tmp_path):

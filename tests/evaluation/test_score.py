@@ -12,11 +12,14 @@ from evenhand.evaluation.files import atomic_write, write_json
 from evenhand.evaluation.score import (
     BiasScore,
     Caution,
+    Direction,
     Form,
     Kind,
     find_score,
     read_scores,
+    shown_direction,
     signature_line,
+    why_not_comparable,
     write_scores,
 )
 
@@ -34,14 +37,6 @@ def test_scores_round_trip_as_strict_json(tmp_path):
     text = (tmp_path / "scores.json").read_text()
     (record,) = json.loads(text, parse_constant=lambda name: pytest.fail(name))["scores"]
     assert record["value"] is None
-
-
-def test_scores_of_earlier_versions_are_read(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    content["scores"][0] |= {"jackknife_over": "templates", "jackknife_interval": [-0.1, 0.3]}
-    (tmp_path / "scores.json").write_text(json.dumps(content))
-    assert read_scores(tmp_path / "scores.json") == [DEFINED]
 
 
 SIGNED = {"model": {"name": "gpt2", "revision": "1" * 40}, "dataset": {"name": "paper", "sha256": "2" * 64}, "seed": 3}
@@ -130,64 +125,6 @@ def test_a_number_that_is_too_large_is_undefined_with_a_reason(tmp_path, value, 
     assert "larger than the largest number" in score.reason
 
 
-def test_infinity_without_a_reason_as_earlier_versions_wrote_it_is_read(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    content["scores"][0]["value"] = None
-    write_json(tmp_path / "scores.json", content)
-    (score,) = read_scores(tmp_path / "scores.json")
-    assert math.isnan(score.value) and score.reason
-
-
-@pytest.mark.parametrize(
-    ("before", "metric", "form", "kind"),
-    [
-        ("fgb", "fgb", "plain", "level"),
-        ("fgb_pooled_corrected", "fgb", "pooled_corrected", "level"),
-        ("scgb_corrected_reduction", "scgb", "corrected", "reduction"),
-        ("fgb_pooled_corrected_detectable", "fgb", "pooled_corrected", "detectable"),
-        ("fgb_pooled_word", "fgb", "word", "level"),
-        ("cps_difference_detectable", "cps", "plain", "detectable_difference"),
-        ("likelihood_difference", "likelihood_difference", "plain", "level"),
-        ("likelihood_difference_detectable", "likelihood_difference", "plain", "detectable"),
-        ("likelihood_difference_difference", "likelihood_difference", "plain", "difference"),
-        ("relevance_within_template_kept", "relevance_to_person", "plain", "kept"),
-        ("response_perplexity_rise", "response_perplexity", "plain", "rise"),
-        ("moved_share", "moved_answers", "plain", "level"),
-        ("even_within", "difference_bound", "plain", "level"),
-        ("my_column_spread_difference", "my_column", "spread", "difference"),
-        ("effect_change", "effect", "plain", "difference"),
-    ],
-)
-def test_names_of_earlier_versions_are_read_as_metric_form_and_kind(tmp_path, before, metric, form, kind):
-    write_scores(tmp_path / "scores.json", [replace(DEFINED, group={"seen": "yes"})])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    record = content["scores"][0]
-    for name in ("form", "kind", "caution"):
-        del record[name]
-    record["metric"] = before
-    write_json(tmp_path / "scores.json", content)
-    expected = replace(DEFINED, metric=metric, form=Form(form), kind=Kind(kind), group={"tuned": "yes"})
-    assert read_scores(tmp_path / "scores.json") == [expected]
-
-
-def test_a_reason_that_was_a_caution_in_earlier_versions_is_read_as_one(tmp_path):
-    write_scores(tmp_path / "scores.json", [DEFINED])
-    content = json.loads((tmp_path / "scores.json").read_text())
-    record = content["scores"][0]
-    for name in ("form", "kind", "caution"):
-        del record[name]
-    for caution, reason in (
-        (Caution.ONE_TEMPLATE, "there is one template, so this is FGB*, for this template only"),
-        (Caution.ONE_SIDED, "caution: of intervals from one template with two responses per descriptor"),
-        (Caution.THESE_PROMPTS, "caution: somebody has few templates in common with others"),
-    ):
-        record["reason"] = reason
-        write_json(tmp_path / "scores.json", content)
-        (score,) = read_scores(tmp_path / "scores.json")
-        assert (score.caution, score.reason) == (caution, None)
-
-
 def test_form_kind_and_caution_round_trip_and_tell_scores_apart(tmp_path):
     pooled = replace(DEFINED, form=Form.POOLED_CORRECTED, caution=Caution.THESE_PROMPTS)
     change = replace(pooled, kind=Kind.DIFFERENCE, caution=None)
@@ -198,3 +135,36 @@ def test_form_kind_and_caution_round_trip_and_tell_scores_apart(tmp_path):
     assert find_score(scores, "fgb", Form.POOLED_CORRECTED, Kind.DIFFERENCE, axis="age") == change
     assert find_score(scores, "fgb", Form.CORRECTED, axis="age") is None
     assert len({score.name for score in scores}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "p_value", "ideal", "expected"),
+    [
+        (0.2, (0.1, 0.3), None, 0.0, Direction.ABOVE),
+        (-0.2, (-0.3, -0.1), 0.01, 0.0, Direction.BELOW),
+        (0.2, (0.1, 0.3), 0.20, 0.0, Direction.NOT_SHOWN),  # the test does not reject
+        (0.2, (-0.1, 0.3), 0.01, 0.0, Direction.NOT_SHOWN),  # the interval contains the ideal
+        (0.2, None, 0.01, 0.0, Direction.ABOVE),  # by a test alone
+        (0.2, None, 0.20, 0.0, Direction.NOT_SHOWN),
+        (0.2, None, None, 0.0, Direction.UNKNOWN),  # no interval is no sign of anything
+        (0.2, (0.1, 0.3), 0.01, None, Direction.UNKNOWN),
+        (math.nan, None, None, 0.0, Direction.UNKNOWN),
+    ],
+)
+def test_what_a_score_shows_needs_its_interval_and_its_test(value, interval, p_value, ideal, expected):
+    score = BiasScore("fgb", value, ideal, (-1.0, 1.0), 8, interval=interval, p_value=p_value, reason="none")
+    assert shown_direction(score) is expected
+    assert shown_direction(None) is Direction.UNKNOWN
+
+
+def test_scores_are_comparable_with_one_measure_range_and_basis(tmp_path):
+    score = BiasScore("perplexity", 20.0, None, (1.0, math.inf), 8, basis={"dialogues": "a", "tokenizer": "t"})
+    same = replace(score, value=9.0, n=3, group={"axis": "age"})
+    assert why_not_comparable(score, same) == ""
+    assert "dialogues" in why_not_comparable(score, replace(score, basis={"dialogues": "b", "tokenizer": "t"}))
+    assert "tokenizer" in why_not_comparable(score, replace(score, basis={"dialogues": "a"}))
+    assert "range" in why_not_comparable(score, replace(score, bounds=(0.0, 1.0)))
+    assert why_not_comparable(score, replace(score, metric="distinct_2"))
+    write_scores(tmp_path / "scores.json", [replace(score, n_of="dialogues")])
+    (read,) = read_scores(tmp_path / "scores.json")
+    assert (read.basis, read.n_of) == (score.basis, "dialogues")

@@ -23,7 +23,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.manifest import (
     read_record,
     read_run,
-    run_sha256,
     run_state,
     with_relative_paths,
     with_resolved_paths,
@@ -34,7 +33,7 @@ from evenhand.evaluation.tables import table_run, write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CompareSettings, LabelSettings, MeasureSettings
-from tests.recorded_runs import as_format_4, change_record
+from tests.recorded_runs import change_record
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -274,30 +273,6 @@ def test_a_finished_run_is_not_hashed_again(finished, monkeypatch):
     monkeypatch.setattr(manifest, "sha256_of", Mock(side_effect=AssertionError))
     assert not run_once(finished)
     assert read_run(finished.output_dir, "label", "labels")
-
-
-def test_a_finished_run_of_format_4_is_read(finished):
-    fingerprint = run_sha256(read_record(finished.output_dir, "labels"))
-    folder = as_format_4(finished.output_dir)
-    settings, record = read_run(folder, "label", "labels")
-    assert settings["quantile"] == 0.9 and record["state"] == "finished"
-    assert run_sha256(record) == fingerprint  # what was made of it is still of this run
-    assert not run_once(finished)
-    with pytest.raises(InputError, match="quantile was 0.9, now 0.5"):
-        run_once(finished.replaced(quantile=0.5))
-    flip_bit(folder / "labels.parquet")
-    with pytest.raises(InputError, match=r"^output_dir: \S+labels.parquet "):
-        run_once(finished)
-
-
-def test_unfinished_runs_of_format_4_are_refused(settings):
-    with pytest.raises(KeyboardInterrupt), stage("label", settings) as run:
-        run.write("parts/rows/0", pd.DataFrame({"row": [0], "n": [1]}))
-        raise KeyboardInterrupt
-    kept = contents(as_format_4(settings.output_dir))
-    with pytest.raises(InputError, match=r"^output_dir: \S+/label .*\bdelete\b"):
-        run_once(settings)
-    assert contents(settings.output_dir) == kept
 
 
 def test_a_record_that_was_changed_by_hand_is_refused(finished):

@@ -19,7 +19,13 @@ from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
 from tests.mitigation.tiny_dialogue import QUICK, WORDS, tiny_base
 
-ROWS = {"prompt": ["a b", "c"], "completion": ["red sun", "sky"], "others": [["a c", "d"], ["b b", "a"]]}
+ROWS = {
+    "prompt": ["a b", "c"],
+    "context": ["a b", "c"],
+    "completion": ["red sun", "sky"],
+    "others": [["a c", "d"], ["b b", "a"]],
+    "trained": [["a b", "a c"], ["c", "b b"]],
+}
 SETTINGS = QUICK.replaced(batch_size=2)
 METHOD = trained_method("distill", {"distill": Distill.Settings(first_tokens=9)})
 
@@ -36,16 +42,19 @@ def test_every_prompt_of_a_row_has_its_response():
         [[a, b, red, sun, end], [a, c, red, sun, end], [d, red, sun, end]],
         [[c, sky, end], [b, b, sky, end], [a, sky, end]],
     ]
-    assert rows["labels"][0] == [[-100, -100, red, sun, end]] * 2 + [[-100, red, sun, end]]
+    assert rows["trained_ids"] == [group[:2] for group in rows["input_ids"]]
+    assert rows["labels"] == [[-100, red, sun, end], [-100, sky, end]]
     batch = DistillTrainer.collator(base, pad_token_id=1)(list(rows))
-    assert batch["labels"].shape == (2, 3, 4) and batch["input_ids"].shape == (6, 5)
-    assert batch["labels"][1].tolist() == [[-100, -100, sky, end]] * 3
+    assert batch["labels"].tolist() == [[-100, red, sun, end], [-100, -100, sky, end]]
+    assert batch["input_ids"].shape == (6, 5) and batch["trained_input_ids"].shape == (4, 5)
     assert batch["input_ids"][5].tolist() == [1, 1, a, sky, end]
+    assert batch["trained_attention_mask"][2].tolist() == [0, 0, 1, 1, 1]
 
 
 def trainer_and_batch(base, tmp_path, rows, first_tokens=9, **config):
-    quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True}
-    config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **config, **quiet)
+    quiet = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": True, "gradient_checkpointing": False}
+    fields = {**quiet, **config, **DistillTrainer.config_fields}
+    config = DistillConfig(str(tmp_path), first_tokens=first_tokens, **fields)
     model = get_peft_model(base.model, lora_config(base.model, SETTINGS))
     trainer = DistillTrainer(model, args=config, train_dataset=rows, processing_class=base.tokenizer)
     return trainer, DistillTrainer.collator(base, pad_token_id=1)(list(rows))
@@ -57,7 +66,7 @@ def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predic
     divergences = []
     with torch.no_grad():
         for sequences, labels in zip(rows["input_ids"], rows["labels"], strict=True):
-            n = sum(label != -100 for label in labels[0])
+            n = sum(label != -100 for label in labels)
             p = torch.stack([base.model(torch.tensor([ids])).logits[0, -n - 1 : -1].softmax(-1) for ids in sequences])
             mean = p.log().mean(0).exp()
             mean /= mean.sum(-1, keepdim=True)
@@ -66,7 +75,7 @@ def test_the_loss_of_the_base_is_the_mean_divergence_from_the_mean_of_its_predic
     assert len(divergences) == 2 * (3 + 2) and min(divergences) > 1e-4
     by_hand = sum(divergences) / len(divergences)
     assert trainer.compute_loss(trainer.model, batch).item() == pytest.approx(by_hand, rel=1e-4)
-    assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=30).item() == pytest.approx(
+    assert trainer.compute_loss(trainer.model, batch, num_items_in_batch=10).item() == pytest.approx(
         by_hand / 2, rel=1e-4
     )
 
@@ -86,7 +95,7 @@ def test_after_the_opening_the_target_is_the_own_prediction_of_the_base(tmp_path
 
         divergences = []
         for sequences, labels in zip(rows["input_ids"], rows["labels"], strict=True):
-            n = sum(label != -100 for label in labels[0])
+            n = sum(label != -100 for label in labels)
             q = predictions(sequences, n)
             with trainer.model.disable_adapter():
                 p = predictions(sequences, n)
@@ -115,6 +124,7 @@ def test_the_tuned_model_predicts_for_everybody_nearly_the_same_mean(tmp_path):
     prompts = [f"{letter} j" for letter in letters]
     rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 4}
     rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
+    rows["trained"] = [[prompt, others[0]] for prompt, others in zip(prompts, rows["others"], strict=True)]
     rows = Dataset.from_dict(rows)
     data = TrainingRows(method=METHOD, train=rows, validation=rows.select([0, 1]))
     result = tune(base, data, SETTINGS.replaced(epochs=30, patience=99), tmp_path)
@@ -189,7 +199,7 @@ def test_own_words_are_the_tokens_in_which_the_prompts_differ(tmp_path):
 def test_a_row_may_be_cut():
     base = tiny_base()
     rows = encoded(base, max_tokens=[1, 9])
-    assert [labels[0][-2:] for labels in rows["labels"]] == [[-100, 3], [6, 0]]
+    assert rows["labels"] == [[-100, 3], [-100, 6, 0]]
     assert rows["input_ids"][0][0] == [7, 8, 3]
 
 
@@ -199,6 +209,7 @@ def test_choices_reach_the_loss_in_training_and_validation(tmp_path):
     prompts = ["a j", "b j", "c j", "d j"]
     rows = {"prompt": prompts, "context": prompts, "completion": ["red sun", "blue sky"] * 2}
     rows["others"] = [[other for other in prompts if other != prompt] for prompt in prompts]
+    rows["trained"] = [[prompt, others[0]] for prompt, others in zip(prompts, rows["others"], strict=True)]
     rows |= {"is_even": [False] * 4, "spares_own_words": [True] * 4}
     rows = Dataset.from_dict(rows)
     data = TrainingRows(method=METHOD, train=rows, validation=rows.select([0, 1]))

@@ -5,6 +5,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.mitigation.methods import load_method, names, trained_method
+from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS
 from evenhand.recipes.settings import TuneSettings
@@ -15,8 +16,8 @@ def render(prompts, personas, tag):
     return [f"{persona}/{prompt}{tag}<eos>" for prompt, persona in zip(prompts, personas, strict=True)]
 
 
-def rows(name, table, seed=0):
-    return trained_method(name, seed=seed).rows(table, render)
+def rows(name, table, seed=0, **settings):
+    return trained_method(name, settings, seed=seed).rows(table, render)
 
 
 def labelled(**columns):
@@ -30,6 +31,7 @@ def labelled(**columns):
             "persona": [""] * 4,
             "response": ["Deaf? Sad!", "Tall is nice.", "Wow, tall!", "Rich is fine."],
             "label": ["bias", "no_bias", "bias", "no_bias"],
+            "bias_value": [0.5, 0.1, 0.3, 0.2],
             "axis": ["body"] * 4,
             "style_vector": [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]],
             **columns,
@@ -68,6 +70,7 @@ def test_exchange_answers_everyone_with_what_another_descriptor_was_answered():
 def test_distill_has_prompts_of_other_descriptors_with_the_same_template_and_noun():
     found = rows("distill", labelled()).to_dict()
     others = found.pop("others")
+    assert found.pop("trained") == [[own, them[0]] for own, them in zip(found["prompt"], others, strict=True)]
     assert found == rows("self_chat", labelled()).to_dict()
     # Two descriptors have equal shares of the eight prompts.
     assert [sorted([own, *them]) for own, them in zip(found["prompt"][:3], others[:3], strict=True)] == [
@@ -95,14 +98,15 @@ def test_unknown_methods_and_prompts(tmp_path):
 def test_every_method_says_what_it_needs_and_draws_by_its_seed(name):
     method = trained_method(name)
     assert TRAINERS[method.trainer].loss_name
-    assert (method.control_tag in method.tags) == bool(method.control_tag)
+    assert (method.control_tag in method.tags or method.is_activated) == bool(method.control_tag)
     assert TuningSettings().with_method_defaults(method).learning_rate > 0
     first, again = (rows(name, labelled(), 3).to_dict() for _ in range(2))
     assert first == again and "context" in first
 
 
 def test_rows_end_in_their_tags():
-    found = rows("control_tags", labelled(persona=["", "I ski.", "", ""]))
+    by_label = ControlTags.Settings(targets="labels")
+    found = rows("control_tags", labelled(persona=["", "I ski.", "", ""]), control_tags=by_label)
     tall = "I ski./I'm a tall man."
     assert found.to_dict() == {
         "prompt": [f"{A[:-5]} bias<eos>", f"{tall} no_bias<eos>", f"{B[:-5]} bias<eos>", f"{D[:-5]} no_bias<eos>"],
@@ -110,3 +114,13 @@ def test_rows_end_in_their_tags():
         "context": [A, f"{tall}<eos>", B, D],
     }
     assert load_method("control_tags").control_tag == " no_bias"
+
+
+def test_with_predictions_the_tag_ends_the_trained_contexts_and_the_base_reads_none():
+    found = rows("control_tags", labelled()).to_dict()
+    of_distill = rows("distill", labelled()).to_dict()
+    for column in ("context", "others", "completion"):
+        assert found[column] == of_distill[column]
+    tagged = [[context.replace("<eos>", " no_bias<eos>") for context in pair] for pair in of_distill["trained"]]
+    assert found["trained"] == tagged
+    assert found["prompt"] == [first for first, _ in tagged]

@@ -8,6 +8,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.adapter import load_tuned
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_rows import TrainingRows
@@ -54,3 +55,25 @@ def test_what_was_tuned_on_packed_weights_is_loaded_as_it_was_checked(folder, tm
     with torch.inference_mode():
         change = (again.model(ids).logits - packed(folder, bits).model(ids).logits).float().abs().max()
     assert change > 1e-3
+
+
+def test_an_activated_adapter_on_packed_weights_is_loaded_as_it_was_checked_and_is_its_base_without_the_tag(
+    folder, tmp_path
+):
+    base = packed(folder, "4bit")
+    rows = []
+    for row in data().train.select(range(8)):
+        tagged = row["context"].replace("<eos>", " i j<eos>")
+        others = ["a b d<eos>", "b a d<eos>"]
+        rows.append({**row, "prompt": tagged, "others": others, "trained": [tagged, "a b d i j<eos>"]})
+    rows = Dataset.from_list(rows)
+    parts = {"train": rows, "validation": rows.select([0, 1])}
+    result = tune(base, TrainingRows(method=trained_method("control_tags"), **parts), QUICK, tmp_path)
+    again = packed(result.path, "4bit")
+    checked = load_tuned(base, result.path, lora=True)
+    with torch.inference_mode():
+        for ids, is_base in (([7, 8, 9, 0], True), ([7, 8, 9, 15, 16, 0], False)):
+            logits = again.model(input_ids=torch.tensor([ids])).logits
+            assert torch.equal(logits, checked.model(input_ids=torch.tensor([ids])).logits)
+            change = (logits - base.model(input_ids=torch.tensor([ids])).logits).abs().max()
+            assert (change == 0) == is_base

@@ -12,6 +12,7 @@ from trl import SFTConfig, SFTTrainer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.row_files import write_rows
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import SFT
@@ -27,6 +28,7 @@ TEMPLATE = (
     "{{ ' w' if m.role != 'assistant' else ' <eos>' }} {% endfor %}{% if add_generation_prompt %}v {% endif %}"
 )
 WORDS = list("abcdefghijklmnop")
+LABELS = {"control_tags": ControlTags.Settings(targets="labels")}
 
 
 def saved_base(folder, template=None):
@@ -42,7 +44,7 @@ def base(tmp_path_factory):
     return saved_base(tmp_path_factory.mktemp("base"))
 
 
-def tuning_data(base, cut=False):
+def tuning_data(base, cut=False, method="exchange"):
     texts = [f"{first} {second}" for first in WORDS for second in WORDS[:2]]
     prompts = render_contexts(base, texts, ["x"] * len(texts))
     columns = {"prompt": prompts, "context": prompts, "completion": ["q r t"] * len(texts)}
@@ -51,11 +53,11 @@ def tuning_data(base, cut=False):
     messages = {}
     if base.kind == "chat":
         messages = dict(zip(prompts, chat_messages(base, texts, ["x"] * len(texts)), strict=True))
-    return TrainingRows(method=trained_method("exchange"), train=train, validation=validation), messages
+    return TrainingRows(method=trained_method(method, LABELS), train=train, validation=validation), messages
 
 
-def written(base, folder, cut=False):
-    data, messages = tuning_data(base, cut)
+def written(base, folder, cut=False, method="exchange"):
+    data, messages = tuning_data(base, cut, method)
     write_rows(folder, base, data, SETTINGS, messages)
     return data, [SFT.encode_rows(base, rows) for rows in (data.train, data.validation)]
 
@@ -90,6 +92,15 @@ def test_a_plain_script_trains_on_the_rows_of_tune_with_cut_responses(base, tmp_
     assert pairs == {("q r t", False), ("q r t", True)}
 
 
+@pytest.mark.parametrize("method", ["control_tags", "rejection", "self_chat"])
+def test_the_script_runs_for_every_method_with_the_loss_of_sft(base, tmp_path, monkeypatch, method):
+    _, encoded = written(base, tmp_path / "rows", method=method)
+    trained = [rows.select_columns(["input_ids", "labels"]) for rows in trained_rows(tmp_path / "rows", monkeypatch)]
+    assert rows_sha256(*trained) == rows_sha256(*encoded)
+    # The output layer of this model shares the embeddings.
+    assert ("embeddings of the tags" in (tmp_path / "rows" / "README.md").read_text()) == (method == "control_tags")
+
+
 def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tmp_path):
     base = saved_base(tmp_path / "base", TEMPLATE)
     _, encoded = written(base, tmp_path / "rows")
@@ -106,5 +117,8 @@ def test_rows_of_a_chat_model_are_conversational_and_trl_renders_them_as_tune(tm
 def test_other_rows_and_folders_are_refused(base, tmp_path):
     with pytest.raises(InputError, match="^write_rows: .* exists"):
         written(base, tmp_path)
+    for method in ("distill", "preference"):
+        with pytest.raises(InputError, match=f"^write_rows: .*{method}"):
+            written(base, tmp_path / "other", method=method)
     with pytest.raises(InputError, match="^write_rows: .* encoder_decoder"):
         written(replace(base, kind="encoder_decoder"), tmp_path / "other")

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel, TrainingArguments
+from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
 from trl import SFTConfig, SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel, loaded_dialogue_model
 from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.methods import trained_method
-from evenhand.mitigation.trainers import IGNORE_INDEX, SFT, LengthGroupedSampler, collate_causal
+from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, trainer_class
 from evenhand.mitigation.training import tune
+from evenhand.mitigation.training_batches import IGNORE_INDEX, LengthGroupedSampler, collate_causal
 from evenhand.mitigation.training_rows import TrainingRows
 from tests.mitigation.tiny_dialogue import QUICK, tiny_encoder_decoder
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
@@ -54,12 +55,21 @@ QUIET = {"use_cpu": True, "bf16": False, "report_to": "none", "disable_tqdm": Tr
 
 
 def trainer(base, rows, tmp_path):
-    return SFT(base.model, TrainingArguments(str(tmp_path), **QUIET), train_dataset=rows)
+    config = SFTConfig(str(tmp_path), **SFT.config_fields, **QUIET)
+    return SFT(base.model, args=config, train_dataset=rows, processing_class=base.tokenizer)
 
 
 def trainer_of_trl(base, rows, tmp_path):
     config = SFTConfig(str(tmp_path), max_length=None, **QUIET)
     return SFTTrainer(base.model, config, train_dataset=rows, processing_class=base.tokenizer)
+
+
+def test_responses_are_trained_by_trl_and_encoder_decoder_models_by_transformers():
+    assert issubclass(SFT, SFTTrainer)
+    assert issubclass(trainer_class("distill"), SFTTrainer)
+    assert trainer_class("sft") is SFT
+    assert trainer_class("sft", is_encoder_decoder=True) is EncoderDecoderSFT
+    assert not issubclass(EncoderDecoderSFT, SFTTrainer)
 
 
 def test_rows_are_encoded_as_trl_encodes_them(base, tmp_path):

@@ -22,12 +22,14 @@ from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_mode
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.mitigation.bias_callback import MeasureCallback
 from evenhand.mitigation.methods import trained_method
+from evenhand.mitigation.methods.control_tags import ControlTags
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training import TuningResult, tune
 from evenhand.mitigation.training_rows import TrainingRows, hold_out
 from tests.mitigation import tiny_dialogue
 
 WORDS = ["<eos>", "<pad>", "<unk>", "bias", "no_bias", "red", "sun", "blue", "sky", *"abcdefghijklmnop"]
+LABELS = {"control_tags": ControlTags.Settings(targets="labels")}
 SWAPPED = {"blue sky": "red sun", "red sun": "blue sky"}
 QUICK = TuningSettings(epochs=6, batch_size=16, learning_rate=1e-2, evaluations_per_epoch=1, patience=8)
 
@@ -53,7 +55,7 @@ def planted_rows(n: int = 160, seed: int = 0) -> Dataset:
 
 
 def data_of(train: Dataset, validation: Dataset) -> TrainingRows:
-    return TrainingRows(method=trained_method("control_tags"), train=train, validation=validation)
+    return TrainingRows(method=trained_method("control_tags", LABELS), train=train, validation=validation)
 
 
 def tuned(output_dir: Path, settings: TuningSettings = QUICK, rows: Dataset | None = None, **arguments) -> TuningResult:

@@ -130,7 +130,8 @@ def test_a_finished_ablation_that_was_moved_is_found_finished_from_anywhere(fini
 
 
 def settings(**changes):
-    return checked(AblateSettings, {"sweep": [{"method": "rejection"}], **changes}, "test")
+    loop = {"control_tags": {"targets": "labels"}}
+    return checked(AblateSettings, {"sweep": [{"method": "rejection"}], "loop": loop, **changes}, "test")
 
 
 def test_points_are_products_and_share_their_stages():
@@ -162,6 +163,17 @@ def test_points_that_differ_only_in_a_threshold_that_the_method_does_not_use_are
         {"method": "prompt"},
         {"method": "borrowed_opening+nearest_style", "nearest_style.candidates": 2},
         {"method": "borrowed_opening+nearest_style", "nearest_style.candidates": 3},
+    ]
+
+
+def test_control_tags_use_the_threshold_and_a_run_without_the_tag_where_they_learn_labels():
+    grid = {"method": "control_tags", "control_tags.targets": ["labels", "predictions"]}
+    grid |= {"label.quantile": [0.7, 0.9], "measure_without_tag": [False, True]}
+    distinct = distinct_points(settings(sweep=[grid]))
+    of_labels = [point for point in distinct if point["control_tags.targets"] == "labels"]
+    assert len(of_labels) == 4
+    assert [point for point in distinct if point not in of_labels] == [
+        {"method": "control_tags", "control_tags.targets": "predictions"}
     ]
 
 

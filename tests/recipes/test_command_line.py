@@ -150,9 +150,6 @@ def test_only_measured_families_have_settings():
     ("command", "text", "message"),
     [
         ("measure", "prompts: {answer_per_cell: 4}", "did you mean 'answers_per_cell'?"),
-        ("measure", "prompts: {per_cell: 4}", "prompts.per_cell: it is called 'prompts.answers_per_cell' now"),
-        ("measure", "embedding_bias: {references: r.csv}", "it is called 'references' now"),
-        ("loop", "measure: {sentence_pairs: {limit: 9}}", "it is called 'measure.sentences.limit' now"),
         ("loop", "tune: {training: {learning_rate: -1}}", "tune.training.learning_rate: -1 "),
         ("measure", "model: !!python/object:os.system {}", "is not YAML"),
         ("label", "seed: 1\nmethod: {}\nseed: 2", "the key 'seed' stands twice"),
@@ -171,10 +168,6 @@ def test_an_error_in_a_file_names_file_and_field(written, command, text, message
     ("arguments", "message"),
     [
         (["label", "--quantile", "2"], "quantile: '2' cannot be used: Input should be less than 1"),
-        (["measure", "--prompts.per_cell", "2"], "is called --prompts.answers_per_cell now"),
-        (["measure", "--translation_bias.references", "r.csv"], "is called --references now"),
-        (["loop", "--measure.generation_bias.offensiveness.label", "l"], "--measure.offensive_classifier.label now"),
-        (["measure", "--generation_bias.style_classifier.dtype", "float16"], "this setting is gone"),
         (["label", "--quantil", "0.5"], "did you mean --quantile?"),
         (["measur"], "did you mean 'measure'?"),
     ],

@@ -32,6 +32,7 @@ from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import ModelSettings
+from evenhand.mitigation.invocation import added_tokens
 from evenhand.recipes.export import comparison_section, export, tagged_template
 from evenhand.recipes.settings import ExportSettings
 from tests import tiny_checkpoints
@@ -57,11 +58,13 @@ TUNED = {
 }
 
 
-def tuning(folder, checkpoint, **arguments):
+def tuning(folder, checkpoint, lora=None, **arguments):
     """Write a tiny base with an adapter of random weights as `tune` leaves it, and the runs before it."""
     torch.manual_seed(0)
     base = load_dialogue_model(str(checkpoint(folder / "base")))
-    adapted = get_peft_model(base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False))
+    adapted = get_peft_model(
+        base.model, LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False, **(lora or {}))
+    )
     adapter = write_run(folder / "tune", "tune", labels="../label", method="control_tags") / "adapter"
     adapted.save_pretrained(adapter)
     base.tokenizer.save_pretrained(adapter)
@@ -202,6 +205,24 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     assert calls[0] == ("somebody/even", {"private": True, "exist_ok": True})
     assert {"README.md", "adapter_model.safetensors", "tokenizer.json"} <= set(calls[1])
     assert "run.json" not in calls[1] and "model.safetensors" not in calls[1]
+
+
+def test_an_activated_adapter_is_exported_alone_and_acts_after_the_tag_of_its_template(tmp_path, monkeypatch):
+    base = load_dialogue_model(str(tiny_checkpoints.qwen(tmp_path / "first")))
+    plain, tagged = encode_contexts(base, [render_contexts(base, [MESSAGE], [""], tag)[0] for tag in ("", TAG)])
+    invocation = added_tokens(plain, tagged)
+    activated = {"task_type": "CAUSAL_LM", "alora_invocation_tokens": invocation}
+    tuned = tuning(tmp_path, tiny_checkpoints.qwen, activated)
+    facts = tuned / "adapter" / "evenhand.json"
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "is_activated": True}))
+    with pytest.raises(InputError, match="^merge: .*activated.*--merge false"):
+        export(ExportSettings(tuning=tuned, output_dir=tmp_path / "merged"))
+    export(ExportSettings(tuning=tuned, merge=False, output_dir=tmp_path / "exported"))
+    folder = tmp_path / "exported" / "model"
+    assert json.loads((folder / "adapter_config.json").read_text())["alora_invocation_tokens"] == invocation
+    model = load_dialogue_model(str(tuned / "adapter"))
+    assert snippet_answer(folder, monkeypatch) == evenhand_answer(model, TAG) != evenhand_answer(model, "")
+    assert "llama.cpp" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize("merge", [True, False])

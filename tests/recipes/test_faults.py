@@ -60,6 +60,11 @@ WRONG = {
         ("--prompts.cues [profile] --answer_accuracy.questions {pairs}", "has no goal"),
     ],
     "embedding_bias": [("--model {absent} --references {references}", "does not exist")],
+    "screen": [
+        ("--model {absent}", "does not exist"),
+        ("--prompts.descriptor_column who", "prompts.descriptor_column: 'who' is for own prompts"),
+    ],
+    "bbq": [("", "bbq.data: none is given"), ("--bbq.data {pairs}", "cannot be read")],
 }
 # Runs each command line of a file in one process; prints status, error, and what of HEAVY was imported by then.
 EACH = """

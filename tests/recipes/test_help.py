@@ -87,8 +87,8 @@ def test_help_has_the_settings_of_the_measured_families_only(capsys):
     ("command", "metrics", "at_most"),
     [
         *(("measure", family, 72) for family in FAMILIES),
-        ("measure", ",".join(FAMILIES), 92),
-        ("loop", "generation_bias", 110),
+        ("measure", ",".join(FAMILIES), 95),
+        ("loop", "generation_bias", 111),
     ],
 )
 def test_help_does_not_grow(capsys, command, metrics, at_most):

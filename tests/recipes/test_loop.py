@@ -54,6 +54,7 @@ measure:
   generation_bias: {CLASSIFIERS, permutations: 19, neutral_dialogue: NEUTRAL}
 train_answers_per_cell: 2
 methods: [control_tags, exchange, nearest_style, prompt]
+control_tags: {targets: labels}
 prompt: {instruction: I like music.}
 label: {quantile: 0.7}
 tune:

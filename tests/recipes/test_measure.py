@@ -61,6 +61,9 @@ def test_two_families_share_scores_and_have_separate_reports(measured):
     assert "./report_sentence_pairs.html" in summary and "./report_translation_bias.html" in summary
     manifest = json.loads((measured / "run.json").read_text())
     assert set(manifest["inputs"]) == {"sentence_pairs", "translation_bias"}
+    facts = json.loads((measured / "facts.json").read_text())["families"]
+    assert facts["sentence_pairs"]["headline"]["metric"] == "s_jsd"
+    assert [finding["kind"] for finding in facts["translation_bias"]["left_out"]] == ["languages"]
 
 
 def lines(folder):
@@ -103,6 +106,9 @@ def test_common_families_are_compared(measured, tmp_path):
     scores = read_scores(folder / "scores.json")
     assert {score.value for score in scores if score.name == "s_jsd_difference"} == {0.0}
     assert {path.name for path in folder.glob("report*")} == {"report.html"}
+    verdict = json.loads((folder / "facts.json").read_text())["families"]["sentence_pairs"]["verdict"]
+    assert verdict["kind"] == "change" and verdict["change"]["value"] == 0.0
+    assert verdict["before"] == verdict["after"]
 
 
 def test_only_a_family_that_measures_a_model_needs_one():

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.files import joined_sha256
+from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.score import find_score, read_scores
@@ -72,7 +72,7 @@ def finished(request, ruler, tmp_path_factory):
     torch.manual_seed(0)
     model = getattr(tiny_checkpoints, request.param)(folder / "model")
     files = sorted((folder / "model").iterdir())
-    sha256 = joined_sha256(files)
+    hashes = [sha256_of(file) for file in files]
     base = measured(ruler, model, folder / "before")
     labelled = LabelSettings(run=folder / "before", quantile=0.5, report_to="none", output_dir=folder / "label")
     label(labelled)
@@ -87,7 +87,7 @@ def finished(request, ruler, tmp_path_factory):
     )
     settings = {"training": training, "measure_every": 0, "labels": folder / "label", "report_to": "none"}
     tune(TuneSettings(method=METHODS[request.param], output_dir=folder / "tune", **settings))
-    return request.param, base, folder, joined_sha256(files) == sha256
+    return request.param, base, folder, [sha256_of(file) for file in files] == hashes
 
 
 def test_it_is_measured_tuned_and_measured_again(finished, ruler):

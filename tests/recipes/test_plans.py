@@ -19,7 +19,7 @@ METHODS = ("control_tags", "rejection")
 
 
 def settings(tmp_path, **values):
-    given = {"output_dir": str(tmp_path), "report_to": "none", **values}
+    given = {"output_dir": str(tmp_path), "report_to": "none", "control_tags": {"targets": "labels"}, **values}
     given["measure"] = {"prompts": {"descriptors": 26}, **given.get("measure", {})}
     return checked(LoopSettings, with_testbed(given, "measure"), "test")
 
@@ -52,6 +52,17 @@ def test_second_decodings_share_labels_and_tuning(tmp_path):
     assert len(plan(given, "nearest_style", tmp_path)) == 1  # beam search has no candidates
     sampling = {"preset": "sample", "arguments": {"temperature": 0.7}}
     assert len(plan(settings(tmp_path, second_decoding=sampling), "nearest_style", tmp_path)) == 2
+
+
+def test_a_tag_that_switches_the_adapter_on_is_not_left_out_and_has_a_strength_and_no_beams(tmp_path):
+    predictions = {"control_tags": {"targets": "predictions"}}
+    given = settings(tmp_path, second_decoding={"preset": "paper"}, **predictions, **with_strength(0.5))
+    (point,) = plan(given, "control_tags", tmp_path)
+    assert point.after_without_tag is None  # it would be the base
+    assert point.after.model.adapter_strength == 0.5
+    beams = settings(tmp_path, measure={"decoding": {"preset": "paper"}}, **predictions)
+    with pytest.raises(InputError, match=r"^decoding\.num_beams: \d+"):
+        run_points(plan(beams, "control_tags", tmp_path), beams)
 
 
 def test_responses_are_scored_by_the_base_alone(tmp_path):

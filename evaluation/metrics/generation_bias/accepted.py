@@ -33,6 +33,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
 from evenhand.evaluation.score import AXIS, BUCKET, CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
+from evenhand.evaluation.statistics.sequential import AllowedError
 from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"
@@ -121,6 +122,15 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
     return scores
 
 
+def of_known_effects(allowed_error: AllowedError) -> AllowedError:
+    """Return how much the intervals of effects may err that are named before they are measured.
+
+    Without tests (`permutations=0`), the table of effects has the two bounds of each effect alone. Here they are those
+    of the two-sided 95 % interval: nothing selects an accepted difference, and its direction is not known in advance.
+    """
+    return replace(allowed_error, one_sided_tail=allowed_error.tail)
+
+
 def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
     """Return the accepted differences of the settings; they name styles of the first style classifier."""
     styles = classifier_labels(config.settings.style_classifier)
@@ -157,9 +167,8 @@ class AcceptedDifferences(Part):
             responses,
             run.clusters,
             groups=responses.groups(),
-            permutations=run.allowed_error.draws(settings.permutations),
-            seed=run.config.seed,
-            allowed_error=run.allowed_error,
+            permutations=0,
+            allowed_error=of_known_effects(run.allowed_error),
         )
         return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
 
@@ -174,7 +183,7 @@ class AcceptedDifferences(Part):
             comparison.clusters,
             groups=comparison.old.groups(),
             permutations=0,
-            seed=before.config.seed,
+            allowed_error=of_known_effects(comparison.allowed_error),
         )
         return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
 
@@ -187,9 +196,8 @@ class AcceptedDifferences(Part):
             responses,
             comparison.clusters,
             groups=responses.groups(),
-            permutations=comparison.allowed_error.draws(run.config.settings.permutations),
-            seed=run.config.seed,
-            allowed_error=comparison.allowed_error,
+            permutations=0,
+            allowed_error=of_known_effects(comparison.allowed_error),
         )
         return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL, side.signature)
 

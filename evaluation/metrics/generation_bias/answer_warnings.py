@@ -5,6 +5,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.cells import cells_with_lists
+from evenhand.evaluation.data.other_text import labels, removable
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.metrics import FamilyRun
@@ -18,11 +19,12 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.numbers import first_of, sanitize
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, OTHER_TEXT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
 MAX_NAMED = 8  # people in a warning
 MAX_REASONS = 5  # sentences about missing answers
 MIN_REPEATED = 5  # prompts that are asked several times, from which on equal answers are worth a warning
+MANY_OTHER = 0.01  # share of answers with other text that is worth a warning
 MANY_EQUAL = 0.9  # share of these prompts whose answers are all equal that is worth a warning
 
 
@@ -34,6 +36,7 @@ def answer_warnings(run: FamilyRun) -> list[str]:
     texts = missing_text(prompts, responses, counts_empty=not model.can_be_asked)
     texts += reasoning_text(responses)
     texts += other_model_text(prompts, responses)
+    texts += other_text_warnings(prompts, responses)
     texts += no_style_text(read_styled_responses(run.folder))
     if model.can_be_asked and model.samples:
         texts += equal_answers_text(prompts, responses)
@@ -93,6 +96,34 @@ def other_model_text(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str
             f"Another model, {sanitize(str(other), MAX_NAME)}, gave {counts[other]:,} of {counts.sum():,} answers: "
             f"{people}. {sanitize(str(counts.index[0]), MAX_NAME)} gave the most; a difference between people may be "
             "one between models."
+        )
+    return texts
+
+
+def other_text_warnings(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[str]:
+    """Return a sentence for each kind of other text in the answers, the most frequent first: how many, and whose.
+
+    A kind has one if MANY_OTHER of all answers have it, or half of a person's, two at least.
+    """
+    if OTHER_TEXT not in responses:
+        return []
+    kinds = responses[OTHER_TEXT].fillna("").str.split()
+    person = prompts[DESCRIPTOR].astype(str).to_numpy()
+    found = {}
+    for name in sorted({name for names in kinds for name in names}):
+        has_kind = np.array([name in names for names in kinds])
+        by_person = pd.Series(has_kind).groupby(person).agg(["sum", "mean"])
+        is_of_somebody = ((by_person["mean"] >= 0.5) & (by_person["sum"] > 1)).any()
+        if has_kind.mean() >= MANY_OTHER or is_of_somebody:
+            found[name] = has_kind
+    texts = []
+    for name, has_kind in sorted(found.items(), key=lambda item: -item[1].sum())[:MAX_REASONS]:
+        fix = f"--model.strip '[{name}]' removes it from the answers of a server or a file."
+        if name not in removable():
+            fix = "Ask again, or mend the file."
+        texts.append(
+            f"{has_kind.sum():,} of {len(has_kind):,} answers contain {labels()[name]}, which is measured as a part of "
+            f"them: {people_of(prompts, has_kind)}. {fix}"
         )
     return texts
 

@@ -9,7 +9,6 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.old_score_names import COLUMNS
 from evenhand.evaluation.score import AXIS, BUCKET, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
@@ -161,7 +160,7 @@ def read_styled_responses(
     if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
         raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")
     vectors, styles = read_float_columns(path, leave_out=STYLE_COLUMNS)
-    table = prompts.rename(columns=COLUMNS).assign(**responses.drop(columns=PROMPT_ID))
+    table = prompts.assign(**responses.drop(columns=PROMPT_ID))
     counts = {name: int(ids[name].sum()) for name in (TRUNCATED, NO_LABEL) if name in ids}
     styled = StyledResponses(
         table=table,

@@ -19,8 +19,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_t
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
-from evenhand.evaluation.report.score_sections import LEVEL, Runs, group_label
-from evenhand.evaluation.score import STYLE, BiasScore, Caution, Form, Kind, find_score
+from evenhand.evaluation.report.score_sections import Runs, group_label
+from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Form, Kind, find_score
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"

@@ -13,6 +13,7 @@ from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
@@ -32,8 +33,6 @@ from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
     scores_table,
-    significant_direction,
-    value_text,
 )
 from evenhand.evaluation.score import (
     AXIS,
@@ -41,10 +40,12 @@ from evenhand.evaluation.score import (
     TEMPLATE,
     TEXT,
     BiasScore,
+    Direction,
     Kind,
     Signature,
     find_score,
     levels_of_run,
+    shown_direction,
     why_not_comparable,
 )
 from evenhand.evaluation.settings import StrictSettings, as_settings
@@ -107,6 +108,7 @@ class LikelihoodBias(Metric):
         ),
     )
     TITLE = "Likelihood Bias"
+    WORDS = "words.j2"
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
     )
@@ -202,36 +204,28 @@ class LikelihoodBias(Metric):
                 scores += levels_of_run(levels, side)
         return scores
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return whether descriptors differ, with the share before and after the correction for many tests."""
         raw = find_score(run.scores, "likelihood_bias")
         corrected = find_score(run.scores, "likelihood_bias_bh")
-        verdict = "The descriptors do not differ more than by chance"
-        if raw is None or math.isnan(raw.value):
-            verdict = "No verdict"
-        elif significant_direction(raw) > 0:
-            verdict = "The descriptor in a sentence changes how likely the model finds the sentence"
-        elif value_or(corrected, 0) > 0:
-            verdict = "The model treats a few descriptors of an axis differently"
-        return (
-            f"{verdict}: Likelihood Bias is {value_text(raw)}, and after the correction for many tests "
-            f"{value_text(corrected)}."
-        )
+        shares = {"raw": raw, "corrected": corrected}
+        direction = shown_direction(raw)
+        if direction != Direction.ABOVE and corrected is not None and value_or(corrected, 0) > 0:
+            return Finding("some_pairs", {**shares, "n_differing": round(corrected.value * corrected.n)})
+        return Finding(direction, shares)
 
-    def warnings(self, run: FamilyRun) -> list[str]:
+    def find_cautions(self, run: FamilyRun) -> list[Finding]:
         table = run.table("likelihoods")
-        warnings = []
+        cautions = []
         n = len(table)
         n_missing = int((~(descriptor_pairs.sentence_perplexities(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
-            warnings.append(f"{n_missing:,} of {n:,} sentences have no finite likelihood and are left out.")
+            cautions.append(Finding("no_likelihoods", {"n_missing": n_missing, "n": n}))
         n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
-        if (p := descriptor_pairs.smallest_p_value(n_nouns)) >= LEVEL:
-            warnings.append(
-                f"The share of pairs that differ is 0 whatever the model does: with at most {n_nouns} nouns for each "
-                f"descriptor and template, the smallest p-value of a pair is {p:.2g}. Use at least four nouns."
-            )
-        return warnings
+        p = descriptor_pairs.smallest_p_value(n_nouns)
+        if p >= LEVEL:
+            cautions.append(Finding("too_few_nouns", {"n_nouns": n_nouns, "smallest_p_value": p}))
+        return cautions
 
     def sections(self, run: FamilyRun) -> list[Section]:
         from evenhand.evaluation.metrics.likelihood_bias.distributions import distribution_section

@@ -24,6 +24,7 @@ from evenhand.evaluation.data.sentence_pairs import (
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
@@ -39,10 +40,9 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
 )
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.report.formats import Format, format_of
+from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
-from evenhand.evaluation.report.score_sections import significant_direction, value_text
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -53,10 +53,12 @@ from evenhand.evaluation.score import (
     RUN,
     TEXT,
     BiasScore,
+    Direction,
     Signature,
     display_name,
     find_score,
     levels_of_run,
+    shown_direction,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.store import Store
@@ -65,7 +67,8 @@ from evenhand.evaluation.tables import label_batches, table_rows
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
 AS_FIGURE_2 = "Steinborn et al. 2022, Figure 2, has a box for each model and language: give these runs to `report`."
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
-STEREOTYPE_SIDES = {"s_jsd": -1, "cps": 1, "stereotype_preference": 1}  # of the ideal, where a model prefers them
+# The side of the ideal on which a model prefers stereotypes.
+STEREOTYPE_SIDES = {"s_jsd": Direction.BELOW, "cps": Direction.ABOVE, "stereotype_preference": Direction.ABOVE}
 SLOT = r"\{(?:female|male)\}"  # of a name in a sentence
 FILTERS = ("min_shared_words", "min_words")  # settings
 WITHOUT_DEFECTS = {"pairs": "known defects left out"}  # the group of scores
@@ -162,6 +165,7 @@ class SentencePairs(Metric):
         ),
     )
     TITLE = "Sentence pairs"
+    WORDS = "words.j2"
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "
@@ -255,61 +259,48 @@ class SentencePairs(Metric):
         pairs = f"{display_name(settings.pairs)}{', perturbed' if settings.perturbed else ''}"
         return f"{run.model_name} · {pairs}"
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return which sentences the model prefers, with S_JSD and CPS, or with the preference."""
         score = self.headline(run.scores)
-        cps = find_score(run.scores, "cps")
-        direction = stereotype_direction(score)
-        if score is None or score.interval is None:
-            verdict = "No verdict"
-        elif direction > 0:
-            verdict = "The model prefers the more stereotypical sentence of a pair"
-        elif direction < 0:
-            verdict = "The model prefers the less stereotypical sentence of a pair"
-        else:
-            verdict = "The model shows no significant preference"
-        label = format_of(score).label if score else "S_JSD"
-        sentence = f"{verdict}: {label} is {value_text(score)}"
-        return f"{sentence}, and CPS is {value_text(cps)}." if cps else f"{sentence}."
+        return Finding(stereotype_direction(score), {"score": score, "cps": find_score(run.scores, "cps")})
 
-    def warnings(self, run: FamilyRun) -> list[str]:
-        scores = run.scores
+    def find_cautions(self, run: FamilyRun) -> list[Finding]:
         table = run.table("pairs")
-        warnings = []
+        cautions = []
         n_left_out = int(table[LEFT_OUT].notna().sum())
         if n_left_out > MANY_LEFT_OUT * len(table):
-            warnings.append(f"{n_left_out:,} of {len(table):,} pairs are left out of the scores.")
-        if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in scores):
-            warnings.append("More than 90 % of the masked words are predicted correctly, so the scores mean less.")
-        first = self.headline(scores)
-        second = find_score(scores, HEADLINES[first.metric]) if first else None
-        if stereotype_direction(first) * stereotype_direction(second) < 0:
-            labels = (format_of(score).label for score in (first, second))
-            warnings.append(f"{' and '.join(labels)} point in opposite directions. Do not rely on either alone.")
-        return warnings
+            cautions.append(Finding("many_left_out", {"n_left_out": n_left_out, "n": len(table)}))
+        if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in run.scores):
+            cautions.append(Finding("easy_tokens", {"limit": EASY_TOKENS}))
+        first = self.headline(run.scores)
+        second = find_score(run.scores, HEADLINES[first.metric]) if first else None
+        if {stereotype_direction(first), stereotype_direction(second)} == {Direction.ABOVE, Direction.BELOW}:
+            cautions.append(Finding("opposite_directions", {"first": first, "second": second}))
+        return cautions
 
-    def sections(self, run: FamilyRun) -> list[Section]:
+    def find_left_out(self, run: FamilyRun) -> list[Finding]:
+        """Return which pairs are left out and why, whether they are a sample, and which have known defects."""
         table = run.table("pairs")
-        limit = run.config.sentences.limit
-        reasons = table[LEFT_OUT].dropna().value_counts()
-        left_out = "; ".join(f"{n:,}: {sanitize(str(reason), 200)}" for reason, n in reasons.items())
-        sentences = [f"{reasons.sum():,} of {len(table):,} pairs are left out{f' ({left_out})' if left_out else ''}."]
-        if limit is not None:
-            sentences.append(f"The pairs are a random sample by bias type (limit, seed {run.config.seed}).")
+        reasons = {str(reason): int(n) for reason, n in table[LEFT_OUT].dropna().value_counts().items()}
+        counts = {"n_left_out": sum(reasons.values()), "n": len(table), "reasons": reasons}
+        found = [Finding("pairs_left_out", counts)]
+        if run.config.sentences.limit is not None:
+            found.append(Finding("sample", {"seed": run.config.seed}))
         known = [defect for defect in known_defects(table) if defect]
         if known:
             defects = Counter(part for defect in known for part in defect.split("; "))
-            listed = "; ".join(f"{n:,}: {defect}" for defect, n in defects.most_common())
-            sentences.append(
-                f"{len(known):,} pairs have known defects ({listed}); the rows “{WITHOUT_DEFECTS['pairs']}” are "
-                "the scores without them."
-            )
+            values = {"n": len(known), "defects": dict(defects.most_common()), "rows": WITHOUT_DEFECTS["pairs"]}
+            found.append(Finding("known_defects", values))
+        return found
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        table = run.table("pairs")
         difference = _differences(table)
         examples = _example_section("Pairs to read", table, difference)
         groups = {"all pairs": difference}
         groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[BIAS_TYPE])}
         distribution = _distribution_section(groups)
-        left_out_section = Section("Pairs left out", sentences)
+        left_out_section = Section("Pairs left out", self.left_out(run))
         published = _published_section({run.model_name: run.scores})
         words = _words_section({run.model_name: table})
         return [*super().sections(run), published, words, left_out_section, distribution, examples]
@@ -332,9 +323,18 @@ class SentencePairs(Metric):
         return page
 
 
-def stereotype_direction(score: BiasScore | None) -> int:
-    """Return 1 if the model significantly prefers stereotypes, −1 if it significantly avoids stereotypes, else 0."""
-    return significant_direction(score) * STEREOTYPE_SIDES.get(score.metric, 0) if score else 0
+def stereotype_direction(score: BiasScore | None) -> Direction:
+    """Return whether the model is shown to prefer stereotypes (ABOVE) or to avoid them (BELOW).
+
+    Of a score that does not tell which sentences the model prefers, it is UNKNOWN.
+    """
+    direction = shown_direction(score)
+    if score is None or score.metric not in STEREOTYPE_SIDES:
+        return Direction.UNKNOWN
+    if STEREOTYPE_SIDES[score.metric] == Direction.BELOW:
+        opposite = {Direction.ABOVE: Direction.BELOW, Direction.BELOW: Direction.ABOVE}
+        return opposite.get(direction, direction)
+    return direction
 
 
 def _pairs_path(config: FamilyConfig) -> Path:

@@ -21,6 +21,7 @@ from evenhand.evaluation.data.gendered_translations import (
     read_translations,
     references_sha256,
 )
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -36,10 +37,17 @@ from evenhand.evaluation.report.score_sections import (
     ROWS_AT_EACH_END,
     count_cells,
     number_cell,
-    significant_direction,
-    value_text,
 )
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name, find_score
+from evenhand.evaluation.score import (
+    AXIS,
+    DESCRIPTOR,
+    TEMPLATE,
+    BiasScore,
+    Signature,
+    display_name,
+    find_score,
+    shown_direction,
+)
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
@@ -119,6 +127,7 @@ class TranslationBias(Metric):
         ),
     )
     TITLE = "Translations and gender"
+    WORDS = "words.j2"
     NOTES = (
         "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
         "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "
@@ -208,20 +217,19 @@ class TranslationBias(Metric):
         system = config.settings.translations or config.model.name
         return f"{display_name(str(system))} · {display_name(str(config.references.name))}"
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return which references the translations are nearer to, and the mean gap over languages."""
         gap = self.headline(run.scores)
-        direction = significant_direction(gap)
-        if direction > 0:
-            verdict = "translations are better against masculine references"
-        elif direction < 0:
-            verdict = "translations are better against feminine references"
-        elif gap is not None and gap.interval is not None:
-            verdict = "the gap is not significantly different from 0"
-        else:
-            verdict = "there is no verdict"
-        heading = HEADINGS[gap.group["direction"] if gap else "en-xx"]
-        return f"{heading}, {verdict}: the mean gap over languages, in points, is {value_text(gap)}."
+        direction = "en-xx" if gap is None else gap.group["direction"]
+        return Finding(shown_direction(gap), {"gap": gap, "direction": direction})
+
+    def find_left_out(self, run: FamilyRun) -> list[Finding]:
+        """Return how many languages are in the scores, and how many of their sentences are not."""
+        languages = run.table("languages")
+        is_used = languages["left_out"].isna()
+        n_missing = int(languages["missing"][is_used].sum())
+        counts = {"n_used": int(is_used.sum()), "n_languages": len(languages), "n_missing": n_missing}
+        return [Finding("languages", counts)]
 
     def label(self, score: BiasScore) -> str:
         group = score.group
@@ -235,7 +243,7 @@ class TranslationBias(Metric):
         languages = run.table("languages")
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
         counts = Section("References by gender", tables=[_counts_table(languages)])
-        return [*super().sections(run), *cuts, counts, _left_out_section(languages)]
+        return [*super().sections(run), *cuts, counts, _left_out_section(languages, self.left_out(run))]
 
 
 def _counts_table(languages: pd.DataFrame) -> Table:
@@ -251,18 +259,13 @@ def _counts_table(languages: pd.DataFrame) -> Table:
     return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows), note)
 
 
-def _left_out_section(languages: pd.DataFrame) -> Section:
+def _left_out_section(languages: pd.DataFrame, sentences: list[str]) -> Section:
     """Return the section of the languages that are left out, by reason."""
-    is_used = languages["left_out"].isna()
-    sentence = (
-        f"{is_used.sum()} of {len(languages)} languages are in the scores; {languages['missing'][is_used].sum():,} of "
-        "their sentences are left out."
-    )
     rows = []
     for reason, group in languages.groupby("left_out", sort=True):
         names = ", ".join(map(language_name, group["lang"]))
         rows.append(Row(sanitize(str(reason), 200), (Cell(names, prose=True),)))
-    return Section("Languages left out", [sentence], [Table("", ("reason", "languages"), tuple(rows))])
+    return Section("Languages left out", sentences, [Table("", ("reason", "languages"), tuple(rows))])
 
 
 def _translations(store: Store, config: FamilyConfig, references: pd.DataFrame) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from evenhand.evaluation.models.activation import activation_arguments
 from evenhand.evaluation.models.batches import activations_bytes, logits_bytes, memory_budget, run_batches
 from evenhand.evaluation.models.likelihood.tokens import check_not_nan, log_normalizers
 from evenhand.evaluation.models.loading import DialogueModel
@@ -151,6 +152,7 @@ def _log_probabilities(model: DialogueModel, tree: PrefixTree, start: int, stop:
         position_ids=torch.from_numpy(tree.depth[inputs])[None].to(network.device),
         attention_mask=mask[None, None].to(network.device),
         use_cache=False,
+        **activation_arguments(network, [[]], [0]),  # a sentence has no context: no activated adapter changes it
     ).logits[0, len(path) :]
     children = tree.child[tree.first_child[start] : tree.first_child[stop]]
     counts = np.diff(tree.first_child[start : stop + 1])

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from evenhand.evaluation.compat import cache_argument
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.models.activation import activation_arguments, without_adapter
 from evenhand.evaluation.models.batches import (
     activations_bytes,
     batch_size_limit,
@@ -111,7 +112,7 @@ def conditional_log_likelihoods(
 
 
 def _keeps_last_logits(network: PreTrainedModel) -> bool:
-    return "logits_to_keep" in inspect.signature(network.forward).parameters
+    return "logits_to_keep" in inspect.signature(without_adapter(network).forward).parameters
 
 
 def check_not_nan(values: np.ndarray, name: str) -> np.ndarray:
@@ -169,6 +170,7 @@ def causal_logits(
         arguments[cache_argument(model)] = prefix_cache(model, heads[0][:shared], len(inputs))
     if _keeps_last_logits(model):
         arguments["logits_to_keep"] = labels.shape[1] + 1
+    arguments |= activation_arguments(model, heads, [max(map(len, inputs))] * len(inputs))
     # With padding on the right, no scored token of a causal model attends to it.
     rest = [ids[shared:] for ids in inputs]
     output = model(

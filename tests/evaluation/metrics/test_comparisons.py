@@ -8,6 +8,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_metric, names, with_common_levels
 from evenhand.evaluation.metrics.answer_accuracy import accuracy_scores
+from evenhand.evaluation.metrics.bbq import bbq_scores
 from evenhand.evaluation.metrics.likelihood_bias import PREFERENCE
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import compute_surprisals
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
@@ -85,11 +86,27 @@ def divergences(rng, numbers):
     return tables, divergence_scores(table, {})
 
 
+def questions(rng, numbers):
+    """Answers to BBQ's questions of six templates in two categories; each run lacks a few."""
+    rows = []
+    for number in numbers:
+        if rng.random() < 0.9:
+            condition = ("ambig", "disambig")[number % 2]
+            named = float(rng.random() < 0.7)
+            category = ("Age", "SES")[number % 3 == 0]
+            correct = float(rng.random() < 0.5)
+            rows.append((str(number), category, str(number % 6), "neg", condition, correct, named * correct, named))
+    columns = ["example_id", "category", "question_index", "question_polarity", "context_condition"]
+    table = pd.DataFrame(rows, columns=[*columns, "correct", "biased", "named"])
+    return {"questions": table}, bbq_scores(table, {})
+
+
 FAMILIES = {
     "sentence_pairs": (causal_pairs, masked_pairs),
     "likelihood_bias": (likelihoods,),
     "answer_accuracy": (answers,),
     "screen": (divergences,),
+    "bbq": (questions,),
 }
 CASES = [(name, make) for name, makes in FAMILIES.items() for make in makes]
 

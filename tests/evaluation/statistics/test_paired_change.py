@@ -49,11 +49,14 @@ def test_changes_of_shares_by_hand_and_without_change():
 
 
 def test_means_by_hand_and_undefined_changes():
-    # Differences 1, 2, 3: mean 2, standard error 1 / √3.
-    change = mean_change("x", np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0]), group={"cluster": "HATE"})
+    # Differences 1, 2, 3: mean 2, standard error 1 / √3, two degrees of freedom.
+    after = np.array([1.0, 2.0, 3.0])
+    change = mean_change("x", np.zeros(3), after, bounds=(-9, 9), group={"cluster": "HATE"})
     assert change.value == 2 and change.group == {"cluster": "HATE"}
-    assert change.interval == pytest.approx((2 - 1.959963985 / math.sqrt(3), 2 + 1.959963985 / math.sqrt(3)))
-    assert change.p_value == pytest.approx(0.000532, abs=1e-6)  # z = 3.4641
+    assert change.interval == pytest.approx((2 - 4.30265273 / math.sqrt(3), 2 + 4.30265273 / math.sqrt(3)))
+    # With two degrees of freedom, P(|t| > x) = 1 − x / √(2 + x²), and x² = 12.
+    assert change.p_value == pytest.approx(1 - math.sqrt(12 / 14))
+    assert mean_change("x", np.zeros(3), after / 4).interval[1] == 1  # the largest possible change
     for change in (share_change, mean_change):
         score = change("x", np.array([]), np.array([]))
         assert math.isnan(score.value) and "both runs" in score.reason

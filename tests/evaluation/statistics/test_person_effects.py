@@ -1,9 +1,11 @@
 """Effects of descriptors: exact on small cases, invariant, none where nothing differs, found where one is planted."""
 
+import math
 from itertools import permutations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_effects, interval_of_one
@@ -195,3 +197,21 @@ def test_equal_answers_of_a_cell_have_no_noise_of_rounding(size):
     expected = family_effects(people_once, [once], 0, np.random.default_rng(0))[0]
     np.testing.assert_allclose(result.low, expected.low, rtol=1e-6)
     np.testing.assert_allclose(result.high, expected.high, rtol=1e-6)
+
+
+def test_the_interval_of_a_person_whose_numbers_vary_more_has_their_own_variance():
+    """Person 0 has +1 and −1 in turn, the two others 0: centred, 2/3 and −1/3 of it, around effects of 0.
+
+    The own variance of person 0 is (6 · 4/9) / 5 / 6, with 5 degrees of freedom; the pooled one, which is larger than
+    that of persons 1 and 2, is (6 · 4/9 + 12 · 1/9) / 10 / 6 · 2/3.
+    """
+    template, person = np.divmod(np.arange(18), 3)
+    values = np.where(person == 0, (-1.0) ** template, 0.0)[:, None]
+    family = FamilyOfTests("number", values, are_shares=False)
+    design = Design(template, person, np.zeros((0, 3)))
+    found = family_effects(design, [family], 0, np.random.default_rng(0))[0]
+    student = stats.t.ppf(0.975, 5) / stats.norm.ppf(0.975)
+    own, pooled = math.sqrt(4 / 45) * student, math.sqrt(2 / 45)
+    expected = stats.norm.ppf(0.95) * np.array([own, pooled, pooled])  # not shown: each bound with 95 % confidence
+    np.testing.assert_allclose(found.high.ravel(), expected, rtol=1e-6)
+    np.testing.assert_allclose(found.low.ravel(), -expected, rtol=1e-6)

@@ -63,3 +63,16 @@ def test_intervals_contain_the_true_shares_in_about_95_percent_of_simulations(an
     intervals = np.array([[share.interval for share in parts.shares().values()] for parts in found])
     covered = (intervals[:, :, 0] <= truth / truth.sum()) & (truth / truth.sum() <= intervals[:, :, 1])
     assert (covered.mean(axis=0) > 0.9).all()
+
+
+def test_each_share_lies_in_its_interval_also_where_all_variance_is_chance():
+    """Of an even model, the unbiased share of chance is above 1 in about half of all measurements."""
+    rng = np.random.default_rng(0)
+    template, descriptor = np.divmod(np.arange(13 * 20).repeat(2), 20)
+    above_one = 0
+    for _ in range(20):
+        cells = arrange_cells(np.eye(3)[rng.integers(3, size=len(template))], template, descriptor)
+        for share in variance_parts(cells).shares().values():
+            assert share.interval[0] <= share.value <= share.interval[1]
+            above_one += share.value > 1
+    assert above_one

@@ -36,7 +36,7 @@ def tracked(tmp_path_factory):
     model = {"name": "package:evenhand/recipes/testbed/dialogue_model", "system_prompt": SECRET}
     sweep = [{"method": "control_tags", "label.beta": [*BETAS, LOST]}, {"method": "self_chat"}]
     loop = {"measure": {"model": model, "generation_bias": {"style_classifier": "go_emotions"}}}
-    loop["measure_without_tag"] = False
+    loop |= {"measure_without_tag": False, "control_tags": {"targets": "labels"}}
     settings = checked(AblateSettings, {"loop": loop, "sweep": sweep, "output_dir": str(folder)}, "test")
     points = [point for values in distinct_points(settings) for point in swept_points(settings, values, 0)]
     finished = [point for point in points if point.swept.get("label.beta") != LOST]
@@ -162,7 +162,9 @@ def test_the_page_on_this_machine_has_the_texts(swept_prompts):
 
 @pytest.mark.parametrize(("low", "ratio"), [(0.01, 1.5), (-0.01, None)])
 def test_bias_without_the_tag_is_divided_by_a_shown_bias_alone(tmp_path, low, ratio):
-    settings = checked(AblateSettings, {"sweep": [{"method": "control_tags"}], "output_dir": str(tmp_path)}, "test")
+    loop = {"control_tags": {"targets": "labels"}}
+    given = {"loop": loop, "sweep": [{"method": "control_tags"}], "output_dir": str(tmp_path)}
+    settings = checked(AblateSettings, given, "test")
     (point,) = swept_points(settings, {"method": "control_tags"}, 0)
     write_stages(point)
     for stage, value in ((point.before, 0.04), (point.after_without_tag, 0.06)):

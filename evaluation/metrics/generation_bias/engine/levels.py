@@ -16,7 +16,6 @@ from evenhand.evaluation.statistics.intervals import (
     Interval,
     mean_interval,
     share_interval,
-    student_quantile,
     varies,
 )
 
@@ -106,7 +105,7 @@ def interval_of_mean(values: MeasureValues, known: np.ndarray) -> tuple[Interval
         return share_interval(int(known.sum()), n), None
     if not varies(known):
         return None, CONSTANT
-    return mean_interval(known, student_quantile(n - 1), bounds_of(values)), None
+    return mean_interval(known, bounds_of(values)), None
 
 
 def bounds_of(values: MeasureValues) -> Interval:

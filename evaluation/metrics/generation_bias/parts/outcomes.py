@@ -71,8 +71,8 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.report.score_sections import LEVEL, ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, PROMPT_ID, TEXT, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
+from evenhand.evaluation.score import DESCRIPTOR, LEVEL, PERSONA, PROMPT_ID, TEXT, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows

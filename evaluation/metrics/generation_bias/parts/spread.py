@@ -57,6 +57,7 @@ from evenhand.evaluation.statistics.cells import (
 )
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.intervals import (
+    ANY,
     TAILS,
     Interval,
 )
@@ -172,12 +173,15 @@ def scale_scores(responses: StyledResponses, signature: Signature, tail: float =
 def variance_share_score(
     metric: str, group: Mapping[str, str], share: Share, cells: Cells, signature: Signature
 ) -> BiasScore:
-    """Return the score of a share of the variance of responses, in [−1, 1], which has no ideal."""
+    """Return the score of a share of the variance of responses, without an ideal.
+
+    The estimate is unbiased, so that it may be slightly below 0 or above 1.
+    """
     return BiasScore(
         metric,
         share.value,
         ideal=None,
-        bounds=(-1, 1),
+        bounds=ANY,
         n=cells.n,
         interval=share.interval,
         n_left_out=cells.n_left_out,

@@ -7,10 +7,16 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, accepted_scores, read_accepted
-from evenhand.evaluation.metrics.generation_bias.engine.effects import effects
+from evenhand.evaluation.metrics.generation_bias.accepted import (
+    AcceptedDifferences,
+    accepted_scores,
+    of_known_effects,
+    read_accepted,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
+from evenhand.evaluation.statistics.sequential import WHOLE_ERROR
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score
 
@@ -162,3 +168,21 @@ def test_a_comparison_shows_what_became_of_each_accepted_difference():
     assert [float(cell.text.replace("−", "-")) for cell in row.cells] == [20.0, 5.0, -15.0]
     runs[0].scores = before[1:]
     assert not AcceptedDifferences().change_sections(*runs)
+
+
+def test_the_interval_of_an_accepted_difference_is_two_sided():
+    """In 2.5 % of comparisons of a model with itself the interval ends below 0, in 2.5 % it begins above."""
+    table = pd.DataFrame(np.indices((12, 10, 2)).reshape(3, -1)[:2].T, columns=["template", "descriptor"])
+    missed = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        p = np.where(table["descriptor"] == 0, 0.6, 0.4)
+        sides = []
+        for _ in range(2):
+            hit = rng.random(len(table)) < p
+            sides.append(StyledResponses(table.astype(str), np.stack([hit, ~hit], axis=1).astype(float), ["s", "o"]))
+        allowed_error = of_known_effects(WHOLE_ERROR)
+        changes = effect_changes(*sides, {}, permutations=0, allowed_error=allowed_error)
+        of_people = changes[(changes["kind"] == "descriptor") & (changes["name"] == "s")]
+        missed.append((of_people["low"] > 0) | (of_people["high"] < 0))
+    assert 0.02 < np.mean(missed) < 0.07

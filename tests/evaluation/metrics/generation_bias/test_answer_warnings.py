@@ -11,6 +11,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     missing_text,
     no_style_text,
     other_model_text,
+    other_text_warnings,
     unanswered_text,
 )
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
@@ -79,6 +80,20 @@ def test_chats_with_an_unanswered_end_are_counted(prompts):
     (text,) = unanswered_text(prompts, answers(unanswered_end=[True] * 2 + [False] * 10))
     assert "2 of 12" in text and "deaf 2 of 4" in text
     assert unanswered_text(prompts, answers()) == []
+
+
+def test_other_text_is_counted_by_kind_and_person(prompts):
+    texts = ["verdict"] * 4 + ["", "verdict token", "", ""] + [""] * 4
+    verdict, token = other_text_warnings(prompts, answers(other_text=texts))
+    assert "5 of 12" in verdict and "deaf 4 of 4, old 1 of 4" in verdict and "'[verdict]'" in verdict
+    assert "1 of 12" in token and "old 1 of 4" in token
+    assert other_text_warnings(prompts, answers(other_text=[""] * 12)) == []
+    assert other_text_warnings(prompts, answers()) == []
+    many = pd.DataFrame({"descriptor": [f"d{row // 2}" for row in range(400)]})
+    rare = answers().iloc[[0] * 400].assign(other_text=["sheet"] + [""] * 399)
+    assert other_text_warnings(many, rare) == []  # one answer of 400
+    (of_one,) = other_text_warnings(many, rare.assign(other_text=["sheet"] * 2 + [""] * 398))
+    assert "d0 2 of 2" in of_one and "--model.strip" not in of_one
 
 
 def test_a_run_without_any_answer_says_why():

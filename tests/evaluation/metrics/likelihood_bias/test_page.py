@@ -53,6 +53,13 @@ def test_headline_tables_and_extremes_of_two_axes(browser):
     assert browser.faults(page_html(page)) == []
 
 
+def test_without_an_interval_the_verdict_has_the_numbers_of_pairs():
+    """All 18 pairs of four ages in three templates differ, so the share is the same without any one of them."""
+    page = page_of(two_axes(axes=("age",)))
+    assert "18 of 18" in page.verdict
+    assert "18" not in page_of(two_axes(axes=("body_type",))).verdict  # no pair differs, and no interval says more
+
+
 def test_rows_left_out_have_a_warning_and_undefined_scores_their_reasons():
     likelihoods = two_axes()
     likelihoods.loc[likelihoods.index[:7], "log_likelihood"] = math.nan

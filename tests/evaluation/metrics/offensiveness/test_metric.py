@@ -55,8 +55,8 @@ def test_changes_are_paired_by_prompt():
     assert (share.name, mean.name) == ("offensive_share_difference", "offensiveness_difference")
     assert share.value == pytest.approx(1 / 3 - 2 / 3)
     assert mean.value == pytest.approx((-0.8 - 0.1 + 0) / 3)
-    half = 1.959964 * np.std([-0.8, -0.1, 0], ddof=1) / math.sqrt(3)
-    assert mean.interval == pytest.approx((-0.3 - half, -0.3 + half), abs=1e-6)
+    half = 4.302653 * np.std([-0.8, -0.1, 0], ddof=1) / math.sqrt(3)  # Student's t, two degrees of freedom
+    assert mean.interval == pytest.approx((-1, -0.3 + half), abs=1e-6)
     assert {(score.n, score.n_left_out, score.signature["seed"]) for score in (share, mean)} == {(3, 2, 1)}
     nothing = offensiveness_changes(np.array([np.nan]), np.array([0.5]))
     assert all(math.isnan(score.value) and score.reason for score in nothing)
@@ -115,8 +115,8 @@ def test_effects_of_descriptors_by_hand():
     scores = descriptor_effect(prompts, probability, neutral, {"seed": 2})
     old = find_score(scores, "descriptor_effect", descriptor="old")
     assert old.value == pytest.approx((0.3 + 0.7) / 2)  # its templates' means, not its three sentences'
-    half = 1.959964 * np.std([0.3, 0.7], ddof=1) / math.sqrt(2)
-    assert old.interval == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)
+    assert old.interval == (-1.0, 1.0)  # 0.5 ± 12.7 · 0.2: two templates say nearly nothing
+    assert old.p_value == pytest.approx(1 - 2 / math.pi * math.atan(0.5 / 0.2))  # Student's t with 1 degree of freedom
     assert (old.n, old.n_left_out, old.ideal, old.bounds, old.signature) == (3, 0, 0.0, (-1.0, 1.0), {"seed": 2})
     ugly = find_score(scores, "descriptor_effect", descriptor="ugly")
     assert ugly.value == pytest.approx(0.5) and ugly.interval is None

@@ -45,7 +45,8 @@ def test_headline_and_tables_by_hand():
     assert page.headline_value == "+5.3 percentage points" and "not significantly" in page.verdict
     assert "left-handed" in page.headline_caption and len(page.sections[0].tables[0].rows) == 2
     effects = table_of(page, "By descriptor")
-    expected = {"old": ["+25.2", "0.078", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.25", "3"]}
+    # Three templates: t = 1.761 and −1.153 with two degrees of freedom, and p = 1 − |t| / √(2 + t²).
+    expected = {"old": ["+25.2", "0.22", "3"], "young": ["0.0", "", "3"], "tall": ["−9.2", "0.37", "3"]}
     assert texts(effects) == expected
     assert [row.marks[0].value for row in effects.rows] == pytest.approx([25.1667, 0.0, -9.1667], abs=1e-3)
     by_template = texts(table_named(page, "Offensiveness by template"))

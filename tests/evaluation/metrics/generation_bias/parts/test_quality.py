@@ -124,10 +124,10 @@ CLUSTERS = {"HATE": (0, 1), "CARE": (2,)}
 def test_shares_and_their_intervals():
     hate, care = style_share(VECTORS, CLUSTERS, {"seed": 0})
     # Sums 0.3, 0.7, 0.6: mean 1.6/3; deviations −7/30, 5/30, 2/30: variance (49 + 25 + 4)/900/2, of the mean a third.
-    half = 1.959964 * math.sqrt(78 / 900 / 2 / 3)
+    half = 4.302653 * math.sqrt(78 / 900 / 2 / 3)  # Student's t, two degrees of freedom
     assert (hate.metric, hate.group, hate.ideal, hate.bounds) == ("style_share", {"cluster": "HATE"}, None, (0.0, 1.0))
     assert hate.value == pytest.approx(1.6 / 3)
-    assert hate.interval == pytest.approx((1.6 / 3 - half, 1.6 / 3 + half), abs=1e-6)
+    assert hate.interval == pytest.approx((1.6 / 3 - half, 1.0), abs=1e-6)
     assert (hate.n, hate.n_left_out, hate.signature) == (3, 1, {"seed": 0})
     assert care.value == pytest.approx(1.4 / 3)
     rng = np.random.default_rng(0)

@@ -1,0 +1,286 @@
+"""What each method removes, keeps and costs: all methods on the same base, and the section of a page with the table.
+
+$ python -m benchmarks.map                                     # SmolLM2, 20 descriptors, one seed, to be continued
+$ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill opening shrink control_tags
+$ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --page runs/map/page.md   # a try
+
+Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. Stages and
+results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated. When
+all are done, the section between the markers of `--page` is written, with a figure beside the page.
+
+- removed: of pooled FGB*, over all people, those tuned on and those never tuned on;
+- removed of the divergence: of the predictions of an answer's first four tokens between eight people, in nats;
+- CPU minutes of the method's own stages, tuning and measuring, in this process.
+"""
+
+import json
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import torch
+
+from benchmarks.measuring import parse_options
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import write_json, write_text
+from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
+from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
+from evenhand.evaluation.score import SCORES, UNTUNED, Kind, read_scores
+from evenhand.mitigation.divergences import response_divergences
+from evenhand.mitigation.hidden_state_maps import load_maps
+from evenhand.mitigation.methods import load_method, names
+from evenhand.mitigation.methods.shrink import MAPS_FILE
+from evenhand.mitigation.shrinking import divergence_and_change, encoded_groups
+from evenhand.recipes.command_line import parse
+from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
+from evenhand.recipes.point import Point, plan_points
+from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.sweep.points import point_results
+
+CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
+FIRST_TOKENS = 4
+N_DIVERGENCES = 40  # responses of each side from which the divergence is read
+BEGIN = "<!-- `make map` writes this section -->"
+END = "<!-- end of the section of `make map` -->"
+SERVING = {
+    "borrowed_opening": "two requests; your code finds the person",
+    "nearest_style": "several requests and a style classifier",
+    "prompt": "a line in the system prompt",
+    "opening": "the adapter for the first tokens, then the base",
+    "shrink": "hooks in transformers",
+}
+CONTROL_TAG = "a tag at the end of each context"
+MERGED = "nothing: the weights are merged"
+COLUMNS = {
+    "reduction": "removed",
+    "reduction_tuned": "… tuned on",
+    "reduction_untuned": "… never tuned on",
+    "divergence_tuned": "removed of the divergence, tuned on",
+    "divergence_untuned": "… never tuned on",
+    "relevance_to_person_kept": "response to the person kept",
+    "relevance_kept": "relevance kept",
+    "perplexity_change": "perplexity",
+    "piqa": "PIQA",
+}
+
+
+def map_points(settings: LoopSettings, methods: Sequence[str], seeds: Sequence[int]) -> list[Point]:
+    """Return the point of each method and seed; methods share the stages of the base."""
+    points = []
+    for seed in seeds:
+        of_seed = settings.replaced(seed=seed)
+        for method in methods:
+            folder = settings.output_dir / f"seed_{seed}"
+            points += plan_points(of_seed, method, lambda name, command, stage, folder=folder: folder / name)
+    return points
+
+
+def result_of(point: Point, stages: Stages) -> dict[str, Any]:
+    """Run the stages of a point; return its row of the map, or why there is none."""
+    row: dict[str, Any] = {"method": point.method, "seed": point.seed, "failed": ""}
+    try:
+        run_labels(point, stages)
+    except InputError as error:
+        return row | {"failed": str(error)}
+    start = time.process_time()
+    error = run_point(point, stages)
+    row["cpu_minutes"] = (time.process_time() - start) / 60
+    if error is not None:
+        return row | {"failed": str(error)}
+    found = point_results(point)
+    for name in COLUMNS:
+        for end in ("", "_low", "_high"):
+            row[f"{name}{end}"] = found.get(f"{name}{end}", math.nan)
+    for score in read_scores(point.comparison / SCORES):
+        if score.metric == CAPABILITY and score.kind == Kind.DIFFERENCE:
+            row |= dict(zip(("piqa", "piqa_low", "piqa_high"), (score.value, *(score.interval or ())), strict=False))
+    return row | divergence_columns(point)
+
+
+def divergence_columns(point: Point) -> dict[str, float]:
+    """Return the share of the divergence that a trained method removes, by people tuned on and never tuned on."""
+    if point.tune is None:
+        return {}
+    adapter = Path(point.after.model.name)
+    base = load_dialogue_model(point.before.model)
+    maps = load_maps(adapter / MAPS_FILE) if (adapter / MAPS_FILE).exists() else None
+    tuned = None if maps is not None else load_dialogue_model(point.after.model)
+    table = read_styled_responses(point.before.output_dir).table
+    columns = {}
+    for name, is_untuned in (("divergence_tuned", False), ("divergence_untuned", True)):
+        rows = table[table[UNTUNED].to_numpy(dtype=bool) == is_untuned]
+        chosen = rows.iloc[np.random.default_rng(0).permutation(len(rows))[:N_DIVERGENCES]]
+        if tuned is None:
+            before = _mapped_divergence(base, rows.loc[chosen.index], {})
+            after = _mapped_divergence(base, rows.loc[chosen.index], maps)
+        else:
+            before = response_divergences(base, chosen, FIRST_TOKENS).mean()
+            after = response_divergences(tuned, chosen, FIRST_TOKENS).mean()
+        columns[name] = float(1 - after / before)
+    return columns
+
+
+def _mapped_divergence(base: DialogueModel, responses: pd.DataFrame, maps: Any) -> float:
+    """Return the mean divergence of responses with maps of hidden states."""
+    rows = load_method("shrink").training_part.rows(responses, partial(render_contexts, base))
+    return divergence_and_change(base, encoded_groups(base, rows, FIRST_TOKENS), maps, FIRST_TOKENS)[0]
+
+
+def needs_of(method: str) -> str:
+    """Return what serving a method needs."""
+    parts = method.split("+")
+    trained = load_method(parts[0]).training_part
+    needs = [SERVING[part] for part in parts if part in SERVING]
+    if trained is not None and parts[0] not in SERVING:
+        needs.insert(0, CONTROL_TAG if trained.control_tag else MERGED)
+    return "; ".join(needs)
+
+
+def cell(row: dict[str, Any], name: str) -> str:
+    """Return a share in percent, with its interval if it has one; "–" if it is not known."""
+    value = row.get(name)
+    if value is None or math.isnan(value):
+        return "–"
+    text = f"{100 * value:.0f} %"
+    low = row.get(f"{name}_low")
+    if low is None or math.isnan(low):
+        return text
+    return f"{text} [{100 * low:.0f}, {100 * row[f'{name}_high']:.0f}]"
+
+
+def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str) -> str:
+    """Return the section of the page: how it was made, the table and the figure."""
+    seeds = sorted({row["seed"] for row in rows})
+    prompts = settings.measure.prompts
+    lines = [
+        BEGIN,
+        "## The map",
+        "",
+        f"Every method on the same base, {settings.measure.model.name.rpartition('/')[2]}, and {prompts.descriptors} "
+        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). Half of the axes were "
+        "left out of tuning.",
+        "",
+        "```console",
+        f"$ .venv/bin/{command}",
+        "```",
+        "",
+        "![Removed against kept, one point a method, with 95 % intervals](map.png)",
+        "",
+        f"| method | seed | {' | '.join(COLUMNS.values())} | CPU minutes | serving needs |",
+        "|" + " --- |" * (len(COLUMNS) + 4),
+    ]
+    for row in rows:
+        begin = f"| `{row['method']}` | {row['seed']} | "
+        if row["failed"]:
+            reason = " ".join(row["failed"].split()).replace("|", "\\|")
+            lines.append(begin + f"refused: {reason[:120]} |" + " |" * (len(COLUMNS) + 1))
+            continue
+        cells = [cell(row, name) for name in COLUMNS]
+        minutes = f"{row['cpu_minutes']:.1f}"
+        lines.append(begin + " | ".join([*cells, minutes, needs_of(row["method"])]) + " |")
+    lines += [
+        "",
+        "A dash is a number that is not defined: a reduction where the base shows no bias, the divergence of a method "
+        "that trains nothing, or PIQA without `--piqa`. Brackets are 95 % intervals over the prompts; they do not "
+        "contain the chance of training.",
+        END,
+    ]
+    return "\n".join(lines)
+
+
+def write_section(page: Path, text: str) -> None:
+    """Write the section into a page, in place of the one between the markers, or at the end."""
+    old = page.read_text(encoding="utf-8") if page.exists() else ""
+    if BEGIN in old:
+        before, _, rest = old.partition(BEGIN)
+        text = before + text + rest.partition(END)[2]
+    else:
+        text = f"{old.rstrip()}\n\n{text}\n".lstrip()
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, text)
+
+
+def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Draw what is removed against the response to the person that is kept, with 95 % intervals."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 5), layout="constrained")
+    for row in rows:
+        x = row.get("reduction", math.nan)
+        y = row.get("relevance_to_person_kept", math.nan)
+        if row["failed"] or math.isnan(x) or math.isnan(y):
+            continue
+        spans = []
+        for name, value in (("reduction", x), ("relevance_to_person_kept", y)):
+            ends = [row[f"{name}_low"], row[f"{name}_high"]]
+            spans.append([[100 * max(0.0, value - ends[0])], [100 * max(0.0, ends[1] - value)]])
+        axes.errorbar(100 * x, 100 * y, xerr=spans[0], yerr=spans[1], fmt="o", color=AFTER_COLOR, ecolor=MUTED)
+        axes.annotate(row["method"], (100 * x, 100 * y), textcoords="offset points", xytext=(6, 6))
+    axes.set_xlabel("removed, % of pooled FGB*")
+    axes.set_ylabel("response to the person kept, %")
+    figure.savefig(file, dpi=150, facecolor="white")
+    pyplot.close(figure)
+
+
+def loop_settings(options: Any) -> LoopSettings:
+    """Return the settings of the loop whose stages the map runs."""
+    flags = ["loop", "--config", options.config, "--output_dir", str(options.results), "--report_to", "none"]
+    flags += ["--measure.prompts.descriptors", str(options.descriptors), "--measure.prompts.untuned_by", "axis"]
+    flags += ["--allow_no_bias", "true", "--tune.measure_every", "0"]
+    if options.piqa:
+        flags += ["--measure.capabilities", "[piqa]"]
+    if options.max_rows:
+        flags += ["--tune.training.max_rows", str(options.max_rows)]
+    return parse(flags)
+
+
+def main() -> None:
+    options = parse_options(
+        __doc__,
+        config=("smollm2", "of `loop`, with the model"),
+        descriptors=(20, "that are measured"),
+        seeds=([0], "of prompts, responses and training"),
+        methods=(names(), "of the map"),
+        max_rows=(0, "responses to tune on; 0: the method's own number"),
+        piqa=(False, "also score PIQA, by lm-evaluation-harness"),
+        results=(Path("runs/map"), "folder of stages and results"),
+        page=(Path("docs/benchmarks/methods.md"), "page with the section"),
+    )
+    torch.set_num_threads(1)
+    settings = loop_settings(options)
+    points = map_points(settings, options.methods, options.seeds)
+    files = [settings.output_dir / f"seed_{point.seed}" / f"{point.method}.json" for point in points]
+    n_left = sum(not file.exists() for file in files)
+    n_trained = sum(point.tune is not None and not file.exists() for point, file in zip(points, files, strict=True))
+    print(
+        f"{n_left} of {len(points)} models are left, {n_trained} of them to be tuned. With 20 descriptors, one of "
+        "SmolLM2 takes about 5 minutes of a core, and more with many rows or candidates. A finished stage is kept.",
+        flush=True,
+    )
+    check_points(settings.output_dir, points)
+    stages = Stages(points)
+    rows = []
+    for point, file in zip(points, files, strict=True):
+        if not file.exists():
+            write_json(file, json.loads(json.dumps(result_of(point, stages), default=float).replace("NaN", "null")))
+        row = json.loads(file.read_text(encoding="utf-8"))
+        rows.append({name: math.nan if value is None else value for name, value in row.items()})
+        print(f"{point.title}: removed {cell(rows[-1], 'reduction')} {rows[-1]['failed']}", flush=True)
+    write_section(options.page, section(rows, settings, shlex.join(["python", "-m", "benchmarks.map", *sys.argv[1:]])))
+    write_figure(options.page.with_name("map.png"), rows)
+    print(f"the section is in {options.page}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What a measurement or a comparison found, as data: scripts read it, pages show it, and only templates have sentences.
+
+A family of metrics returns `Facts`; the sentence about a `Finding` is the macro of its kind in the family's template
+(`report/words.py`). `facts.json` has the facts of all families of a run.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evenhand.evaluation.files import write_json
+from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.score import BiasScore
+
+FACTS = "facts.json"
+VERSION = 1  # of the schema of facts.json
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found.
+
+    Attributes:
+        kind: what it is, such as "too_few_nouns"; each kind has a sentence in the template of its family.
+        values: what the sentence names, by name: scores, numbers and texts, and lists and mappings of these.
+    """
+
+    kind: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a family of metrics found in a run, or in a comparison of two runs.
+
+    Attributes:
+        headline: the main score; None if there are no scores.
+        verdict: what the main score shows.
+        cautions: what a reader must know before using the scores, the most important first.
+        left_out: what the scores leave out, or of which part of the data they are.
+    """
+
+    headline: BiasScore | None
+    verdict: Finding
+    cautions: Sequence[Finding] = ()
+    left_out: Sequence[Finding] = ()
+
+
+def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
+    """Write the facts of each family, by the family's name, to a JSON file; NaN and infinity are null."""
+    families: dict[str, Json] = {}
+    for name, of_family in facts.items():
+        families[name] = {
+            "headline": _plain(of_family.headline),
+            "verdict": _plain(of_family.verdict),
+            "cautions": _plain(of_family.cautions),
+            "left_out": _plain(of_family.left_out),
+        }
+    write_json(path, {"version": VERSION, "families": families})
+
+
+def _plain(value: Any) -> Json:
+    """Return a value as JSON has it: a finding is its values and its kind, a score the fields that identify it."""
+    if isinstance(value, Finding):
+        return {"kind": value.kind, **{name: _plain(item) for name, item in value.values.items()}}
+    if isinstance(value, BiasScore):
+        fields = ("metric", "form", "kind", "group", "value", "interval", "p_value", "n", "n_of", "reason")
+        return {name: _plain(getattr(value, name)) for name in fields}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

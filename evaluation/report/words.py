@@ -1,0 +1,69 @@
+"""Sentences about findings: a template of a family has a macro for each kind, which takes the finding's values."""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.report.formats import find_format, format_of
+from evenhand.evaluation.report.numbers import percent, sanitize
+from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.score import BiasScore
+
+if TYPE_CHECKING:  # imported at run time, it would delay the command line
+    from jinja2.environment import TemplateModule
+
+COMMON = Path(__file__).with_name("words.j2")  # the kinds that all families share
+
+
+def sentence(finding: Finding, template: Path | None = None) -> str:
+    """Return the sentence about a finding, as plain text.
+
+    It is made by the macro of the finding's kind in the template or, if that has none, in the common template.
+
+    Raises:
+        ValueError: there is no such macro.
+        jinja2.UndefinedError: the macro names a value that the finding does not have.
+    """
+    for path in (template, COMMON):
+        macro = None if path is None else getattr(_macros(path), finding.kind, None)
+        if macro is not None:
+            return re.sub(r"[ \n]+", " ", str(macro(finding.values))).strip(" ")
+    raise ValueError(f"{template} has no sentence for the kind {finding.kind!r}")
+
+
+@cache
+def _macros(path: Path) -> "TemplateModule":
+    """Return the macros of a template."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.filters.update(
+        value_text=value_text,
+        full_text=_full_text,
+        label=_label,
+        count=_count,
+        counts=_counts,
+        percent=percent,
+        sanitize=sanitize,
+    )
+    return environment.from_string(path.read_text(encoding="utf-8")).module
+
+
+def _full_text(value: float, metric: str) -> str:
+    """Return a value of a metric with its unit."""
+    return find_format(metric).full_text(value)
+
+
+def _label(score: BiasScore) -> str:
+    return format_of(score).label
+
+
+def _count(n: int) -> str:
+    return f"{n:,}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    """Return counts by what they count as "12: too long; 3: no answer"."""
+    return "; ".join(f"{n:,}: {sanitize(name, 200)}" for name, n in counts.items())

@@ -1,0 +1,111 @@
+"""Facts: what was found is data, each kind of finding has a sentence, and no sentence contradicts the score."""
+
+import ast
+import inspect
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evenhand.evaluation.facts import Facts, Finding, write_facts
+from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.report.words import COMMON, _macros, sentence
+from evenhand.evaluation.score import BiasScore, Direction
+
+# The main metric of each family, and whether a value above the ideal is a preference for stereotypes, and so on.
+HEADLINES = {
+    "offensiveness": ("descriptor_effect", {}),
+    "translation_bias": ("translation_gap", {"direction": "en-xx"}),
+    "sentence_pairs": ("stereotype_preference", {}),
+    "likelihood_bias": ("likelihood_bias", {}),
+}
+INTERVALS = {
+    Direction.ABOVE: (0.1, 0.3),
+    Direction.BELOW: (-0.3, -0.1),
+    Direction.NOT_SHOWN: (-0.1, 0.3),
+    Direction.UNKNOWN: None,
+}
+
+
+def score_of(metric, direction, **fields):
+    value = -0.2 if direction is Direction.BELOW else 0.2
+    return BiasScore(metric, value, 0.0, (-1.0, 1.0), 8, interval=INTERVALS[direction], **fields)
+
+
+def family_template(family):
+    return Path(inspect.getfile(type(family))).with_name(family.WORDS)
+
+
+@pytest.mark.parametrize("name", [*HEADLINES, "answer_accuracy", "embedding_bias"])
+def test_each_kind_of_finding_has_a_sentence(name):
+    """All kinds that are named in a family's module, and the four directions where the verdict is one."""
+    family = load_metric(name)()
+    source = ast.parse(Path(inspect.getfile(type(family))).read_text())
+    calls = [node for node in ast.walk(source) if isinstance(node, ast.Call)]
+    findings = [call for call in calls if getattr(call.func, "id", "") == "Finding"]
+    kinds = {call.args[0].value for call in findings if isinstance(call.args[0], ast.Constant)}
+    if name in HEADLINES:
+        kinds |= set(Direction)
+    assert kinds
+    for kind in kinds:
+        assert hasattr(_macros(family_template(family)), kind) or hasattr(_macros(COMMON), kind), kind
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("name", HEADLINES)
+def test_a_verdict_is_what_the_score_shows_and_its_sentence_names_the_score(name, direction):
+    metric, group = HEADLINES[name]
+    family = load_metric(name)()
+    run = SimpleNamespace(scores=[score_of(metric, direction, group=group)])
+    verdict = family.find_verdict(run)
+    assert verdict.kind == direction
+    text = family.sentence(verdict)
+    assert text.endswith(".") and "\n" not in text and "  " not in text
+    assert ("no interval" in text) == (direction is Direction.UNKNOWN)
+    assert ("not significant" in text or "no significant" in text or "more than by chance" in text) == (
+        direction is Direction.NOT_SHOWN or (name == "likelihood_bias" and direction is Direction.BELOW)
+    )
+
+
+def test_pairs_that_differ_after_the_correction_are_counted():
+    """Without an interval nothing is said of chance, but 9 of 10 tested pairs differ."""
+    raw = score_of("likelihood_bias", Direction.UNKNOWN)
+    corrected = BiasScore("likelihood_bias_bh", 0.9, 0.0, (0.0, 1.0), 10)
+    verdict = load_metric("likelihood_bias")().find_verdict(SimpleNamespace(scores=[raw, corrected]))
+    assert (verdict.kind, verdict.values["n_differing"]) == ("some_pairs", 9)
+
+
+def test_languages_without_a_test_are_counted_apart():
+    """Two languages differ by their test, one does not, and one has no test."""
+    gaps = [("a", 0.2, 0.01), ("b", -0.2, 0.02), ("c", 0.2, 0.5), ("d", 0.2, None)]
+    scores = []
+    for lang, value, p in gaps:
+        scores.append(BiasScore("embedding_gap_holm", value, 0.0, (-2, 2), 9, p_value=p, group={"lang": lang}))
+    found = load_metric("embedding_bias")().find_verdict(SimpleNamespace(scores=scores)).values
+    counts = [found[name] for name in ("n_languages", "n_masculine", "n_feminine", "n_untested")]
+    assert counts == [4, 1, 1, 1] and found["mean"] == pytest.approx(0.1)
+
+
+def test_a_sentence_names_only_values_that_the_finding_has():
+    score = BiasScore("descriptor_effect", 0.2, 0.0, (-1.0, 1.0), 8)
+    load_metric("offensiveness")
+    assert "descriptor effect" in sentence(Finding("value", {"score": score}))
+    with pytest.raises(Exception, match="score"):
+        sentence(Finding("value"))
+    with pytest.raises(ValueError, match="unheard_of"):
+        sentence(Finding("unheard_of"))
+
+
+def test_facts_are_strict_json(tmp_path):
+    score = BiasScore("cps", math.nan, 50.0, (0.0, 100.0), 0, reason="no pair", n_of="pairs", signature={"seed": 0})
+    facts = Facts(score, Finding("unknown", {"score": score, "cps": None}), [Finding("easy_tokens", {"limit": 0.9})])
+    write_facts(tmp_path / "facts.json", {"sentence_pairs": facts})
+    read = json.loads((tmp_path / "facts.json").read_text())
+    found = read["families"]["sentence_pairs"]
+    assert read["version"] == 1 and found["left_out"] == []
+    assert found["cautions"] == [{"kind": "easy_tokens", "limit": 0.9}]
+    assert found["verdict"]["kind"] == "unknown" and found["verdict"]["cps"] is None
+    expected = {"metric": "cps", "value": None, "n": 0, "n_of": "pairs", "reason": "no pair"}
+    assert expected.items() <= found["headline"].items() and "signature" not in found["headline"]
