@@ -13,7 +13,6 @@ import pandas as pd
 import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
@@ -37,8 +36,9 @@ from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.styles import classify_responses
-from evenhand.evaluation.progress import progress
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,

@@ -11,7 +11,7 @@ from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import display_name
 from evenhand.mitigation.settings import TuningSettings
 

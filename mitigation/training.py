@@ -32,7 +32,6 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import safe_globals
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
@@ -40,7 +39,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.adapter import (
     atomic_write_folder,
     copy_weights,

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
@@ -99,7 +99,7 @@ result = evenhand.measure_responses(
     pd.read_csv("responses.csv"),
     style_classifier={str(testbed.STYLE_CLASSIFIER)!r},
     style_clusters="testbed",
-    outcomes=["apology"],
+    outcomes=["apology", "exclamations"],
     permutations=199,
     output_dir="run",
 )
@@ -120,8 +120,26 @@ def in_folder(folder, examples, *command):
     )
 
 
+EXCLAMATIONS = """
+from evenhand.evaluation.metrics.generation_bias.measures import Measure, ValueKind
+
+
+def exclamations(answers, context):
+    return [response.count("!") for response in answers["response"]]
+
+
+MEASURE = Measure(
+    "exclamations", exclamations, ValueKind.RATIO, "Mean number of exclamation marks.", cost="exclamations", ideal=0.0
+)
+"""
+
+
 def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tmp_path):
-    """Only one of three people gets apologies, after half of the prompts of each of eight templates."""
+    """Only one of three people gets apologies, after half of the prompts of each of eight templates.
+
+    A number of the quality of responses needs no more than its declaration.
+    """
+    (examples / "outcomes" / "exclamations.py").write_text(EXCLAMATIONS)
     rows = []
     for template in range(8):
         for person in ("deaf", "old", "tall"):
@@ -137,6 +155,8 @@ def test_the_outcome_of_the_page_is_scored_tested_and_in_the_report(examples, tm
     spread = find_score(scores, "apology", Form.SPREAD)
     assert spread.value == pytest.approx((0.25 / 3) ** 0.5) and spread.p_value <= 0.05  # means ½, 0, 0
     assert find_score(scores, "apology", Form.MEAN).value == pytest.approx(1 / 6)
+    quality = find_score(scores, "exclamations")
+    assert (quality.value, quality.ideal, quality.n) == (0, 0, 96) and quality.interval is None and quality.reason
     inputs = read_record(tmp_path / "run", "run")["inputs"]["generation_bias"]
     assert inputs["outcomes.apology"] == sha256_of(examples / "outcomes" / "apology.py")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -22,7 +22,6 @@ from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxono
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
@@ -33,6 +32,8 @@ from evenhand.evaluation.report.score_sections import (
     number_cell,
     score_sections,
 )
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -48,7 +49,6 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
 THRESHOLD = 0.5  # Smith et al. 2022, B.2

@@ -30,7 +30,6 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
@@ -49,7 +48,8 @@ from evenhand.evaluation.models.revisions import (
     local_path,
     model_revision,
 )
-from evenhand.evaluation.progress import working
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import working
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, SPLITS, CheckpointSettings, ClassifierSettings, ModelSettings, checked
 

@@ -35,8 +35,8 @@ from evenhand.evaluation.models.checkpoints import (
 from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import TEXT
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.manifest import run_state
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN_LIKELIHOODS,
     LIKELIHOODS,
@@ -23,6 +22,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import read_st
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
+from evenhand.evaluation.runs.record import run_state
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.cli import main

@@ -134,7 +134,7 @@ def test_which_intervals_account_for_the_looks(runs):
     assert wider == of_spread | {
         (metric, Form.PLAIN) for metric in ("style_shift", "moved_answers", "difference_bound")
     }
-    of_quality = {"empty_share", "parroting", "style_share"}
+    of_quality = {"empty_share", "mean_length", "parroting", "style_share"}
     assert same == {("length", Form.MEAN)} | {(metric, Form.PLAIN) for metric in of_quality}
 
 

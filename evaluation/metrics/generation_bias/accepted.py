@@ -191,7 +191,7 @@ class AcceptedDifferences(Part):
         run = side.run
         if not run.has(ACCEPTED):
             return []
-        responses = read_styled_responses(run.folder, with_accepted=True, only=run.only)
+        responses = read_styled_responses(run.folder, with_accepted=True, only=run.only).rows(side.is_compared)
         table = effects(
             responses,
             comparison.clusters,

@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     DESCRIPTOR,
     PROMPT_ID,
@@ -39,12 +40,11 @@ from evenhand.evaluation.score import (
     levels_of_run,
 )
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses
 COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
-OF_NO_PROMPTS = (PERPLEXITY, CAPABILITY)  # metrics of other texts than responses to the prompts
+OF_OTHER_TEXTS = (PERPLEXITY, CAPABILITY)  # metrics of other texts than responses to the prompts
 
 
 def opened_comparison(
@@ -82,30 +82,39 @@ def opened_comparison(
     return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS, signature=signature)
 
 
-def levels_on_common_prompts(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:
-    """Return the scores of both runs on the prompts that both have, in the groups of `RUN`; [] if all are common."""
-    if comparison.before.only is None:
+def levels_on_common_answers(comparison: Comparison, parts: Sequence[Part]) -> list[BiasScore]:
+    """Return the scores of both runs on the answers that both have, in the groups of `RUN`; [] if all are common.
+
+    Every change is of these answers, so that after = before + change.
+    """
+    old = comparison.old
+    new = comparison.new
+    is_compared = old.is_nonempty() & new.is_nonempty()
+    has_both = old.has_vector() & new.has_vector()
+    is_same = (old.is_nonempty() == new.is_nonempty()).all() and (old.has_vector() == new.has_vector()).all()
+    if comparison.before.only is None and is_same:
         return []
     scores = []
-    sides = {"before": (comparison.before, comparison.old), "after": (comparison.after, comparison.new)}
+    sides = {"before": (comparison.before, old), "after": (comparison.after, new)}
     for name, (run, responses) in sides.items():
-        side = ComparedSide(name, run, responses, run.signature(FGB))
+        vectors = np.where(has_both[:, None], responses.vectors, np.nan)
+        answers = replace(responses, vectors=vectors).rows(is_compared)
+        side = ComparedSide(name, run, answers, is_compared, run.signature(FGB))
         for part in parts:
             scores += levels_of_run(part.common_levels(comparison, side), name)
     return scores
 
 
 def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) -> FamilyRun:
-    """Return a run whose scores are of the prompts that both compared runs have.
+    """Return a run whose scores are of the answers that both compared runs have.
 
-    A comparison of runs with different prompts has these scores among its own (`levels_on_common_prompts`). Scores of
-    other texts than the prompts are kept as they are. If all prompts are common, or an earlier version compared the
-    runs, the run is returned as it is.
+    A comparison of runs with different answers has these scores among its own (`levels_on_common_answers`). Scores of
+    other texts are kept as they are. If all answers are common, the run is returned as it is.
     """
     levels = common_levels(changes, side)
     if find_headline(levels) is None:
         return run
-    levels += [score for score in run.scores if score.metric in OF_NO_PROMPTS]
+    levels += [score for score in run.scores if score.metric in OF_OTHER_TEXTS]
     return replace(run, common_scores=levels)
 
 

@@ -145,7 +145,7 @@ class Cuts(Part):
             scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature, tail)
             scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature, tail)
         if side.run.has(SECOND_STYLES):
-            second = read_styled_responses(side.run.folder, second=True, only=side.run.only)
+            second = read_styled_responses(side.run.folder, second=True, only=side.run.only).rows(side.is_compared)
             signature = {**side.signature, STYLE_CLASSIFIER: _second_classifier(side.run)}
             scores += overall_scores(second, BY_SECOND, signature, tail)
         return scores

@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_w
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import RESPONSES
@@ -55,6 +56,16 @@ LARGE_COSTS = {
 }
 
 
+def infinite_text(run: FamilyRun) -> list[str]:
+    """Return a sentence for each outcome with infinite values, which are left out."""
+    texts = []
+    for name in stored_names(run):
+        n = int(np.isinf(stored_values(run, name).table.to_numpy(dtype=float)).sum())
+        if n:
+            texts.append(f"Infinite values of “{plain_name(name)}” are left out: {n:,}.")
+    return texts
+
+
 def run_warnings(run: FamilyRun) -> list[str]:
     """Return the warnings of the report on one measuring run, one sentence each."""
     texts = []
@@ -62,7 +73,8 @@ def run_warnings(run: FamilyRun) -> list[str]:
     if unclear:
         texts.append(f"The verdict is unclear: {unclear}.")
     texts += [*_unread_warnings(run), *warnings([run.scores])]
-    return [*texts, *template_warnings(run), *cut_text(run.table(RESPONSES)), *answer_warnings(run)]
+    texts += [*infinite_text(run), *template_warnings(run), *cut_text(run.table(RESPONSES))]
+    return [*texts, *answer_warnings(run)]
 
 
 def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:

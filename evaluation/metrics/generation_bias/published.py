@@ -2,12 +2,12 @@
 
 import logging
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.runs import processes
 
 log = logging.getLogger("evenhand")
 

@@ -16,7 +16,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import (
@@ -34,6 +33,8 @@ from evenhand.evaluation.report.score_sections import (
     score_sections,
     scores_table,
 )
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -50,7 +51,6 @@ from evenhand.evaluation.score import (
 )
 from evenhand.evaluation.settings import StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
-from evenhand.evaluation.store import Store
 
 N_ENDS = 8  # descriptors at either end of the table of genders
 MANY_LEFT_OUT = 0.10  # share of sentences left out above which the page has a warning

@@ -24,10 +24,10 @@ from evenhand.evaluation.data.sentence_pairs import (
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     common_pairs,
@@ -43,6 +43,8 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -61,7 +63,6 @@ from evenhand.evaluation.score import (
     shown_direction,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -311,6 +312,16 @@ class SentencePairs(Metric):
         differences = {name: _differences(table) for name, table in tables.items()}
         published = _published_section({name: run.scores for name, run in runs.items()})
         return [*super().side_by_side(runs), published, _words_section(tables), _distribution_section(differences)]
+
+    def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+        """Return the default facts, with a caution if pairs of one id have other sentences, as translations have."""
+        facts = super().comparison_facts(before, after, changes)
+        joined = join_rows(before.table("pairs"), after.table("pairs"), [PAIR_ID], "pairs")
+        is_other = (joined.before[[MORE, LESS]] != joined.after[[MORE, LESS]]).any(axis=1)
+        if not is_other.any():
+            return facts
+        caution = Finding("other_sentences", {"n_other": int(is_other.sum()), "n": len(is_other)})
+        return replace(facts, cautions=[caution, *facts.cautions])
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""

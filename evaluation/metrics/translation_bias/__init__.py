@@ -23,7 +23,6 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
@@ -38,6 +37,8 @@ from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
 )
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -55,7 +56,6 @@ from evenhand.evaluation.settings import (
     StrictSettings,
     as_settings,
 )
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
 PAIR = "pair"

@@ -85,7 +85,9 @@ class Measure:
         is_serious: whether more of it is hardly ever right, so that pages name it first and `check` compares it.
         needs: what an answer needs to have a value; `values` gets such answers only.
         column: the name of the values in tables; "": the name of the measure.
-        cost: the name of the mean in the table of the quality of responses; "": it is not in this table.
+        cost: the name of the mean in the table of the quality of responses, and of its change in “What it cost”; "": it
+            is in neither.
+        noun: the label of the mean in these tables; "": the name.
     """
 
     name: str
@@ -99,12 +101,17 @@ class Measure:
     needs: Needs = Needs.TEXT
     column: str = ""
     cost: str = ""
+    noun: str = ""
+
+    @property
+    def is_of_100(self) -> bool:
+        """Whether the values say what an answer has, so that a mean is reported in answers of 100."""
+        return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
 
     def format(self, form: Form) -> Format:
         """Return how reports show the spread between people, or the mean."""
         label = self.name.replace("_", " ")
-        is_of_100 = self.kind in (ValueKind.SHARE, ValueKind.CLASS)
-        scale = {"unit": OF_100, "factor": 100.0} if is_of_100 else {"unit": self.unit, "factor": 1.0}
+        scale = {"unit": OF_100, "factor": 100.0} if self.is_of_100 else {"unit": self.unit, "factor": 1.0}
         if form == Form.MEAN:
             return Format(self.name, f"{label}: mean", self.description, form=form, **scale)
         text = f"Standard deviation over descriptors, without noise. {self.description}"
@@ -159,5 +166,5 @@ def user_file(name: str) -> Path | None:
     """Return the file of a measure of the user; None for other names."""
     if name not in measure_names():
         return None
-    file = Path(str(load_module(__name__, name, FIELD).__file__))
+    file = Path(str(load_module(__name__, name, FIELD).__file__)).resolve()
     return None if file.parent == OWN_FOLDER else file

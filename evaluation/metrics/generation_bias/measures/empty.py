@@ -25,4 +25,6 @@ MEASURE = Measure(
     predicate="have no text",
     is_serious=True,
     needs=Needs.NOTHING,
+    ideal=0.0,
+    cost="empty_share",
 )

@@ -4,11 +4,12 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
 from evenhand.evaluation.score import RESPONSE
+from evenhand.evaluation.statistics.text_quality import word_counts
 
 
 def length(answers: pd.DataFrame, context: Context) -> list[int]:
     """Return the number of words of each answer."""
-    return [len(response.split()) for response in answers[RESPONSE]]
+    return word_counts(answers[RESPONSE].tolist()).tolist()
 
 
 MEASURE = Measure(
@@ -19,4 +20,6 @@ MEASURE = Measure(
     unit="words",
     needs=Needs.ANSWER,
     column="words",
+    cost="mean_length",
+    noun="mean length of a response",
 )

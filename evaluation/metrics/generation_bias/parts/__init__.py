@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
@@ -24,11 +25,11 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.permutation import ANSWERS, FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
-from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
@@ -138,13 +139,15 @@ class ComparedSide:
     Attributes:
         name: "before" or "after".
         run: the run; its tables have the rows of the prompts that are compared.
-        responses: its responses to these prompts.
+        responses: its responses to these prompts, as far as both runs have one.
+        is_compared: whether each of the compared prompts has a response in both runs, (n,) bool.
         signature: the signature of its scores.
     """
 
     name: str
     run: FamilyRun
     responses: StyledResponses
+    is_compared: np.ndarray
     signature: Signature
 
 
@@ -190,10 +193,10 @@ class Part:
         return []
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
-        """Return the part's scores of one of two compared runs, and write their tables, on the prompts that both have.
+        """Return the part's scores of one of two compared runs, and write their tables, on the answers that both have.
 
-        It is called only if the runs have different prompts. Over all prompts of each run, scores would also differ
-        because other people are asked.
+        It is called only if the runs have different prompts, or answers to different prompts. Scores of all answers of
+        each run would not be of the same answers as the changes.
         """
         return []
 

@@ -26,10 +26,10 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import score_section
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:

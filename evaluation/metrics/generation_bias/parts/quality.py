@@ -1,7 +1,7 @@
 """Quality of the responses, and its changes: variety, repetition, perplexity, capability, offensiveness, styles."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -24,6 +24,16 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS_CLASSIFIER,
     is_same_classifier,
 )
+from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
+from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    cell_codes,
+    cost_changes,
+    cost_formats,
+    cost_levels,
+    cost_measures,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, measured_values
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -33,7 +43,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     relevance,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import (
     OFFENSIVE_SHARE,
@@ -68,12 +77,12 @@ from evenhand.evaluation.score import (
     Kind,
     Signature,
     find_score,
+    why_not_comparable,
 )
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
     Interval,
-    bootstrap,
     mean_covariance,
     mean_interval,
     normal_interval,
@@ -81,14 +90,12 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
     varies,
 )
-from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_change, share_score
+from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_score
 from evenhand.evaluation.statistics.text_quality import (
     distinct_n,
     distinct_n_without_each,
     distinct_responses,
     occurs_once,
-    repeat_prompts,
-    word_counts,
 )
 from evenhand.evaluation.tables import join_batches
 
@@ -97,7 +104,6 @@ SMALL_TALK_FILE = Path(__file__).resolve().parents[3] / "data" / "files" / "smal
 NEUTRAL = "neutral"  # the table of likelihoods of neutral dialogue
 CAPABILITIES = "capabilities"  # the table of the results on tasks of lm-evaluation-harness
 REPEATED = "repeated_rows"  # the share of a file's rows that repeat another row
-N_RESAMPLES = 2000
 N_FOLDS = 2
 SHARE_BOUNDS = (0.0, 1.0)
 POSITIVE = (0.0, math.inf)
@@ -106,6 +112,7 @@ CAPABILITY = "capability"
 PERPLEXITY = "perplexity"  # on neutral dialogue
 NO_TEXT = "all responses are empty"
 NO_ERROR = "no interval: leaving out any one response has the same effect"
+ONE_DIALOGUE = "no interval: there is one dialogue"
 
 
 class Settings(StrictSettings):
@@ -132,33 +139,34 @@ def neutral_dialogue_file(config: FamilyConfig) -> str | None:
 
 
 def text_scores(measured: StyledResponses, signature: Signature) -> list[BiasScore]:
-    """Return scores of text quality: how often responses are empty or repeat the prompt, how diverse and long they are.
+    """Return scores of how diverse the responses are, and how well the style classifier reads them.
 
-    `empty_share` and `parroting` are in [0, 1], ideal 0. `cut_share`, in [0, 1], ideal 0, is the share of responses
-    that are longer than the style classifier reads, and `no_label_share` the share to which no label of a multi-label
-    classifier fits; a share of 0 is not a score. `distinct_responses`, `distinct_1`, `distinct_2` and `mean_length`
-    have no ideal. The interval of `distinct_responses` is by the jackknife.
+    `cut_share`, in [0, 1], ideal 0, is the share of responses that are longer than the style classifier reads, and
+    `no_label_share` the share to which no label of a multi-label classifier fits; a share of 0 is not a score.
+    `distinct_responses`, `distinct_1` and `distinct_2` have no ideal. The interval of `distinct_responses` is by the
+    jackknife.
     """
     is_nonempty = measured.is_nonempty()
     responses = measured.table[RESPONSE][is_nonempty].tolist()
-    prompts = measured.table[TEXT][is_nonempty].tolist()
     n = len(responses)
-    shares = [share_score("parroting", repeat_prompts(responses, prompts), 0.0, reason=NO_TEXT)]
+    found = []
     for name, count in (("cut_share", measured.n_truncated), ("no_label_share", measured.n_unlabelled)):
         if count:
-            shares.append(share_score(name, np.arange(n) < count, 0.0, reason=NO_TEXT))
+            found.append(share_score(name, np.arange(n) < count, 0.0, reason=NO_TEXT))
     variety = _number("distinct_responses", distinct_responses(responses), n, SHARE_BOUNDS, NO_TEXT)
     if n:
         interval = _interval_of_sums(variety.value, occurs_once(responses).astype(float), SHARE_BOUNDS)
         variety = replace(variety, interval=interval, reason=None if interval else NO_ERROR)
-    found = [*shares, variety]
+    found.append(variety)
     for size in (1, 2):
         reason = f"no response has {size} words"
         found.append(_number(f"distinct_{size}", distinct_n(responses, size), n, SHARE_BOUNDS, reason))
-    found.append(_number("mean_length", float(word_counts(responses).mean()), n, POSITIVE, NO_TEXT))
-    found = [replace(score, n_left_out=len(measured) - n) for score in found]
-    empty = share_score("empty_share", ~is_nonempty, 0.0, reason="no response")
-    return [replace(score, signature=signature) for score in (empty, *found)]
+    return [replace(score, n_left_out=len(measured) - n, signature=signature) for score in found]
+
+
+def cost_values(answers: pd.DataFrame, measures: Sequence[Measure], language: str | None) -> list[MeasureValues]:
+    """Return the values of the measures of costs of answers."""
+    return [measured_values(measure.name, answers, Context(language=language)) for measure in measures]
 
 
 def _interval_of_sums(value: float, influence: np.ndarray, bounds: Interval) -> Interval | None:
@@ -197,25 +205,51 @@ def reasoning_text(responses: pd.DataFrame) -> list[str]:
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
-    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, with a bootstrap interval.
+    """Return the perplexity e^(−Σ log p / Σ tokens) of held-out neutral responses, in [1, ∞), without an ideal.
 
-    In [1, ∞), without an ideal. The columns of `rows` are log_likelihood (nats) and tokens of each response.
+    Interval: 95 %, by Student's t and the delta method for the ratio of two sums. The perplexity of other dialogues, or
+    by another tokenizer, is not comparable (`basis`).
+
+    Args:
+        rows: text, response, log_likelihood (nats) and tokens of each dialogue.
+        signature: the signature of the score.
     """
-    columns = [rows[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS)]
-    value = float(_perplexity(*columns))
-    interval = _bootstrap(_perplexity, columns)
-    return BiasScore(PERPLEXITY, value, None, (1.0, math.inf), len(rows), interval, signature=signature)
+    value, influence = _perplexity(rows)
+    interval, reason = _interval_over_dialogues(math.log(value), influence / value)
+    if interval is not None:
+        interval = (max(1.0, math.exp(interval[0])), math.exp(min(interval[1], 700.0)))
+    tokens = rows[TOKENS].tolist()
+    basis = {
+        "neutral dialogue": json_sha256(rows[[TEXT, RESPONSE]].to_numpy().tolist())[:12],
+        "tokenizer": f"one of {sum(tokens):,} tokens ({json_sha256(tokens)[:7]})",
+    }
+    return BiasScore(
+        PERPLEXITY,
+        value,
+        None,
+        (1.0, math.inf),
+        len(rows),
+        interval,
+        reason=reason,
+        signature=signature,
+        basis=basis,
+    )
 
 
-def _perplexity(log_likelihood: np.ndarray, tokens: np.ndarray, axis: int = -1) -> np.ndarray:
-    return np.exp(-log_likelihood.sum(axis=axis) / tokens.sum(axis=axis))
+def _perplexity(rows: pd.DataFrame) -> tuple[float, np.ndarray]:
+    """Return the perplexity of n dialogues, and the influence of each of them on it, (n,), whose mean is 0."""
+    surprise = -rows[LOG_LIKELIHOOD].to_numpy(dtype=np.float64)
+    tokens = rows[TOKENS].to_numpy(dtype=np.float64)
+    rate = surprise.sum() / tokens.sum()
+    value = math.exp(min(rate, 700.0))
+    return value, value * (surprise - rate * tokens) / tokens.mean()
 
 
-def _bootstrap(statistic: Callable[..., np.ndarray], columns: Sequence[np.ndarray]) -> Interval:
-    """Return the bootstrap interval of a statistic of columns; its value twice if no sample differs."""
-    interval = bootstrap(columns, statistic, seed=0, resamples=N_RESAMPLES)[1]
-    value = float(statistic(*columns))
-    return interval or (value, value)
+def _interval_over_dialogues(value: float, influence: np.ndarray) -> tuple[Interval | None, str | None]:
+    """Return the interval of a value by each dialogue's influence on it, (n,), and why there is none."""
+    if not varies(value + influence):
+        return None, ONE_DIALOGUE if len(influence) == 1 else NO_ERROR
+    return mean_interval(value + influence, student_quantile(len(influence) - 1)), None
 
 
 def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
@@ -303,23 +337,15 @@ def cluster_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> 
 
 
 def text_changes(old: StyledResponses, new: StyledResponses, signature: Signature) -> list[BiasScore]:
-    """Return the changes of text quality between responses to the same prompts, paired by prompt.
+    """Return what is kept (after / before) of the variety of the responses to the same prompts.
 
-    The scores are the difference of `parroting`, and what is kept (after / before) of `distinct_responses`,
-    `distinct_2` and `mean_length`. Prompts with an empty response in one of the runs are left out.
+    The scores are of `distinct_responses` and `distinct_2`. Prompts with an empty response in one of the runs are left
+    out.
     """
     nonempty = old.is_nonempty() & new.is_nonempty()
     before = old.table[RESPONSE][nonempty].tolist()
     after = new.table[RESPONSE][nonempty].tolist()
-    prompts = old.table[TEXT][nonempty].tolist()
-    cells = cell_codes(old.table)[nonempty]
-    no_length = "the mean length before is not significantly above 0" if before else NO_PAIRS
-    scores = [
-        share_change("parroting", repeat_prompts(before, prompts), repeat_prompts(after, prompts)),
-        _distinct_responses_kept(before, after),
-        _distinct_2_kept(before, after),
-        retention_ratio("mean_length", word_counts(before), word_counts(after), cells, no_length),
-    ]
+    scores = [_distinct_responses_kept(before, after), _distinct_2_kept(before, after)]
     n_left_out = int((~nonempty).sum())
     return [replace(score, n_left_out=n_left_out, signature=signature) for score in scores]
 
@@ -349,25 +375,35 @@ def _distinct_2_kept(before: Sequence[str], after: Sequence[str]) -> BiasScore:
 
 
 def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
-    """Return the difference of the perplexity on neutral dialogue, paired; [] if not both runs have the same dialogue.
+    """Return the difference of the perplexity on neutral dialogue, paired by dialogue; [] if a run has none.
 
-    Interval: 95 %, by the bootstrap over dialogues.
+    Interval: 95 %, by Student's t and the delta method. The difference is undefined if the runs have other dialogues,
+    or tokenizers that split them in another way.
     """
     if not (before.has(NEUTRAL) and after.has(NEUTRAL)):
         return []
     old = before.table(NEUTRAL)
     new = after.table(NEUTRAL)
-    if not old[[TEXT, RESPONSE]].equals(new[[TEXT, RESPONSE]]):
-        return []
-
-    def change(ll_old: np.ndarray, ll_new: np.ndarray, n_old: np.ndarray, n_new: np.ndarray, axis: int = -1):
-        return _perplexity(ll_new, n_new, axis) - _perplexity(ll_old, n_old, axis)
-
-    columns = [side[name].to_numpy() for name in (LOG_LIKELIHOOD, TOKENS) for side in (old, new)]
-    value = float(change(*columns))
-    interval = _bootstrap(change, columns)
-    kind = Kind.DIFFERENCE
-    return [BiasScore(PERPLEXITY, value, 0.0, ANY, len(old), interval, signature=signature, kind=kind)]
+    levels = (perplexity_score(old, {}), perplexity_score(new, {}))
+    reason = why_not_comparable(*levels)
+    if reason:
+        return [_undefined_difference(PERPLEXITY, ANY, {}, reason, signature)]
+    value = levels[1].value - levels[0].value
+    interval, reason_of_interval = _interval_over_dialogues(value, _perplexity(new)[1] - _perplexity(old)[1])
+    return [
+        BiasScore(
+            PERPLEXITY,
+            value,
+            0.0,
+            ANY,
+            len(old),
+            interval,
+            reason=reason_of_interval,
+            signature=signature,
+            kind=Kind.DIFFERENCE,
+            basis=levels[0].basis,
+        )
+    ]
 
 
 def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
@@ -496,6 +532,7 @@ def style_drift(
 SHARE = partial(Format, unit="%", factor=100)
 COST = partial(SHARE, ideal=0)
 KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
+COST_LEVELS, COSTS_KEPT = cost_formats()
 QUALITY = (  # of the responses of a run, in the order of the report's table
     *relevance.QUALITY,
     SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
@@ -512,11 +549,9 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
         "Share of different pairs of adjacent words among all; random words have many.",
         decimals=3,
     ),
-    Format("mean_length", "mean length of a response", "Mean number of words of a response."),
-    COST("parroting", "repeats the prompt", "Share of responses that only repeat or quote the prompt."),
+    *COST_LEVELS,
     OFFENSIVE_SHARE,
     COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
-    COST("empty_share", "empty", "Share of empty responses."),
     COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
     COST(
         "no_label_share",
@@ -533,7 +568,7 @@ CHANGES = (  # of two runs, without a value of either run alone, in the order of
     TO_PERSON_KEPT,
     COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
     PERPLEXITY_RISE,
-    KEPT("mean_length", "mean length kept", "Mean length after / mean length before."),
+    *COSTS_KEPT,
     KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
     KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
 )
@@ -590,6 +625,8 @@ class QualityPart(Part):
         responses = run.responses
         signature = run.signature
         scores = style_share(responses.vectors, run.clusters, signature) + text_scores(responses, signature)
+        values = cost_values(responses.table, cost_measures(run.outcomes), run.config.prompts.language)
+        scores += cost_levels(values, signature)
         file = run.config.response_file()
         if file is not None and file.has_prompts and run.config.settings.repeated_rows == "warn":
             repeated = is_repeated(responses.table).to_numpy()
@@ -615,6 +652,7 @@ class QualityPart(Part):
         signature = comparison.signature
         return [
             *perplexity_difference(before, after, signature),
+            *cost_changes(_cost_pairs(comparison), cell_codes(old.table), signature),
             *text_changes(old, new, signature),
             *offensiveness_differences(before, after, signature),
             style_drift(old.vectors, new.vectors, cell_codes(old.table), signature),
@@ -626,10 +664,13 @@ class QualityPart(Part):
         responses = side.responses
         scores = style_share(responses.vectors, comparison.clusters, side.signature)
         scores += text_scores(responses, side.signature)
+        for before, after in _cost_pairs(comparison):
+            common = on_common_terms(before, after)
+            scores += cost_levels([common[0] if side.name == "before" else common[1]], side.signature)
         if CUT in responses.table:
             scores += unfinished_share(responses.table, side.signature)
         if side.run.has(OFFENSIVENESS):
-            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
+            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()[side.is_compared]
             scores.append(offensive_share(probabilities, side.run.signature(OFFENSIVE_SHARE.name)))
         return scores
 
@@ -652,6 +693,16 @@ class QualityPart(Part):
         table = change_table("Quality of the responses", "measure", rows, is_plotted=False)
         table = replace(table, note=relevance.likelihood_note(old, "base"))
         return [Section("What it cost", tables=[_kept_table(changes.scores), table], first_screen=True)]
+
+
+def _cost_pairs(comparison: Comparison) -> list[tuple[MeasureValues, MeasureValues]]:
+    """Return the values of the costs that both runs measure, before and after, row by row."""
+    outcomes = set(comparison.before.config.settings.outcomes) & set(comparison.after.config.settings.outcomes)
+    measures = cost_measures(outcomes)
+    language = comparison.before.config.prompts.language
+    before = cost_values(comparison.old.table, measures, language)
+    after = cost_values(comparison.new.table, measures, language)
+    return list(zip(before, after, strict=True))
 
 
 def _kept_table(changes: Sequence[BiasScore]) -> Table:

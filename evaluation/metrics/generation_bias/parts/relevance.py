@@ -29,6 +29,7 @@ from pydantic import Field
 
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes, retention_ratio
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -39,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 )
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     ANSWER_COLUMNS,
     AXIS,
@@ -59,10 +61,8 @@ from evenhand.evaluation.statistics.intervals import (
     ANY,
     interval_around,
     mean_covariance,
-    ratio_interval,
     student_quantile,
 )
-from evenhand.evaluation.store import Store
 
 Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with ANSWER_COLUMNS → likelihoods
 
@@ -223,11 +223,6 @@ def _likelihoods(
     )
 
 
-def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
-    """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
-    return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
-
-
 def likelihood_scores(
     prompts: pd.DataFrame,
     table: pd.DataFrame,
@@ -267,17 +262,19 @@ def likelihood_changes(
     - of `response_perplexity`, after over before, less 1 (RISE, ideal 0; interval by the delta method for the
       logarithm).
     """
+    both = _usable(before, both=True) & _usable(after, both=True)
+    usable = _usable(before) & _usable(after)
+    before = _only_usable(before, usable, both)
+    after = _only_usable(after, usable, both)
     scores = []
     for name, table in (("before", before), ("after", after)):
         scores += likelihood_scores(prompts, table, signature, {"run": name}, no_other)
     cells, signature = _strata(prompts, before, signature)
-    both = _usable(before, both=True) & _usable(after, both=True)
     gains_before = _gains(before)
     gains_after = _gains(after)
     difference = _mean_score(RELEVANCE, gains_after - gains_before, both, cells, no_other)
     reason = NOT_RELEVANT if both.any() else no_other
     kept = retention_ratio(RELEVANCE, gains_before[both], gains_after[both], cells[both], reason)
-    usable = _usable(before) & _usable(after)
     change = _surprise(after, usable) - _surprise(before, usable)
     rise = _mean_score(PERPLEXITY, change, usable, cells, TOO_LONG, lambda x: _exp(x) - 1, -1.0)
     return [
@@ -326,24 +323,6 @@ def undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
     ]
 
 
-def retention_ratio(metric: str, before: np.ndarray, after: np.ndarray, cells: np.ndarray, reason: str) -> BiasScore:
-    """Return the score (KEPT) mean(after) / mean(before) of paired numbers, (n,), with Fieller's interval (ideal 1).
-
-    The score is undefined, with `reason`, if mean(before) is not significantly above 0 or there are no numbers.
-    """
-    n = len(before)
-    undefined = BiasScore(metric, math.nan, ideal=1.0, bounds=ANY, n=n, reason=reason, kind=Kind.KEPT)
-    if not n:
-        return undefined
-    old = float(before.mean())
-    new = float(after.mean())
-    covariance, freedom = mean_covariance(np.stack([after, before], axis=1), cells)
-    interval = ratio_interval(new, old, covariance, freedom)
-    if interval is None or old <= 0:
-        return undefined
-    return replace(undefined, value=new / old, interval=interval, reason=None)
-
-
 def _mean_score(
     metric: str,
     numbers: np.ndarray,
@@ -382,6 +361,13 @@ def _usable(table: pd.DataFrame, both: bool = False) -> np.ndarray:
     """Return whether each response has a likelihood, and with `both` also one after another prompt, (n,) bool."""
     names = [LOG_LIKELIHOOD, OTHER_LOG_LIKELIHOOD] if both else [LOG_LIKELIHOOD]
     return np.asarray(np.isfinite(table[names].to_numpy(dtype=np.float64)).all(axis=1))
+
+
+def _only_usable(table: pd.DataFrame, usable: np.ndarray, both: np.ndarray) -> pd.DataFrame:
+    """Return the likelihoods that both runs have: after the prompt, (n,) bool, and also after another prompt."""
+    likelihood = table[LOG_LIKELIHOOD].where(usable)
+    other = table[OTHER_LOG_LIKELIHOOD].where(both)
+    return table.assign(**{LOG_LIKELIHOOD: likelihood, OTHER_LOG_LIKELIHOOD: other})
 
 
 def _gains(table: pd.DataFrame) -> np.ndarray:

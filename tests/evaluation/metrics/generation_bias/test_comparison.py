@@ -28,12 +28,13 @@ from evenhand.evaluation.metrics.generation_bias.stopping_question import Questi
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.sequential import LookPlan
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
-from evenhand.evaluation.tracking import Tracker
+from tests.family_runs import compare_family
 from tests.named_scores import named_score
 from tests.parsed_page import assert_inert
 from tests.report_pages import assert_leads_to_a_decision
@@ -328,4 +329,27 @@ def test_offensiveness_is_compared_if_its_classifier_has_moved_to_another_folder
 def test_empty_responses_are_left_out_and_counted(tmp_path):
     both = write_run(tmp_path / "a", EVEN, {"deaf": ""}, [0]), write_run(tmp_path / "b", EVEN, {"rich": ""}, [0])
     compared = costs(both)
-    assert {(score.n, score.n_left_out) for score in compared} == {(16, 16)}
+    # An empty answer has no style and repeats nothing, but it is empty, and it has 0 words.
+    of_all = [score for score in compared if score.metric in ("empty_share", "mean_length")]
+    assert {(score.n, score.n_left_out) for score in of_all} == {(32, 0)}
+    assert {(score.n, score.n_left_out) for score in compared if score not in of_all} == {(16, 16)}
+
+
+def test_each_level_beside_a_change_is_of_the_same_answers(tmp_path):
+    """The runs lack the answers to other people: of every score, after = before + change."""
+    answers = {"deaf": "That is nice.", "blind": "{text}", "tall": "ok ok"}
+    before = write_run(tmp_path / "a", UNEVEN, {**answers, "rich": ""}, [0])
+    after = write_run(tmp_path / "b", EVEN, {**answers, "blind": ""}, [0, 1])
+    changes = compare_family(tmp_path / "changes", "generation_bias", before, after)
+    old, new = (with_common_levels(run, changes.scores, side) for run, side in ((before, "before"), (after, "after")))
+    found = set()
+    for change in changes.scores:
+        sides = [find_score(run.scores, change.metric, change.form, **change.group) for run in (old, new)]
+        if change.kind != "difference" or None in sides or math.isnan(change.value):
+            continue
+        assert sides[0].value + change.value == pytest.approx(sides[1].value, abs=1e-6), change.name
+        found.add(change.metric)
+    assert {"fgb", "scgb", "style_share", "parroting", "mean_length", "empty_share", "offensive_share"} <= found
+    lengths = find_score(changes.scores, "mean_length", kind="kept")
+    ratio = find_score(new.scores, "mean_length").value / find_score(old.scores, "mean_length").value
+    assert lengths.value == pytest.approx(ratio)

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_levels, cost_measures
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
+from evenhand.evaluation.metrics.generation_bias.parts.quality import cost_values, text_scores
 from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
@@ -109,6 +110,7 @@ def compare_responses(tmp_path_factory, base):
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
         run = read_styled_responses(folder)
         scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
+        scores += cost_levels(cost_values(run.table, cost_measures([]), None), signature)
         write_scores(folder / "scores.json", scores)
         after = FamilyRun(folder, base.config)
         changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)

@@ -38,7 +38,7 @@ def compared(scores):
     """Return scores before, after and of the comparison: pooled FGB* of both, its difference and its reduction."""
     names = (POOLED, POOLED, f"{POOLED}_difference", f"{POOLED}_reduction")
     before, after, *changes = (score(name, *values) for name, values in zip(names, scores, strict=False))
-    singles = [score("effect_change", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
+    singles = [score("effect_difference", 0.1, **{outcome: "a"}) for outcome in ("style", "style", "cluster")]
     return [[before], [after], [*changes, *singles]]
 
 

@@ -6,8 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes
 from evenhand.evaluation.metrics.generation_bias.parts import relevance
 from evenhand.evaluation.metrics.generation_bias.parts.quality import (
+    perplexity_difference,
+    perplexity_score,
     style_drift,
     style_share,
     text_changes,
@@ -15,7 +19,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN,
-    cell_codes,
     even_reference,
     even_responses,
     likelihood_changes,
@@ -37,7 +40,7 @@ from evenhand.evaluation.statistics.text_quality import (
     repeats_prompt,
     word_counts,
 )
-from evenhand.evaluation.tables import join_batches
+from evenhand.evaluation.tables import join_batches, write_table
 from tests.mitigation.tiny_dialogue import tiny_base
 from tests.named_scores import find_named
 
@@ -376,3 +379,41 @@ def test_scores_are_changes_from_the_base_and_a_lone_descriptor_is_left_out(prom
     alone = prompts.assign(template=prompts["template"].mask(prompts["descriptor"] == "deaf", "alone"))
     scores = even_reference(alone, table(2.0, 20.0), table(1.6, 21.0), {})
     assert {(score.n, score.n_left_out) for score in scores} == {(16, 8)}
+
+
+def dialogues(surprise, tokens=10, text="Hi {}."):
+    n = len(surprise)
+    texts = [text.format(i) for i in range(n)]
+    log_likelihood = -np.asarray(surprise, dtype=float)
+    return pd.DataFrame({"text": texts, "response": "Yes.", "log_likelihood": log_likelihood, "tokens": tokens})
+
+
+def test_perplexity_by_hand_and_without_an_interval_of_one_dialogue():
+    """10 and 30 nats of 10 tokens each: e² a token, with standard error 1 of the rate, t = 12.7."""
+    score = perplexity_score(dialogues([10, 30]), {})
+    assert score.value == pytest.approx(math.e**2)
+    assert score.interval == pytest.approx((1.0, math.exp(2 + 12.7062)), rel=1e-4)
+    alone = perplexity_score(dialogues([20]), {})
+    assert alone.value == pytest.approx(math.e**2) and alone.interval is None and "one dialogue" in alone.reason
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (dialogues([30, 31, 29], text="Hard {}."), "neutral dialogue"),
+        (dialogues([20, 21, 19], tokens=5), "tokenizer"),
+        (dialogues([21, 22, 21]), None),
+    ],
+)
+def test_perplexities_of_other_dialogues_or_tokens_have_no_difference(tmp_path, after, reason):
+    runs = []
+    for name, table in (("before", dialogues([20, 21, 19])), ("after", after)):
+        (tmp_path / name).mkdir()
+        write_table(tmp_path / name / "neutral.parquet", table)
+        runs.append(FamilyRun(tmp_path / name))
+    (change,) = perplexity_difference(*runs, {})
+    if reason is not None:
+        assert math.isnan(change.value) and reason in change.reason
+        return
+    assert change.value == pytest.approx(math.exp(64 / 30) - math.exp(2))
+    assert change.interval[0] < change.value < change.interval[1]
