@@ -42,7 +42,7 @@ from evenhand.evaluation.data.languages import load_language
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
 from evenhand.evaluation.metrics.translation_bias.shares import has_marked_words
-from evenhand.evaluation.progress import start_logging
+from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
 from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.api import measure

@@ -33,7 +33,7 @@ from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256,
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.models.precision import fast_dtype
-from evenhand.evaluation.progress import progress, start_logging
+from evenhand.evaluation.runs.progress import progress, start_logging
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.statistics.scores import rank_correlation

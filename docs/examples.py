@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.manifest import read_record, read_run
 from evenhand.evaluation.report import html
+from evenhand.evaluation.runs.record import read_record, read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure
 from evenhand.recipes.finished_runs import read_measurement

@@ -20,13 +20,13 @@ from huggingface_hub import parse_local_safetensors_file_metadata
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.compat import lora_layers
 from evenhand.evaluation.files import check_owner, temporary_path, write_json
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.checkpoints import is_quantized
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import hub_repository, is_local_path, local_path
+from evenhand.evaluation.runs import processes
 
 if TYPE_CHECKING:
     from peft.tuners.lora import LoraLayer

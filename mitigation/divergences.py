@@ -1,12 +1,14 @@
 """The divergence of labelled responses: how much the predictions of their first tokens depend on who asks."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.openings import opening_divergences
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.mitigation.labelled_responses import contexts_of_others
 
@@ -29,7 +31,7 @@ def response_divergences(
         InputError: no template has two descriptors, or the model is an encoder-decoder model.
     """
 
-    def render(prompts: list[str], personas: list[str], tag: str) -> list[str]:
+    def render(prompts: Sequence[str], personas: Sequence[str], tag: str) -> list[str]:
         return render_contexts(model, prompts, personas, tag or model.control_tag)
 
     has_others, others = contexts_of_others(responses, render, seed)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -21,7 +22,7 @@ from transformers import PreTrainedModel
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.batches import tokens_per_pass
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 
 MEAN = "mean"
 MAP = "map"
@@ -119,7 +120,8 @@ def edited_generation(network: PreTrainedModel, maps: Maps, strength: float = 1.
     `first` is the number of tokens, of each response, before the first one that is generated.
     """
     n_tokens = len(next(iter(maps.values())).mean)
-    generate = network.generate
+    patched: Any = network
+    generate = patched.generate
     with edited(network, maps, strength) as editor:
         position = -1
 
@@ -141,11 +143,11 @@ def edited_generation(network: PreTrainedModel, maps: Maps, strength: float = 1.
                 handle.remove()
                 editor.columns = None
 
-        network.generate = generate_edited
+        patched.generate = generate_edited
         try:
             yield
         finally:
-            del network.generate
+            del patched.generate
 
 
 def left_padded(network: PreTrainedModel, sequences: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
@@ -211,7 +213,9 @@ def _covariances(
         for rows, inputs, columns in batches_of_groups(network, groups, n_tokens):
             editor.columns = columns
             network(**inputs, use_cache=False, logits_to_keep=1)
-            states = editor.collected[layer].cpu().unflatten(0, (len(rows), n_people))
+            collected = editor.collected[layer]
+            assert collected is not None  # the pass reached the layer
+            states = collected.cpu().unflatten(0, (len(rows), n_people))
             deviation = (states - states.mean(1, keepdim=True)).flatten(0, 1).transpose(0, 1)
             by_token = states.flatten(0, 1).transpose(0, 1)  # (tokens, rows · people, d)
             total += by_token.sum(1)

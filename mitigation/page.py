@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.files import read_json
-from evenhand.evaluation.manifest import FINISHED, read_run, run_state
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.runs.record import FINISHED, read_run, run_state
 from evenhand.evaluation.score import PERSONA, TEXT, BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS

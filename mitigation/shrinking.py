@@ -113,7 +113,7 @@ def _save(
         write_text(folder / "README.md", text)
 
 
-def encoded_groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> list[Group]:
+def encoded_groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> Sequence[Group]:
     """Return the contexts and the response of each row; InputError if all responses are too short."""
     contexts = [[context, *others] for context, others in zip(rows[CONTEXT], rows[OTHERS], strict=True)]
     ids = iter(prompt_ids(base, list(chain.from_iterable(contexts))))

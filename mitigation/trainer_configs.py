@@ -17,9 +17,9 @@ from transformers import TrainingArguments
 from transformers.integrations.integration_utils import get_available_reporting_integrations
 from transformers.pytorch_utils import Conv1D
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line, unknown_name
 from evenhand.evaluation.models.activation import INVOCATION
+from evenhand.evaluation.runs import processes
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainers import TRAINERS

@@ -7,6 +7,7 @@ transformers.
 """
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,8 +59,8 @@ SEQUENCE_TENSORS = ("input_ids", "attention_mask", "position_ids")
 TRAINED_PREFIX = "trained_"  # of the tensors of the sequences that `DistillTrainer` trains
 
 
-class TuningTrainer(Trainer):
-    """What the trainers have in common, before the trainer of transformers or TRL in each class's bases.
+class TuningTrainer(Trainer, ABC):
+    """What the trainers have in common: the first base of each class, before the trainer of transformers or TRL.
 
     Attributes:
         config_class, config_fields: the class of the trainer's arguments, and the arguments that are always the same.
@@ -87,18 +88,18 @@ class TuningTrainer(Trainer):
                 parameter.data = parameter.data.float()
 
     @staticmethod
+    @abstractmethod
     def encode_rows(base: DialogueModel, rows: Dataset) -> Dataset:
         """Return a method's rows as the token ids that the collator reads.
 
         Raises:
             InputError: a row is too long for the model, or the tokenizer encodes different prompts as the same tokens.
         """
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
         """Return the function that collates encoded rows into a batch."""
-        raise NotImplementedError
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of training rows."""

@@ -32,7 +32,6 @@ from transformers import (
 )
 from transformers.trainer_pt_utils import safe_globals
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import check_owner, read_json, write_json, write_text
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, is_quantized
@@ -40,7 +39,8 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, TUNING_FILE
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.progress import progress
 from evenhand.mitigation.adapter import (
     atomic_write_folder,
     copy_weights,
@@ -50,7 +50,7 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import TuningFacts, model_card
-from evenhand.mitigation.guards import OutputChange, check_tuned
+from evenhand.mitigation.guards import OutputChange, check_losses, check_tuned
 from evenhand.mitigation.invocation import check_invocation, tag_tokens
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
@@ -167,6 +167,7 @@ def _save(
 ) -> TuningResult:
     """Check the weights of the best step, and write them with their facts and card, or nothing."""
     path = output_dir / ADAPTER_FOLDER
+    check_losses(curve(state, "eval_loss"), state.best_global_step, settings)
     logged = dict.fromkeys(name for entry in state.log_history for name in entry)
     with atomic_write_folder(path) as folder:
         trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)

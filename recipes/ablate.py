@@ -6,9 +6,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.settings import as_settings, checked, identity_of
 from evenhand.mitigation.labels import DIVERGENCE
 from evenhand.mitigation.methods import JOIN, Method, load_method

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER, model_revision
 from evenhand.evaluation.report.output import REPORT
+from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import SCORES, BiasScore, read_scores
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.tables import read_table

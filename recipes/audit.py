@@ -12,10 +12,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json, write_text
-from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.runs.pages import claim_pages
+from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.settings import checked
-from evenhand.evaluation.store import claim_pages
 from evenhand.recipes.audit_facts import SCHEMA, Criteria, audit_facts, read_criteria
 from evenhand.recipes.every_eval_ever import every_eval_ever
 from evenhand.recipes.settings import AuditSettings

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-from evenhand.evaluation.manifest import FinishedRecord
 from evenhand.evaluation.metrics import load_metric
 from evenhand.evaluation.report.formats import format_of
+from evenhand.evaluation.runs.record import FinishedRecord
 from evenhand.evaluation.score import (
     AXIS,
     BUCKET,

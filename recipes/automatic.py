@@ -8,10 +8,10 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256
-from evenhand.evaluation.manifest import RunRecord, read_record
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.record import RunRecord, read_record
 from evenhand.evaluation.settings import AUTO, Dtype, identity_of
 from evenhand.recipes.finished_runs import permitted_measurement
 from evenhand.recipes.received import Permissions

@@ -7,9 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.manifest import CHECKED, clear_pages
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.store import claim_pages
+from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.recipes.check_findings import BROKEN, HOLDS, INCONCLUSIVE, Finding, check_findings
 from evenhand.recipes.settings import CheckSettings
 

@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, format_error
 from evenhand.evaluation.files import dump_yaml
-from evenhand.evaluation.manifest import clear_pages
-from evenhand.evaluation.progress import start_logging, working
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.pages import clear_pages
+from evenhand.evaluation.runs.progress import start_logging, working
 from evenhand.evaluation.settings import as_settings
 from evenhand.recipes.command_line import CommandLine, read_command_line, settings_class, settings_of
 from evenhand.recipes.commands import COMMANDS
@@ -127,7 +127,7 @@ def _settings_to_run(line: CommandLine) -> Any:
     if line.command != "configs":  # it loads nothing
         is_tracked = hasattr(settings, "report_to") or line.command == "judge"
         if is_tracked and processes.is_rank_zero():
-            from evenhand.evaluation.tracking import destinations
+            from evenhand.evaluation.runs.tracking import destinations
 
             log.info("evenhand %s: %s", line.command, destinations(settings))
         log.info("evenhand %s: loading libraries, and checking settings and inputs", line.command)
@@ -156,7 +156,7 @@ def run_command(command: str, settings: Any) -> int:
         with nullcontext() if command == WAITING else working(f"evenhand {command}"):
             status = function(settings) if command in PARALLEL else processes.on_rank_zero(lambda: function(settings))
     finally:
-        if "evenhand.evaluation.tracking" in sys.modules:  # else nothing was tracked
-            sys.modules["evenhand.evaluation.tracking"].log_offline_runs()
+        if "evenhand.evaluation.runs.tracking" in sys.modules:  # else nothing was tracked
+            sys.modules["evenhand.evaluation.runs.tracking"].log_offline_runs()
     processes.shut_down()
     return status or 0

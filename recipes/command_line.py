@@ -22,7 +22,9 @@ from pydantic_settings import CliPositionalArg, CliSettingsSource, SettingsError
 
 from evenhand.evaluation.errors import InputError, first_line, format_value, require_extra, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
-from evenhand.evaluation.manifest import MANIFEST, read_record, with_resolved_paths
+from evenhand.evaluation.runs.paths import with_resolved_paths
+from evenhand.evaluation.runs.record import read_record
+from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
 from evenhand.recipes.commands import COMMANDS
 from evenhand.recipes.configs import config_file, shipped
@@ -172,7 +174,7 @@ def read_config(line: CommandLine) -> dict[str, Any]:
     """
     file = line.config
     is_folder = file.is_dir() and str(file) not in shipped()
-    if is_folder or file.name == MANIFEST:
+    if is_folder or file.name == RECORD:
         return _recorded_settings(line, file if is_folder else file.parent)
     settings = read_yaml(config_file(file), "--config") or {}
     if not isinstance(settings, dict):
@@ -255,7 +257,7 @@ def _name_model(command: str, options: dict[str, Any]) -> None:
     model = options.pop(POSITIONAL_MODEL, None)
     if model is None:
         return
-    if command == "loop" and (Path(model) / MANIFEST).is_file():
+    if command == "loop" and (Path(model) / RECORD).is_file():
         options["base_run"] = model
         return
     name = f"{PREFIXES[command]}model.{NAME}"

@@ -13,7 +13,6 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
@@ -22,9 +21,11 @@ from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.runs.record import FinishedRecord, read_run, run_sha256
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, BiasScore
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import Store, stage
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
@@ -45,8 +46,8 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
     Raises:
         InputError: the runs have no comparable family in common, or their settings or prompts differ.
     """
-    runs, manifests = _family_runs(settings)
-    with stage("compare", settings, _inputs(settings, list(runs), manifests)) as store:
+    runs, records = _family_runs(settings)
+    with stage("compare", settings, _inputs(settings, list(runs), records)) as store:
         changes = []
         if store is not None:
             runs, _ = _family_runs(settings, Permissions(code=settings.trust_remote_code))
@@ -93,9 +94,9 @@ def _family_runs(
     With `permissions`, the model of `before` can be loaded; without, nothing that the records name can act.
     """
     sides: dict[str, MeasureSettings] = {}
-    manifests: dict[str, FinishedRecord] = {}
+    records: dict[str, FinishedRecord] = {}
     for side in ("before", "after"):
-        sides[side], manifests[side] = read_measurement(getattr(settings, side), side)
+        sides[side], records[side] = read_measurement(getattr(settings, side), side)
     if permissions is not None:
         sides["before"], _ = permitted_measurement(settings.before, "before", permissions, [MODEL_CODE])
     check_same_precision(sides["before"], sides["after"], "after")
@@ -112,12 +113,12 @@ def _family_runs(
     def family_run(name: str, side: str) -> FamilyRun:
         return FamilyRun(getattr(settings, side), family_config(sides[side], name))
 
-    return {name: {side: family_run(name, side) for side in sides} for name in names}, manifests
+    return {name: {side: family_run(name, side) for side in sides} for name in names}, records
 
 
-def _inputs(settings: CompareSettings, names: list[str], manifests: dict[str, FinishedRecord]) -> dict[str, Json]:
+def _inputs(settings: CompareSettings, names: list[str], records: dict[str, FinishedRecord]) -> dict[str, Json]:
     """Return the fingerprints of the runs, of the other folders in the settings, and of the inputs of each family."""
-    inputs: dict[str, Json] = {side: run_sha256(manifest) for side, manifest in manifests.items()}
+    inputs: dict[str, Json] = {side: run_sha256(record) for side, record in records.items()}
     for name, command in (("labels", "label"), ("tuning", "tune"), ("after_without_tag", "measure")):
         if (folder := getattr(settings, name)) is not None:
             inputs[name] = run_sha256(read_run(folder, command, name)[1])

@@ -17,7 +17,6 @@ import huggingface_hub
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
-from evenhand.evaluation.manifest import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
@@ -33,9 +32,10 @@ from evenhand.evaluation.models.revisions import (
 )
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
+from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import stage
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
 from evenhand.mitigation.methods import JOIN, load_method, method_class, trained_method
@@ -109,12 +109,12 @@ def export(settings: ExportSettings) -> None:
         InputError: the tuning run does not exist, or the comparison is of another run; the adapter cannot be merged, or
             cannot be exported alone.
     """
-    config, manifest = read_run(settings.tuning, "tune", "tuning")
+    config, record = read_run(settings.tuning, "tune", "tuning")
     comparison = _comparison(settings)
-    inputs = {"tuning": run_sha256(manifest)}
+    inputs = {"tuning": run_sha256(record)}
     if comparison is not None:
-        compared, manifest = read_run(comparison, "compare", "comparison")
-        inputs["comparison"] = run_sha256(manifest)
+        compared, record = read_run(comparison, "compare", "comparison")
+        inputs["comparison"] = run_sha256(record)
     with stage("export", settings, inputs) as store:
         if store is not None:
             further: dict[str, object] = dict(read_threshold(Path(config["labels"])))

@@ -1,4 +1,4 @@
-"""Settings and manifests of finished runs that another command reads, and their warnings. Imports nothing slow."""
+"""Settings and records of finished runs that another command reads, and their warnings. Imports nothing slow."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import FinishedRecord, RunRecord, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.revisions import is_revision
+from evenhand.evaluation.runs.record import FinishedRecord, RunRecord, read_run, run_sha256
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, checked
 from evenhand.recipes.received import Permissions, check_permitted, described

@@ -9,14 +9,14 @@ import numpy as np
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import JsonObject
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics.generation_bias.classification import classifier_signature
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
 from evenhand.evaluation.models.styles import classify_rows, to_style_vectors
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import calibration_error, f1_scores, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
-from evenhand.evaluation.store import stage
 from evenhand.recipes.settings import AgreementSettings
 from evenhand.recipes.train_classifier import prediction_table, print_scores
 

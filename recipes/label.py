@@ -13,11 +13,11 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.manifest import FinishedRecord, run_sha256
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.runs.record import FinishedRecord, run_sha256
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, LABEL, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
-from evenhand.evaluation.store import stage
 from evenhand.mitigation.label_agreement import agreement_of_parts
 from evenhand.mitigation.labels import BIAS, DIVERGENCE, LABELS, label_responses, mean_bias_values
 from evenhand.recipes.finished_runs import (
@@ -54,21 +54,21 @@ def label(settings: LabelSettings) -> None:
         InputError: the run is not finished, has no responses that can be labelled, or its model has no weights here
             that predict tokens and is to label by the divergence.
     """
-    measured, manifest = read_measurement(settings.run, "run", FAMILY)
+    measured, record = read_measurement(settings.run, "run", FAMILY)
     warn_of_split("label", measured, settings.run)
     if settings.value == DIVERGENCE:
         permissions = Permissions(code=settings.trust_remote_code)
         measured, _ = permitted_measurement(settings.run, "run", permissions, (MODEL_CODE,))
-        check_model_unchanged(measured, manifest, "run")
+        check_model_unchanged(measured, record, "run")
         check_has_weights(measured)
-    with stage("label", settings, {"run": run_sha256(manifest)}) as store:
+    with stage("label", settings, {"run": run_sha256(record)}) as store:
         if store is None:
             return
         all_responses = read_styled_responses(settings.run)
         responses = all_responses.rows(all_responses.has_vector())
         divergence = None
         if settings.value == DIVERGENCE:
-            divergence = run_divergences(settings.run, run_sha256(manifest), settings.trust_remote_code)
+            divergence = run_divergences(settings.run, run_sha256(record), settings.trust_remote_code)
         is_shrunk = settings.directions == "shrunk"
         with rejects_tuning():
             labelled, threshold = label_responses(

@@ -8,18 +8,19 @@ from typing import Any
 
 from peft import LoraConfig
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import check_links_inside
-from evenhand.evaluation.manifest import FINISHED, TRACKERS, run_state
 from evenhand.evaluation.metrics.generation_bias.engine.spread import headline_of
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
 from evenhand.evaluation.models.checkpoints import check_strength
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import score_text
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.pages import claim_pages
+from evenhand.evaluation.runs.record import FINISHED, run_state
+from evenhand.evaluation.runs.results import TRACKERS
 from evenhand.evaluation.score import SCORES, display_name, read_scores
-from evenhand.evaluation.store import claim_pages
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
 from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import FINISHED, RunRecord, run_state
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
@@ -34,8 +32,11 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.record import FINISHED, RunRecord, run_state
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, SCORES, BiasScore, display_name, write_scores
-from evenhand.evaluation.store import Store, stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings

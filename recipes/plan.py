@@ -38,9 +38,9 @@ def plan(settings: PlanSettings) -> None:
         InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
             although no bias was measured.
     """
-    measured, manifest = read_measurement(settings.run, "run", FAMILY)
+    measured, record = read_measurement(settings.run, "run", FAMILY)
     pilot = read_pilot(settings.run)
-    seconds = manifest["seconds"]["total"] / len(read_styled_responses(settings.run))
+    seconds = record["seconds"]["total"] / len(read_styled_responses(settings.run))
     path = settings.run / "effects.parquet"
     columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
@@ -79,7 +79,7 @@ def narrower_text(folder: Path) -> str:
         InputError: as `read_pilot`.
     """
     pilot = read_pilot(folder)
-    measured, manifest = read_measurement(folder, "run", FAMILY)
+    measured, record = read_measurement(folder, "run", FAMILY)
     target = interval_width(pilot.estimate) / 2
     found = (
         smallest_design(pilot, lever, lambda estimate: interval_width(estimate) <= target)
@@ -94,7 +94,7 @@ def narrower_text(folder: Path) -> str:
         size += f"; {_share_text(design)}"
     time = ""
     if measured.responses is None:
-        seconds = manifest["seconds"]["total"] * design.n / pilot.design.n
+        seconds = record["seconds"]["total"] * design.n / pilot.design.n
         time = f" and about {duration(seconds)}, by what this run took"
     return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
 

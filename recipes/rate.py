@@ -7,7 +7,6 @@ from typing import cast
 
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
-from evenhand.evaluation.manifest import TRACKERS, FinishedRecord, package_versions, read_run, run_sha256
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.rating.metrics import page, rating_scores
@@ -24,11 +23,14 @@ from evenhand.evaluation.rating.response_pairs import (
 from evenhand.evaluation.rating.votes import VOTES, Votes, read_votes
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.runs.lock import run_lock
+from evenhand.evaluation.runs.record import FinishedRecord, package_versions, read_run, run_sha256
+from evenhand.evaluation.runs.results import TRACKERS
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.tracking import start_tracking
 from evenhand.evaluation.score import AXIS, PROMPT_ID, SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
-from evenhand.evaluation.store import run_lock, stage
 from evenhand.evaluation.tables import read_table
-from evenhand.evaluation.tracking import start_tracking
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, RateSettings
 
@@ -96,7 +98,7 @@ def _sample_pairs(settings: RateSettings) -> None:
     runs = {side: read_measurement(getattr(settings, side), side, FAMILY) for side in SIDES}
     questions = read_questions(settings.questions)
     lists = read_left_out(settings.leave_out)
-    inputs = {side: run_sha256(manifest) for side, (_, manifest) in runs.items()}
+    inputs = {side: run_sha256(record) for side, (_, record) in runs.items()}
     inputs |= {"questions": json_sha256(list(questions.items())), "leave_out": json_sha256(lists)}
     with stage("rate", settings.replaced(report_to="none"), inputs) as store:  # only the summary is tracked
         if store is None:
@@ -132,14 +134,14 @@ def _serve(settings: RateSettings) -> None:
     from evenhand.evaluation.rating.server import Rating, listen, load_token, rating_app, serve  # of the extra `rate`
 
     folder = settings.output_dir
-    config, record = read_run(folder, "rate", "output_dir")
-    manifest = cast(RatingRecord, record)
+    config, found = read_run(folder, "rate", "output_dir")
+    record = cast(RatingRecord, found)
     pairs = read_table(folder / f"{PAIRS}.parquet")
     with run_lock(folder), listen(settings.host, settings.port) as socket:
         votes = Votes(folder / VOTES)
         token = load_token(folder)
         address, port = socket.getsockname()[:2]
-        app = rating_app(Rating(pairs, manifest["questions"], votes, config["seed"]), token, settings.host)
+        app = rating_app(Rating(pairs, record["questions"], votes, config["seed"]), token, settings.host)
         hostname = f"[{address}]" if ":" in address else address
         print(f"Rate at http://{hostname}:{port}/{token}/ (end with Ctrl-C; every vote is saved)", flush=True)
         try:
@@ -157,16 +159,16 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     Raises:
         InputError: the folder has no pairs, or no votes.
     """
-    manifest = cast(RatingRecord, read_run(folder, "rate", field_name)[1])
+    record = cast(RatingRecord, read_run(folder, "rate", field_name)[1])
     pairs = read_table(folder / f"{PAIRS}.parquet")
     votes = read_votes(folder / VOTES)
     if votes.empty:
         raise InputError(field_name, f"{folder} has no votes; collect votes by `evenhand rate` without --summary.")
     votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
-    questions = manifest["questions"]
-    signature = {**manifest["signature"], "votes": sha256_of(folder / VOTES)}
+    questions = record["questions"]
+    signature = {**record["signature"], "votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)
-    return scores, page(scores, votes, pairs, questions, manifest["models"], manifest["left_out"])
+    return scores, page(scores, votes, pairs, questions, record["models"], record["left_out"])
 
 
 def write_summary(folder: Path, scores: Sequence[BiasScore], report: Page, *, show: bool) -> dict[Path, Page]:

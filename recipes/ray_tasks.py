@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, require_extra
-from evenhand.evaluation.progress import start_logging
-from evenhand.evaluation.store import RunLocked
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.lock import RunLocked
+from evenhand.evaluation.runs.progress import start_logging
 from evenhand.recipes.settings import Launching
 
 log = logging.getLogger("evenhand")

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import cast
 
-from evenhand.evaluation.manifest import FINISHED, FinishedRecord, read_record
 from evenhand.evaluation.report.numbers import duration
+from evenhand.evaluation.runs.record import FINISHED, FinishedRecord, read_record
 from evenhand.recipes.point import Point
 
 

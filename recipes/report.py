@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import FINISHED, MANIFEST, read_record, read_run
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.report.output import REPORT, present, side_by_side_page
 from evenhand.evaluation.report.page import Link, Page, Section
+from evenhand.evaluation.runs.pages import claim_pages
+from evenhand.evaluation.runs.record import FINISHED, read_record, read_run
+from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import checked
-from evenhand.evaluation.store import claim_pages
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, family_config
@@ -34,7 +35,7 @@ def report(settings: ReportSettings) -> None:
         present(settings.output_dir, {"": side_by_side(settings.runs, settings.output_dir)}, write=True, show=True)
         return
     (folder,) = settings.runs
-    stages = sorted(path.parent for path in folder.rglob(MANIFEST)) if (folder / SWEEP).exists() else []
+    stages = sorted(path.parent for path in folder.rglob(RECORD)) if (folder / SWEEP).exists() else []
     if stages:
         for stage in stages:
             log.info("report: %s", stage)

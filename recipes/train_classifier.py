@@ -16,7 +16,6 @@ from peft import PeftModel
 
 from evenhand.evaluation.data.labelled_texts import held_out_mask
 from evenhand.evaluation.files import sha256_of, write_json, write_text
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.models.classifier_folders import (
     ADAPTER_FILES,
     DESCRIPTION,
@@ -31,10 +30,11 @@ from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.revisions import hub_repository, model_revision
 from evenhand.evaluation.models.styles import label_probabilities
 from evenhand.evaluation.report.numbers import interval
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import SCORES, BiasScore, write_scores
 from evenhand.evaluation.statistics.accuracy import best_thresholds, calibration_error, classifier_scores, f1_scores
 from evenhand.evaluation.statistics.scores import share_score
-from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.classifier_card import classifier_card

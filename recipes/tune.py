@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
@@ -23,8 +22,9 @@ from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.in_memory import weights_sha256
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import AXIS, BIAS_VALUE, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults

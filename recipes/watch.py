@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.chats import FILTER_REASONS
+from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.data.response_files import read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
@@ -24,9 +24,10 @@ from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
+from evenhand.evaluation.runs.lock import run_lock
+from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
-from evenhand.evaluation.store import claim_pages, run_lock
 from evenhand.recipes.settings import WatchSettings
 
 log = logging.getLogger("evenhand")

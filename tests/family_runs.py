@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_metric
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import write_scores
-from evenhand.evaluation.store import Store
-from evenhand.evaluation.tracking import Tracker
 
 
 def measure_family(folder: Path, name: str, config: FamilyConfig, **settings: Any) -> FamilyRun:

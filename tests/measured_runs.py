@@ -9,8 +9,8 @@ import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
-from evenhand.evaluation.store import stage
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.settings import MeasureSettings
 from tests.testbed_settings import MODEL

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.store import run_lock
+from evenhand.evaluation.runs.lock import run_lock
 
 
 @dataclass(frozen=True)

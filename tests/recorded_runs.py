@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.manifest import FINISHED, FORMAT, read_record, write_record
+from evenhand.evaluation.runs.record import FINISHED, FORMAT, read_record, write_record
 
 
 def write_run(folder: Path, command: str, **settings: Any) -> Path:

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings

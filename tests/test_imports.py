@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation import metrics
-from evenhand.evaluation.manifest import PACKAGES as RECORDED
+from evenhand.evaluation.runs.record import PACKAGES as RECORDED
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("evaluation", "mitigation", "recipes")

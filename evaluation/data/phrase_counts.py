@@ -16,7 +16,7 @@ from datasets.exceptions import DatasetsError
 from tqdm import tqdm
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 
 FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # imported at run time, these would delay the command line
 
     from evenhand.evaluation.models.base import Model
     from evenhand.evaluation.models.recorded import ResponseFile
-    from evenhand.evaluation.store import Store
+    from evenhand.evaluation.runs.store import Store
 
 __path__ += user_folders("metrics")
 
@@ -362,12 +362,21 @@ class Metric(ABC):
         if common_levels(changes.scores, "before"):
             counts = {"n": change.n, "n_of": change.n_of, "n_left_out": change.n_left_out}
             left_out.append(Finding("common_rows", counts))
+        cautions = []
+        for run in (old, new):
+            for caution in self.find_cautions(run):
+                cautions.append(Finding(caution.kind, {**caution.values, "model": run.model_name}))
         return Facts(
             headline=change,
             verdict=Finding("change", {**levels, "change": change}),
-            cautions=[*self.find_cautions(old), *self.find_cautions(new)],
+            cautions=cautions,
             left_out=left_out,
         )
+
+    def _warning(self, finding: Finding) -> str:
+        """Return the sentence about a caution of a comparison, with the model's name if it is of one of the two."""
+        model = finding.values.get("model")
+        return f"{model}: {self.sentence(finding)}" if model else self.sentence(finding)
 
     def _compared(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> tuple[FamilyRun, ...]:
         """Return both runs with the family's scores on their common rows, and the comparison with the family's."""
@@ -387,7 +396,7 @@ class Metric(ABC):
             headline_value=form.full_text(change.value),
             headline_caption=f"{form.label}, after minus before",
             verdict=self.sentence(facts.verdict),
-            warnings=[f"{run.model_name}: {warning}" for run in (before, after) for warning in self.warnings(run)],
+            warnings=[self._warning(finding) for finding in facts.cautions],
             explanations=[self.sentence(finding) for finding in facts.left_out],
             notes=self.NOTES,
             sections=change_sections((before.scores, after.scores, changes.scores), label=self.label),

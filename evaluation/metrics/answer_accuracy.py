@@ -20,10 +20,11 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -40,7 +41,6 @@ from evenhand.evaluation.score import (
     levels_of_run,
 )
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
 ACCURACY = "answer_accuracy"

@@ -21,14 +21,14 @@ from pydantic import Field
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
-from evenhand.evaluation.store import Store
 
 BIAS, ACCURACY = "bbq_bias", "bbq_accuracy"
 CONDITION, CATEGORY, POLARITY, QUESTION = "context_condition", "category", "question_polarity", "question_index"

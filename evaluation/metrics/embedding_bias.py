@@ -41,17 +41,17 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import Figure, Section
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Direction, Signature, display_name, shown_direction
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.intervals import CONFIDENCE, Interval
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches
 
 VERSION = 1
@@ -194,12 +194,18 @@ class EmbeddingBias(Metric):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return tables of the scores, and the distributions of the cosines (Costa-jussà et al. 2023, Figure 8)."""
-        from evenhand.evaluation.report.figures import box_figure, svg
+        from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
 
         values = {}
         for (lang, gender), cosines in run.table("cosines").groupby([LANG, GENDER])[COSINE]:
             values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
-        chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
+        chart = [
+            Figure(
+                "",
+                svg(box_figure("Cosine of English sentences with their translations", values)),
+                f"{BOX_NOTE} Costa-jussà et al. 2023, Figure 8, has histograms in place of boxes.",
+            )
+        ]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
 

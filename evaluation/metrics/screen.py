@@ -16,12 +16,13 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -37,7 +38,6 @@ from evenhand.evaluation.score import (
     levels_of_run,
 )
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.base import Model

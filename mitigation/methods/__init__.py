@@ -119,8 +119,9 @@ class TrainedMethod(Method):
         """Return training rows with the columns that the trainer reads, and `context`.
 
         Of "sft", these are `prompt`, a rendered context with its control tag, and `completion`, the response to learn;
-        `untagged_rows` of `labelled_responses` makes such rows of responses as they are. `context` is the context
-        without a control tag: rows with the same one are held out for validation together.
+        `untagged_rows` of `labelled_responses` makes such rows of responses as they are, and `rows_of_several_people`
+        those of "distill". `context` is the context without a control tag: rows with the same one are held out for
+        validation together.
 
         Args:
             labelled: a row for each labelled response: the columns of the prompts, `response`, `cut` (whether

@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.score import LABEL, PERSONA, TEXT
-from evenhand.evaluation.settings import Count, StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.mitigation.labelled_responses import ContextRenderer, rows_of_several_people, untagged_rows
 from evenhand.mitigation.labels import BIAS, NO_BIAS
 from evenhand.mitigation.methods import TrainedMethod
@@ -41,8 +41,8 @@ class ControlTags(TrainedMethod):
             "predictions",
             description="predictions: the base's mean prediction for different people, by an adapter that acts after "
             "the tag only; labels: the responses with the tag of their label (Smith et al. 2022)",
+            json_schema_extra=WITHOUT_FLAG,
         )
-        first_tokens: Count = Field(4, description="with `predictions`, as of `distill`")
 
     settings: Settings
     control_tag = NO_BIAS_TAG
@@ -62,7 +62,7 @@ class ControlTags(TrainedMethod):
     def trainer_arguments(self) -> dict[str, float]:
         if self.settings.targets == "labels":
             return {}
-        return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}
+        return Distill(seed=self.seed).trainer_arguments()
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         if self.settings.targets == "predictions":

@@ -105,7 +105,7 @@ class Opening(TrainedMethod):
         return {"first_tokens": self.settings.first_tokens, "label_smoothing_factor": 0.0}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        settings = Distill.Settings(spare_own_words=self.settings.spare_own_words)
+        settings = Distill.Settings.model_validate({"spare_own_words": self.settings.spare_own_words})
         rows = Distill(settings, seed=self.seed).rows(labelled, render)
         return rows.add_column(MAX_TOKENS, np.full(len(rows), self.settings.first_tokens))
 

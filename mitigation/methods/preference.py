@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.score import BIAS_VALUE, CUT, DESCRIPTOR, RESPONSE, RESPONSE_IDS, TEMPLATE
-from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     REJECTED,
     REJECTED_CUT,
@@ -35,7 +35,9 @@ class Preference(TrainedMethod):
         """Preference: how near the model stays to the base."""
 
         beta: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-            0.1, description="β of DPO: the larger, the nearer the model stays to the base"
+            0.1,
+            description="β of DPO: the larger, the nearer the model stays to the base",
+            json_schema_extra=WITHOUT_FLAG,
         )
 
     settings: Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from evenhand.evaluation.manifest import FINISHED, run_state
+from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.score import LABEL, PROMPT_ID
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import BIAS, DIVERGENCE, LABELS

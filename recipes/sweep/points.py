@@ -18,17 +18,17 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.manifest import MANIFEST
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
-from evenhand.evaluation.private_texts import is_private, stand_ins
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
+from evenhand.evaluation.runs.private_texts import is_private, stand_ins
+from evenhand.evaluation.runs.results import RECORD
+from evenhand.evaluation.runs.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
 from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
-from evenhand.evaluation.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
@@ -126,8 +126,8 @@ def point_results(point: Point) -> dict[str, Any]:
         row["ratio_without_tag"] = without_tag.value / base.value if is_bias_significant(base) else math.nan
     row["minutes"] = 0.0
     if point.tune is not None:
-        manifest = json.loads((point.tune.output_dir / MANIFEST).read_text(encoding="utf-8"))
-        row["minutes"] = manifest["seconds"]["total"] / 60
+        record = json.loads((point.tune.output_dir / RECORD).read_text(encoding="utf-8"))
+        row["minutes"] = record["seconds"]["total"] / 60
     return row
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation import processes, tables
-from evenhand.evaluation import store as module
+from evenhand.evaluation import tables
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.store import Store
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs import store as module
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.tables import join_batches, label_batches, read_float_columns, read_table, write_table
-from evenhand.evaluation.tracking import Tracker
 from tests.recorded_runs import change_record, write_run
 
 

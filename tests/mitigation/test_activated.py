@@ -29,7 +29,7 @@ PROMPTS = [f"{letter} j" for letter in "abcdefgh"]
 TAGGED_WORDS = [*WORDS, "no_bias"]
 TAG = [TAGGED_WORDS.index("no_bias")]
 SETTINGS = QUICK.replaced(batch_size=2, epochs=30, evaluations_per_epoch=1, patience=99)
-METHOD = trained_method("control_tags", {"control_tags": type(trained_method("control_tags")).Settings(first_tokens=9)})
+METHOD = trained_method("control_tags")  # the responses are shorter than the first tokens that are evened out
 
 
 def contexts(tag=""):

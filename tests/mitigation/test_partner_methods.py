@@ -10,10 +10,10 @@ from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import classifier_kinds, styles
 from evenhand.evaluation.models.base import CANDIDATES, Model, response_batch
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import join_batches
-from evenhand.evaluation.tracking import Tracker
 from evenhand.mitigation.methods.borrowed_opening import BorrowedOpeningModel
 from evenhand.mitigation.methods.nearest_style import NearestStyleModel, nearest_candidates
 from tests.recorded_runs import change_record, write_run
@@ -158,7 +158,7 @@ def test_wrapped_models_can_be_wrapped(moods):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.store.SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr("evenhand.evaluation.runs.store.SECONDS_BETWEEN_WRITES", 0.0)
     monkeypatch.setattr("evenhand.mitigation.methods.nearest_style.CHUNK", 1)
     change_record(write_run(tmp_path, "measure"), fingerprint="a fingerprint")
     return Store(tmp_path, "a fingerprint", Tracker(), family="some")

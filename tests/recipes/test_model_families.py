@@ -14,8 +14,8 @@ import torch
 
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.files import sha256_of
-from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
+from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.mitigation.settings import TuningSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_run
+from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_record, write_record
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.runs.record import read_record, write_record
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design

@@ -8,8 +8,8 @@ from threading import Thread
 import psutil
 import pytest
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.runs import processes
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.settings import Launching
 from tests.forked_commands import wait_until

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_record
+from evenhand.evaluation.runs.record import read_record
+from evenhand.evaluation.runs.stage import stage
+from evenhand.evaluation.runs.tracking import destinations
 from evenhand.evaluation.settings import as_settings, checked
-from evenhand.evaluation.store import stage
-from evenhand.evaluation.tracking import destinations
 from evenhand.recipes.automatic import with_base_run
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings, settings_in

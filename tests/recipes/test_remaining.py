@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenhand.evaluation.manifest import write_record
+from evenhand.evaluation.runs.record import write_record
 from evenhand.recipes.remaining import remaining_text
 
 

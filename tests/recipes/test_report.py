@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_run
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.rating import server
 from evenhand.evaluation.rating.votes import Vote, Votes
 from evenhand.evaluation.report.output import side_by_side_page
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
+from evenhand.evaluation.runs.record import read_run
 from evenhand.recipes import rate
 from evenhand.recipes.measure import measure
 from evenhand.recipes.report import report

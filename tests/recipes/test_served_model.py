@@ -13,11 +13,11 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import meas
 from evenhand.evaluation.models import loading, server_client
 from evenhand.evaluation.models.request_parameters import PROBE
 from evenhand.evaluation.models.served import FIRST_ANSWERS
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
-from evenhand.evaluation.tracking import Tracker
 from evenhand.recipes.measure import family_configs, measure, read_inputs
 from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, family_config
 from tests.fault_server import serving, serving_alone

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_record
 from evenhand.evaluation.models.revisions import model_revision
+from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import find_score, read_scores, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes.compare import compare
@@ -63,7 +63,7 @@ def two_runs(folder, base):
 @pytest.fixture
 def compared(tuned, tmp_path, monkeypatch):
     before, after = two_runs(tmp_path, tuned.parent / "base")
-    monkeypatch.setattr("evenhand.evaluation.manifest.damaged_files", lambda folder, record: [])
+    monkeypatch.setattr("evenhand.evaluation.runs.record.damaged_files", lambda folder, record: [])
     return CompareSettings(before=before, after=after, output_dir=tmp_path / "compare", report_to="none")
 
 

@@ -10,7 +10,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from torch import Tensor, nn
 from transformers import BertConfig, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.progress import progress
+from evenhand.evaluation.runs.progress import progress
 
 LOWEST_RATE = 0.01  # final learning rate, relative to the maximum
 PAD_WORD = "[PAD]"

@@ -21,14 +21,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
@@ -82,10 +80,12 @@ from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import family_effects
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import table_rows
 
 log = logging.getLogger("evenhand")

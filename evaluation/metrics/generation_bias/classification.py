@@ -8,7 +8,6 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.data.word_forms import ENGLISH
@@ -34,9 +33,10 @@ from evenhand.evaluation.models.classifier_kinds import (
 )
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
-from evenhand.evaluation.store import Store
 
 Value = TypeVar("Value")
 # Names of the classifiers in inputs, signatures and errors.

@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     DESCRIPTOR,
     PROMPT_ID,
@@ -39,7 +40,6 @@ from evenhand.evaluation.score import (
     levels_of_run,
 )
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import read_table
 
 N_SAMPLES = 40  # tracked responses

@@ -9,10 +9,10 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, question_of
 from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError, LookPlan, interval_after_stopping
-from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import FamilySettings

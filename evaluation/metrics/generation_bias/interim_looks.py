@@ -21,9 +21,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.data.style_clusters import load_style_clusters
-from evenhand.evaluation.manifest import PARTS
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.classification import (
@@ -56,11 +54,13 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
 )
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.runs import processes
+from evenhand.evaluation.runs.results import PARTS
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.sequential import AllowedError, decided_range, plan_looks, rounds_of
-from evenhand.evaluation.store import Store
 
 log = logging.getLogger("evenhand")
 

@@ -13,9 +13,9 @@ import pandas as pd
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
-from evenhand.evaluation.progress import is_watched
+from evenhand.evaluation.runs.progress import is_watched
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.tracking import Tracker
 
 log = logging.getLogger("evenhand")
 

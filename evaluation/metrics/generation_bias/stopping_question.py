@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import read_run, run_sha256
+from evenhand.evaluation.runs.record import read_run, run_sha256
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import FamilySettings

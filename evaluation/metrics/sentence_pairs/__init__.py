@@ -22,12 +22,13 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
+from evenhand.evaluation.data.winobias import pairs_sha256
 from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.facts import Facts, Finding
+from evenhand.evaluation.files import json_sha256
+from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     common_pairs,
@@ -43,6 +44,8 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Section, Table
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     BIAS_TYPE,
     DIRECTION,
@@ -61,10 +64,10 @@ from evenhand.evaluation.score import (
     shown_direction,
 )
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
+AS_FIGURE_2 = "Steinborn et al. 2022, Figure 2, has a box for each model and language: give these runs to `report`."
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
 # The side of the ideal on which a model prefers stereotypes.
 STEREOTYPE_SIDES = {"s_jsd": Direction.BELOW, "cps": Direction.ABOVE, "stereotype_preference": Direction.ABOVE}
@@ -186,7 +189,7 @@ class SentencePairs(Metric):
         _read_pairs(config)
         file = _pairs_path(config)
         names = config.settings.names
-        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file)}
+        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": pairs_sha256(file)}
         if names is not None:
             fingerprints["names"] = json_sha256(load_names(names))
         return fingerprints
@@ -310,6 +313,16 @@ class SentencePairs(Metric):
         differences = {name: _differences(table) for name, table in tables.items()}
         published = _published_section({name: run.scores for name, run in runs.items()})
         return [*super().side_by_side(runs), published, _words_section(tables), _distribution_section(differences)]
+
+    def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+        """Return the default facts, with a caution if pairs of one id have other sentences, as translations have."""
+        facts = super().comparison_facts(before, after, changes)
+        joined = join_rows(before.table("pairs"), after.table("pairs"), [PAIR_ID], "pairs")
+        is_other = (joined.before[[MORE, LESS]] != joined.after[[MORE, LESS]]).any(axis=1)
+        if not is_other.any():
+            return facts
+        caution = Finding("other_sentences", {"n_other": int(is_other.sum()), "n": len(is_other)})
+        return replace(facts, cautions=[caution, *facts.cautions])
 
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
@@ -487,13 +500,13 @@ def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
-    from evenhand.evaluation.report.figures import box_figure, svg
+    from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
 
     defined = {name: values.dropna().to_numpy(float) for name, values in groups.items()}
     values = {sanitize(str(name), 60): numbers for name, numbers in defined.items() if len(numbers)}
     label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
     sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
-    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []
+    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)), f"{BOX_NOTE} {AS_FIGURE_2}")] if values else []
     return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
 
 

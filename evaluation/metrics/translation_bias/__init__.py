@@ -23,7 +23,6 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.manifest import package_versions
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
@@ -38,6 +37,8 @@ from evenhand.evaluation.report.score_sections import (
     count_cells,
     number_cell,
 )
+from evenhand.evaluation.runs.record import package_versions
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -55,7 +56,6 @@ from evenhand.evaluation.settings import (
     StrictSettings,
     as_settings,
 )
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import label_batches, table_rows
 
 PAIR = "pair"
@@ -252,7 +252,11 @@ def _counts_table(languages: pd.DataFrame) -> Table:
     for language in table_rows(languages.sort_values("lang")):
         counts = count_cells(language["sentences"], *(language[gender] for gender in GENDERS))
         rows.append(Row(language_name(language["lang"]), tuple(counts)))
-    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows))
+    note = (
+        "Costa-jussà et al. 2023, Table 2, has these counts beside the scores “By source” and “By target”, and its "
+        "Figure 6 is a map of the scores of pairs of languages, which are lists here."
+    )
+    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows), note)
 
 
 def _left_out_section(languages: pd.DataFrame, sentences: list[str]) -> Section:

@@ -186,6 +186,26 @@ def test_a_repeated_key_is_joined_by_its_repetition():
     assert joined.is_common().tolist() == [True, True, True, False]
 
 
+def test_pairs_of_one_id_with_other_sentences_have_a_caution(tmp_path):
+    """Files without ids number their pairs, so that two files have the same ids for other pairs."""
+
+    def of(sentence):
+        def make(rng, numbers):
+            tables, scores = causal_pairs(rng, numbers)
+            return {"pairs": tables["pairs"].assign(more=sentence)}, scores
+
+        return make
+
+    before = finished_run(tmp_path / "old", "sentence_pairs", of("m"), 1, range(9))
+    facts = []
+    for name in ("m", "another"):
+        after = finished_run(tmp_path / name, "sentence_pairs", of(name), 2, range(9))
+        changes = compare_family(tmp_path / f"compared {name}", "sentence_pairs", before, after)
+        facts.append(load_metric("sentence_pairs")().comparison_facts(before, after, changes))
+    assert [caution.kind for caution in facts[0].cautions] == []
+    assert facts[1].cautions[0].kind == "other_sentences" and facts[1].cautions[0].values == {"n_other": 9, "n": 9}
+
+
 def test_a_page_shows_levels_of_the_pairs_of_the_change(tmp_path):
     """Pairs 0 to 9 are stereotyped, 10 to 14 not; each model has the same likelihoods, of other pairs."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.errors import TuningRejected
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.manifest import MANIFEST
+from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.ablate import distinct_points, swept_points
@@ -63,7 +63,7 @@ def write_stages(point) -> None:
     if point.tune is None:
         return
     point.tune.output_dir.mkdir(parents=True, exist_ok=True)
-    (point.tune.output_dir / MANIFEST).write_text(json.dumps({"seconds": {"total": 90}}))
+    (point.tune.output_dir / RECORD).write_text(json.dumps({"seconds": {"total": 90}}))
     state = {"global_step": 4, "log_history": HISTORY}
     write_json(point.tune.output_dir / "checkpoints" / "checkpoint-4" / "trainer_state.json", state)
     beta = point.swept.get("label.beta", 0.05)

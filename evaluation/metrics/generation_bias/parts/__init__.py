@@ -25,11 +25,11 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledR
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.permutation import ANSWERS, FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
-from evenhand.evaluation.store import Store
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings

@@ -42,10 +42,10 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import first_of, interval, number, p_value, sanitize, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows
-from evenhand.evaluation.tracking import Tracker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Chart

@@ -40,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 )
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
     ANSWER_COLUMNS,
     AXIS,
@@ -62,7 +63,6 @@ from evenhand.evaluation.statistics.intervals import (
     mean_covariance,
     student_quantile,
 )
-from evenhand.evaluation.store import Store
 
 Score = Callable[[pd.DataFrame], pd.DataFrame]  # pairs of text and persona with ANSWER_COLUMNS → likelihoods
 

@@ -28,12 +28,12 @@ from evenhand.evaluation.metrics.generation_bias.stopping_question import Questi
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.sequential import LookPlan
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
-from evenhand.evaluation.tracking import Tracker
 from tests.family_runs import compare_family
 from tests.named_scores import named_score
 from tests.parsed_page import assert_inert

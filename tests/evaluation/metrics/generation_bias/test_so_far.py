@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.evaluation.metrics.generation_bias import so_far
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
-from evenhand.evaluation.tracking import Tracker
+from evenhand.evaluation.runs.tracking import Tracker
 
 ENGLISH = "I am so sorry to hear that, but it is good to know."
 SPANISH = "Lo siento mucho, pero me alegro de saberlo, amigo."

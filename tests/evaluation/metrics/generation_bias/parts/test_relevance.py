@@ -18,10 +18,10 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
 )
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import Kind, find_score
-from evenhand.evaluation.store import Store
 from evenhand.evaluation.tables import write_table
-from evenhand.evaluation.tracking import Tracker
 
 
 class WordModel:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from evenhand.evaluation import progress as module
-from evenhand.evaluation.progress import SIGNS_OF_LIFE, progress, start_logging, working, write_sign_of_life
+from evenhand.evaluation.runs import progress as module
+from evenhand.evaluation.runs.progress import SIGNS_OF_LIFE, progress, start_logging, working, write_sign_of_life
 from evenhand.mitigation.training import StepCallback
 
 

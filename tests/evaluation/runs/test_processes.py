@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from evenhand.evaluation import processes
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.runs import processes
 
 
 def of_two(monkeypatch, number):
@@ -50,7 +50,7 @@ def test_variables_that_do_not_fit_together_are_one_error(monkeypatch, name, val
 
 PROGRAM = """
 import signal, sys
-from evenhand.evaluation import processes
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.errors import InputError
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 processes.SECONDS_TO_NOTE, processes.SECONDS_TO_CONNECT = 0, {seconds}

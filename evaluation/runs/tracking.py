@@ -23,8 +23,8 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.private_texts import public_files, public_values
 from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.runs.private_texts import public_files, public_values
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import as_settings
 

@@ -1,4 +1,4 @@
-"""What a run folder records of itself, in one file, `run.json`. Imports nothing slow.
+"""What a run records of itself, in one file, `run.json`. Imports nothing slow.
 
 A stage writes `run.json` when it starts, with the state "running", and again when it ends, with the state "finished",
 the duration of each step and the hashes of its results. In the recorded settings, the paths of other runs are relative
@@ -6,34 +6,21 @@ to the folder, so that a folder of runs can be moved.
 """
 
 import json
-import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.files import (
-    TEMPORARY,
-    is_file_name_inside,
-    json_sha256,
-    read_json,
-    sha256_of,
-    write_json,
-)
+from evenhand.evaluation.files import is_file_name_inside, json_sha256, read_json, write_json
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.runs.paths import with_resolved_paths
+from evenhand.evaluation.runs.results import RECORD, damaged_files
 
-MANIFEST = "run.json"
-PARTS = "parts"
 RUNNING = "running"
 FINISHED = "finished"
-PAGES = ".evenhand"  # marks a folder of pages that is no run: the command that wrote them
-CHECKED = ("junit.xml", "summary.md")  # the files of a check
 FORMAT = 5  # version of the format of a run's files
-# Settings whose value is the folder of another run, and the setting with the path of a model, which may be in one.
-RUN_FOLDERS = ("run", "responses", "labels", "tuning", "comparison", "before", "after", "after_without_tag")
-IN_RUNS = ("name",)  # settings that may name a model in a run's folder
 PACKAGES = ("evenhand", "torch", "transformers", "peft", "trl", "accelerate", "datasets", "numpy", "scipy", "wandb")
 MAX_RECORD_BYTES = 200_000_000  # of a run.json, which lists every result file
 
@@ -128,7 +115,7 @@ def read_record(folder: Path, field: str) -> RunRecord | None:
     Raises:
         InputError: the record cannot be read, was changed by hand, or is of an unknown format.
     """
-    path = folder / MANIFEST
+    path = folder / RECORD
     try:
         exists = path.exists()
     except OSError as error:  # a name that is too long, or a folder that nobody may read
@@ -153,7 +140,7 @@ def read_record(folder: Path, field: str) -> RunRecord | None:
 def write_record(folder: Path, record: Mapping[str, object]) -> None:
     """Write the record of a run, with its own SHA-256, by which a change by hand is noticed."""
     plain = json.loads(json.dumps(record, default=str))
-    write_json(folder / MANIFEST, {**plain, "sha256": json_sha256(plain)})
+    write_json(folder / RECORD, {**plain, "sha256": json_sha256(plain)})
 
 
 def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord:
@@ -171,129 +158,6 @@ def _checked_record(record: dict[str, Any], path: Path, field: str) -> RunRecord
                 "inside that folder; nothing was deleted. Get an intact copy of the run, or give another folder.",
             )
     return cast(RunRecord, record)
-
-
-def clear_pages(folder: Path, command: str) -> None:
-    """Remove the files of the last check in a folder that is marked as the command's."""
-    mark = folder / PAGES
-    if mark.is_file() and mark.read_text(encoding="utf-8").strip() == command:
-        for name in CHECKED:
-            (folder / name).unlink(missing_ok=True)
-
-
-LOCK = ".lock"
-TRACKERS = ("wandb", "tensorboard")  # these folders contain links to other files, and nothing in them is deleted
-# Reports are not hashed, because users may edit them, nor are summaries, because they are rewritten on request.
-RESULTS = (".parquet", ".json", ".csv", ".safetensors")
-NOT_RESULTS = (MANIFEST, PARTS, "checkpoints", "summary", *TRACKERS)
-
-
-def own_paths(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders in a run's folder, without trackers' folders and the folders of other runs."""
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders[:] = [name for name in folders if name not in TRACKERS and not _is_run(here / name)]
-        yield from (here / name for name in (*folders, *files))
-
-
-def _is_run(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (MANIFEST, LOCK, PAGES))
-
-
-def is_result(name: str) -> bool:
-    """Return whether a file, by its path relative to the run's folder, is a result, or may be a folder of results."""
-    parts = name.split("/")
-    is_kept = parts[0] not in NOT_RESULTS and not any(TEMPORARY.fullmatch(part) for part in parts)
-    return is_kept and PurePath(name).suffix in (*RESULTS, "") and not parts[0].startswith(".")
-
-
-def recorded_results(folder: Path, written: Iterable[str]) -> dict[str, dict[str, str] | dict[str, list[int]]]:
-    """Return the entries of a record on the result files: the SHA-256 of each, and its size and time of change.
-
-    `written` has the files, and folders of files, that the run wrote. Others in the folder are not the run's.
-    """
-    files: dict[str, Path] = {}
-    for written_name in written:
-        written_path = folder / written_name
-        found = written_path.rglob("*") if written_path.is_dir() else [written_path]
-        for path in found:
-            name = path.relative_to(folder).as_posix()
-            if path.suffix in RESULTS and path.is_file() and is_file_name_inside(folder, name):
-                files[name] = path
-    files = dict(sorted(files.items()))
-    return {
-        "files": {name: sha256_of(path) for name, path in files.items()},
-        "versions": {name: _size_and_time(path) for name, path in files.items()},
-    }
-
-
-def damaged_files(folder: Path, record: RunRecord) -> list[str]:
-    """Return the names of the recorded files that are missing or have changed.
-
-    A file with the recorded size and time of change is not read; any other file is compared by its SHA-256.
-    """
-    versions = record["versions"]
-    damaged = []
-    for name, sha256 in record["files"].items():
-        path = folder / name
-        is_as_recorded = path.is_file() and (versions.get(name) == _size_and_time(path) or sha256_of(path) == sha256)
-        if not is_as_recorded:
-            damaged.append(name)
-    return damaged
-
-
-def _size_and_time(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
-
-
-def with_relative_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """Return nested settings in which paths of other runs, and of models in run folders, are relative to `folder`."""
-
-    def to_relative(name: str, value: str) -> str:
-        is_path = name in IN_RUNS and value != "" and (value.startswith(".") or _is_in_run(Path(value)))
-        if name not in RUN_FOLDERS and not is_path:
-            return value
-        path = os.path.relpath(Path(value).resolve(), folder)
-        return path if path.startswith(".") else f"./{path}"
-
-    return _with_texts(settings, to_relative)
-
-
-def _is_in_run(path: Path) -> bool:
-    """Return whether something is at a path in a run's folder; a name such as `gpt2` alone is no path."""
-    return path.exists() and (path.parent / MANIFEST).exists()
-
-
-def with_resolved_paths(settings: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """Return the result of `with_relative_paths` with paths relative to the working directory instead of `folder`."""
-
-    def to_resolved(name: str, value: str) -> str:
-        is_relative = name in RUN_FOLDERS or (name in IN_RUNS and value.startswith("."))
-        return os.path.normpath(folder / value) if is_relative else value
-
-    return _with_texts(settings, to_resolved)
-
-
-def _with_texts(
-    settings: Mapping[str, object], change: Callable[[str, str], str], group: str = ""
-) -> dict[str, object]:
-    """Return nested settings with `change(name of the setting, text)` in place of each text that is a value."""
-    changed: dict[str, object] = {}
-    for key, value in settings.items():
-        name = _path_setting(group, str(key))
-        if isinstance(value, Mapping):
-            changed[key] = _with_texts(value, change, name)
-        elif isinstance(value, str):
-            changed[key] = change(name, value)
-        else:
-            changed[key] = value
-    return changed
-
-
-def _path_setting(group: str, name: str) -> str:
-    """Return the name of a setting; of the path in a group such as `responses: {name: …}`, the name of the group."""
-    return group if name == "name" and group in RUN_FOLDERS else name
 
 
 def package_versions() -> dict[str, str]:

@@ -14,12 +14,12 @@ import pytest
 import wandb
 from matplotlib.figure import Figure
 
-from evenhand.evaluation import tracking
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.private_texts import is_private
 from evenhand.evaluation.report.page import Example, Page, Section
+from evenhand.evaluation.runs import tracking
+from evenhand.evaluation.runs.private_texts import is_private
+from evenhand.evaluation.runs.tracking import Tracker, destinations, log_offline_runs, metric_names, start_tracking
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.tracking import Tracker, destinations, log_offline_runs, metric_names, start_tracking
 from evenhand.recipes import report
 from evenhand.recipes.cli import run_command
 from evenhand.recipes.command_line import settings_in

@@ -18,17 +18,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation import manifest
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.manifest import (
-    read_record,
-    read_run,
-    run_state,
-    with_relative_paths,
-    with_resolved_paths,
-)
+from evenhand.evaluation.runs import results
+from evenhand.evaluation.runs.pages import claim_pages
+from evenhand.evaluation.runs.paths import with_relative_paths, with_resolved_paths
+from evenhand.evaluation.runs.record import read_record, read_run, run_state
+from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.settings import ModelSettings
-from evenhand.evaluation.store import claim_pages, stage
 from evenhand.evaluation.tables import table_run, write_table
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.recipes.finished_runs import read_measurement
@@ -127,7 +123,7 @@ def test_a_killed_process_releases_the_lock(settings):
     program = """
 import sys, time
 from pathlib import Path
-from evenhand.evaluation.store import run_lock
+from evenhand.evaluation.runs.lock import run_lock
 with run_lock(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(3600)
@@ -270,7 +266,7 @@ def test_a_run_has_one_record(finished):
 
 
 def test_a_finished_run_is_not_hashed_again(finished, monkeypatch):
-    monkeypatch.setattr(manifest, "sha256_of", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(results, "sha256_of", Mock(side_effect=AssertionError))
     assert not run_once(finished)
     assert read_run(finished.output_dir, "label", "labels")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from evenhand.evaluation import processes
+from evenhand.evaluation.runs import processes
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 log = logging.getLogger("evenhand")
