@@ -7,7 +7,7 @@ Before the style of a response is classified, mentions are replaced by a neutral
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import pandas as pd
@@ -137,36 +137,41 @@ def neutral_terms(prompts: pd.DataFrame) -> list[str | None]:
 def clean_responses(responses: Iterable[str], prompts: pd.DataFrame, *, exact: bool = False) -> list[str]:
     """Return each response by `clean_response` with the descriptor of its prompt.
 
-    A warning has the share of the responses with a mention, if there are few, and few in the prompts, too.
+    If few responses and few prompts have a mention, a warning says so (`few_mentions_text`).
     """
     responses = list(responses)
-    terms = mention_terms(prompts)
-    rows = zip(responses, terms, neutral_terms(prompts), strict=True)
+    rows = zip(responses, mention_terms(prompts), neutral_terms(prompts), strict=True)
     cleaned = [clean_response(*row, exact=exact) for row in rows]
-    _warn_of_few_mentions(responses, cleaned, prompts, terms)
+    for text in few_mentions_text(responses, prompts):
+        log.warning("%s", text)
     return cleaned
 
 
-def _warn_of_few_mentions(responses: list[str], cleaned: list[str], prompts: pd.DataFrame, terms: list[Term]) -> None:
-    """Log a warning if few responses were changed by cleaning, and few prompts have a mention."""
-    share_of_responses = sum(old != new for old, new in zip(responses, cleaned, strict=True)) / max(1, len(responses))
-    if TEXT not in prompts or share_of_responses >= FEW_IN_RESPONSES:
-        return
+def few_mentions_text(responses: Sequence[str], prompts: pd.DataFrame) -> list[str]:
+    """Return [a sentence] if few of the responses and few of the prompts have a mention of their descriptor, else [].
+
+    Of many rows, MAX_PROMPTS are read.
+    """
+    if TEXT not in prompts:
+        return []
     personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
-    asked = list(dict.fromkeys(zip(personas, prompts[TEXT], terms, strict=True)))[:MAX_PROMPTS]
-    has_mention = [
-        replace_mentions(f"{persona}\n{text}", term, "\x00") != f"{persona}\n{text}"
-        for persona, text, term in asked
-        if term not in ("", NONE)
+    rows = list(zip(responses, personas, prompts[TEXT], mention_terms(prompts), strict=True))
+    rows = [row for row in rows[:: -(-len(rows) // MAX_PROMPTS) or 1] if row[3] not in ("", NONE)]
+    n_responses = sum(_has_mention(response, term) for response, _, _, term in rows)
+    if not rows or n_responses >= FEW_IN_RESPONSES * len(rows):
+        return []
+    n_prompts = sum(_has_mention(f"{persona}\n{text}", term) for _, persona, text, term in rows)
+    if n_prompts >= FEW_IN_PROMPTS * len(rows):
+        return []
+    return [
+        f"Descriptors are found in {100 * n_responses / len(rows):.1f} % of the responses and in "
+        f"{100 * n_prompts / len(rows):.0f} % of the prompts: if texts name people by other words, the style "
+        "classifier reads these words; write descriptors as the texts do."
     ]
-    share_of_prompts = sum(has_mention) / max(1, len(has_mention))
-    if has_mention and share_of_prompts < FEW_IN_PROMPTS:
-        log.warning(
-            "descriptors are found in %.1f %% of the responses and in %.0f %% of the prompts: if texts name people by "
-            "other words, the style classifier reads these words; write descriptors as the texts do",
-            100 * share_of_responses,
-            100 * share_of_prompts,
-        )
+
+
+def _has_mention(text: str, term: Term) -> bool:
+    return replace_mentions(text, term, "\x00") != text
 
 
 def replace_mentions(text: str, descriptor: Term, replacement: Term | None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation.csv_files import csv_text
-from evenhand.evaluation.data.answers import NO_CONTENT, Answer, measured_answer
+from evenhand.evaluation.data.answers import NO_CONTENT, Answer, error_reason, measured_answer
 from evenhand.evaluation.data.cells import read_cells
 from evenhand.evaluation.data.chats import (
     STOPS,
@@ -60,6 +60,7 @@ UNSPECIFIED = "(unspecified)"  # the default template and axis
 PROMPT = "prompt"
 SYSTEM = "system"
 REPEAT = "repeat"
+ERROR = "error"  # column: why there is no response
 REASONING = ("reasoning", "reasoning_content")  # columns: reasoning in a field of its own
 # Columns of a file that are of its responses, and of no prompt.
 RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, UNANSWERED, *STOPS, *REASONING)
@@ -271,9 +272,13 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     n = len(columns[RESPONSE])
     stops = next((columns[name] for name in STOPS if name in columns), [None] * n)
     thoughts = next((columns[name] for name in REASONING if name in columns), [None] * n)
+    errors = columns.get(ERROR, [None] * n)
     answers = []
-    for row, (value, stop, thought) in enumerate(zip(columns[RESPONSE], stops, thoughts, strict=True), start=1):
+    rows = zip(columns[RESPONSE], stops, thoughts, errors, strict=True)
+    for row, (value, stop, thought, error) in enumerate(rows, start=1):
         answer = _read_answer(value, row, path)
+        if not answer.text and not answer.error:
+            answer = replace(answer, error=error_reason(error))
         stop = answer.stop or ("" if stop is None else str(stop))
         reasoning = answer.reasoning or ("" if thought is None else str(thought))
         answers.append(replace(answer, stop=stop, reasoning=reasoning))

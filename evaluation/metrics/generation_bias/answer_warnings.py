@@ -5,6 +5,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.cells import cells_with_lists
+from evenhand.evaluation.data.mentions import few_mentions_text
 from evenhand.evaluation.data.other_text import labels, removable
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.response_logs import UNANSWERED
@@ -33,7 +34,8 @@ def answer_warnings(run: FamilyRun) -> list[str]:
     prompts = run.table(PROMPTS)
     responses = run.table(RESPONSES)
     model = run.config.open_model()
-    texts = missing_text(prompts, responses, counts_empty=not model.can_be_asked)
+    texts = few_mentions_text(responses[RESPONSE].tolist(), prompts)
+    texts += missing_text(prompts, responses, counts_empty=not model.can_be_asked)
     texts += reasoning_text(responses)
     texts += other_model_text(prompts, responses)
     texts += other_text_warnings(prompts, responses)

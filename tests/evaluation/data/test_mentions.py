@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy, spelled_article
-from evenhand.evaluation.data.mentions import clean_response, clean_responses, replace_mentions, spoken_article
+from evenhand.evaluation.data.mentions import (
+    clean_response,
+    clean_responses,
+    few_mentions_text,
+    replace_mentions,
+    spoken_article,
+)
 from evenhand.evaluation.data.neutral_words import neutral_word, neutral_words
 
 
@@ -148,6 +154,9 @@ def test_few_mentions_are_a_warning(caplog):
         return caplog.text
 
     assert re.findall(r"([\d.]+) %", warned("Hi!", "Hello.")) == ["0.0", "0"]  # of the responses, and of the prompts
+    many = pd.DataFrame({"text": [f"Hi {row}!" for row in range(2500)], "descriptor": "group 7"})
+    assert len(few_mentions_text(["Hello."] * 2500, many)) == 1  # also on the page
+    assert few_mentions_text(["Hello."] * 2500, many.assign(text="I'm of group 7.")) == []
     assert warned("I'm deaf.", "Hello.", "deaf") == "" == warned("Hi!", "To a deaf person.", "deaf")
 
 

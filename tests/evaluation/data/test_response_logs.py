@@ -375,3 +375,13 @@ def test_samples_of_older_harnesses_and_what_is_wrong_with_others(tmp_path):
     for wrong, problem in (({"arguments": {}}, "arguments"), ({"resps": [["a"], ["b"]]}, "resps"), ({"doc": 1}, "doc")):
         with pytest.raises(InputError, match=f"sample 1: {problem} is"):
             read_responses(write_lines(tmp_path / "s.jsonl", [SAMPLE | wrong]))
+
+
+def test_an_error_in_a_column_says_why_there_is_no_response(tmp_path):
+    rows = [
+        {"text": "Can I ski?", "descriptor": "old", "response": None, "error": {"code": 429, "message": "slow down"}},
+        {"text": "Can I ski?", "descriptor": "old", "response": "", "error": "timeout"},
+        {"text": "Can I ski?", "descriptor": "old", "response": "Yes.", "error": "spelling"},
+    ]
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
+    assert columns["left_out"] == ["error 429", "error timeout", None]
