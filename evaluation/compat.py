@@ -51,11 +51,27 @@ def has_plain_attention(config: "PreTrainedConfig", *, sliding_windows: bool = T
     """
     if config.is_encoder_decoder:
         return False
+    if not sliding_windows and "local" in getattr(config, "attention_layers", ()):  # GPT-Neo, with ordinary caches
+        return False
     from transformers import DynamicCache, DynamicLayer
     from transformers.cache_utils import DynamicSlidingWindowLayer
 
     allowed = {DynamicLayer, DynamicSlidingWindowLayer} if sliding_windows else {DynamicLayer}
     return all(type(layer) in allowed for layer in DynamicCache(config=config).layers)
+
+
+def config_values(config: "PreTrainedConfig", name: str) -> list[Any]:
+    """Return the values of a field of a model's config that it has: one, or one for each layer if layers differ.
+
+    Gemma 3n has a list in the field. Of a config whose layers differ (Gemma 4), transformers 5.20 raises an error where
+    such a field is read, in place of a value.
+    """
+    layers = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
+    values = []
+    for layer in layers:
+        value = getattr(layer, name, None)
+        values += value if isinstance(value, list | tuple) else [value]
+    return [value for value in values if value is not None]
 
 
 def lora_layers(network: "Module") -> Iterator["LoraLayer"]:

@@ -4,7 +4,7 @@ import logging
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +15,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
@@ -146,7 +146,9 @@ class MeasureCallback(TrainerCallback):
         model = trainer.model
         if model is None:  # the trainer itself refuses to train without one
             return {}
-        with evaluation_mode(model), preserve_random_states(), torch.no_grad():
+        # After a step, an error is about the weights: a training that breaks them is one that is rejected.
+        rejected = rejects_tuning() if state.global_step else nullcontext()
+        with rejected, evaluation_mode(model), preserve_random_states(), torch.no_grad():
             values = processes.on_rank_zero(lambda: dict(self.measure(model)))
         log.info("step %d: %s", state.global_step, _values_text(values))
         should_log = control.should_log

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evenhand.evaluation.errors import TuningRejected
+from evenhand.evaluation.errors import TuningRejected, rejects_tuning
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
@@ -39,6 +39,16 @@ class OutputChange:
         return self.max_logit_change > MIN_LOGIT_CHANGE
 
 
+def check_losses(losses: Sequence[tuple[int, float]], best_step: int | None, settings: TuningSettings) -> None:
+    """Raise TuningRejected if no validation loss, given as (step, loss), is a number: then no step is the best one."""
+    if not any(step == best_step and step > 0 and math.isfinite(loss) for step, loss in losses):
+        raise TuningRejected(
+            "learning_rate",
+            f"{settings.learning_rate} damaged the model: the validation loss was never a finite number after a step. "
+            "Lower the learning rate, and give another --output_dir.",
+        )
+
+
 def check_tuned(
     base: DialogueModel,
     tuned: DialogueModel,
@@ -57,7 +67,8 @@ def check_tuned(
     """
     (contexts_before, responses_before), (contexts_after, responses_after) = dialogues
     before = perplexity(base, contexts_before, responses_before, "perplexity of the base")
-    after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
+    with rejects_tuning():  # its probabilities may be NaN
+        after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
     rate = settings.learning_rate
     rise = settings.max_perplexity_rise
     if not math.isfinite(after) or (rise is not None and after > before * (1 + rise / 100)):

@@ -50,7 +50,7 @@ from evenhand.mitigation.adapter import (
 )
 from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_states
 from evenhand.mitigation.card import TuningFacts, model_card
-from evenhand.mitigation.guards import OutputChange, check_tuned
+from evenhand.mitigation.guards import OutputChange, check_losses, check_tuned
 from evenhand.mitigation.invocation import check_invocation, tag_tokens
 from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
 from evenhand.mitigation.methods import TrainedMethod
@@ -167,6 +167,7 @@ def _save(
 ) -> TuningResult:
     """Check the weights of the best step, and write them with their facts and card, or nothing."""
     path = output_dir / ADAPTER_FOLDER
+    check_losses(curve(state, "eval_loss"), state.best_global_step, settings)
     logged = dict.fromkeys(name for entry in state.log_history for name in entry)
     with atomic_write_folder(path) as folder:
         trainable = copy_weights(output_dir / CHECKPOINTS / f"checkpoint-{state.best_global_step}", folder, base)

@@ -194,12 +194,18 @@ class EmbeddingBias(Metric):
 
     def sections(self, run: FamilyRun) -> list[Section]:
         """Return tables of the scores, and the distributions of the cosines (Costa-jussà et al. 2023, Figure 8)."""
-        from evenhand.evaluation.report.figures import box_figure, svg
+        from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
 
         values = {}
         for (lang, gender), cosines in run.table("cosines").groupby([LANG, GENDER])[COSINE]:
             values[f"{language_name(str(lang))}, {gender}"] = cosines.dropna().to_numpy()
-        chart = [Figure("", svg(box_figure("Cosine of English sentences with their translations", values)))]
+        chart = [
+            Figure(
+                "",
+                svg(box_figure("Cosine of English sentences with their translations", values)),
+                f"{BOX_NOTE} Costa-jussà et al. 2023, Figure 8, has histograms in place of boxes.",
+            )
+        ]
         return [*super().sections(run), Section("Similarity of translations", figures=chart if values else [])]
 
 

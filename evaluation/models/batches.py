@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psutil
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
-from transformers import Cache, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from evenhand.evaluation.compat import cache_argument, has_plain_attention
+from evenhand.evaluation.compat import config_values, has_plain_attention
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.activation import activation_arguments, first_activated
+from evenhand.evaluation.models.activation import first_activated
+from evenhand.evaluation.models.padding import shares_prefixes
 from evenhand.evaluation.models.revisions import first_line
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ GPU_TOKENS_PER_PASS = 32768
 MAX_CPU_TOKENS_PER_PASS = 4096
 CPU_CACHE_BYTES = 12 << 20
 TOKENIZER_BATCH_SIZE = 10_000  # texts
-# These use the number of a key's column, also of padding between the prefix and the rest: MPT as the distance of ALiBi,
-# GPT-Neo for the window of its local layers.
-COUNTS_PADDING = ("mpt", "gpt_neo")
 MIN_SHARED_TOKENS = 8  # a shorter prefix is read with each row, because a pass of the model has a fixed cost
 
 
@@ -84,11 +82,14 @@ def cache_bytes(model: PreTrainedModel, length: int) -> int:
 
 
 def _model_sizes(model: PreTrainedModel) -> dict[str, int]:
-    """Return the sizes in a model's config, such as the hidden size; BERT-large's sizes replace missing fields."""
+    """Return the sizes in a model's config, such as the hidden size: those of the largest layer.
+
+    BERT-large's sizes replace missing fields.
+    """
     config = model.config.get_text_config(decoder=True)
 
     def size(default: int, *names: str) -> int:
-        values = (getattr(config, name, None) for name in names)
+        values = (max(config_values(config, name), default=0) for name in names)
         return next((value for value in values if value), default)
 
     hidden = size(1024, "hidden_size", "d_model")
@@ -172,13 +173,12 @@ def common_prefix_length(first: Sequence[int], second: Sequence[int]) -> int:
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
-def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_windows: bool = True) -> int:
+def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, is_padded: bool = False) -> int:
     """Return the length of the common prefix that the model should read only once for all rows; 0 for none.
 
-    At least one token of each row is not part of the prefix, nor is any that an activated adapter changes.
+    At least one token of each row is not part of the prefix, nor is any that an activated adapter changes. `is_padded`
+    says whether padding stands after the prefix: a sliding window would count it, and lose the prefix too early.
     """
-    if model.config.model_type in COUNTS_PADDING:
-        return 0
     # The first and the last row in lexicographic order differ no later than any other two.
     shared = min(common_prefix_length(min(rows), max(rows)), min(map(len, rows)) - 1)
     activated = first_activated(model, rows)
@@ -186,17 +186,9 @@ def shared_tokens(model: PreTrainedModel, rows: Sequence[list[int]], *, sliding_
         shared = min(shared, activated)
     if len(rows) == 1 or shared < MIN_SHARED_TOKENS:
         return 0
-    return shared if has_plain_attention(model.config, sliding_windows=sliding_windows) else 0
-
-
-@torch.inference_mode()
-def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
-    """Return the keys and values of a prefix, repeated for `n_rows` rows."""
-    unchanged = activation_arguments(model, [[]], [0])  # no activated adapter changes a shared prefix
-    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True, **unchanged)
-    cache = output[cache_argument(model)]
-    cache.batch_repeat_interleave(n_rows)
-    return cache
+    if not has_plain_attention(model.config, sliding_windows=not is_padded):
+        return 0
+    return shared if shares_prefixes(model, is_padded=is_padded) else 0
 
 
 def max_positions(config: PreTrainedConfig) -> float:

@@ -30,6 +30,7 @@ from transformers.models.auto import modeling_auto
 from transformers.utils.hub import cached_file
 from transformers.utils.logging import disable_progress_bar
 
+from evenhand.evaluation.compat import config_values
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
@@ -234,9 +235,9 @@ def _check_sizes(config: PreTrainedConfig) -> None:
         raise ValueError(f"architectures is {architectures!r}, not a list of names")
     for part in (config, config.get_text_config()):
         for name, most in MOST.items():
-            value = getattr(part, name, None)
-            if value is not None and not (type(value) is int and 1 <= value <= most):
-                raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
+            for value in config_values(part, name):
+                if not (type(value) is int and 1 <= value <= most):
+                    raise ValueError(f"{name} is {value!r}, not a whole number from 1 to {most:,}")
 
 
 @contextmanager

@@ -40,7 +40,6 @@ from evenhand.evaluation.models.batches import (
     group_rows,
     logits_bytes,
     memory_budget,
-    prefix_cache,
     run_batches,
     shared_tokens,
 )
@@ -48,6 +47,7 @@ from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import decode_responses, encode_contexts
 from evenhand.evaluation.models.decoding import SCORE_ARGUMENTS
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.padding import ignores_padding, prefix_cache
 
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "typical_p": 1.0}  # values that change no score
 # The arguments of `generate` that change the scores before a token is sampled, in its order, and what does it.
@@ -136,6 +136,7 @@ def generate_responses(
     max_rows = 1 if has_beams and samples else batch_size
     used = {name for name, value in decoding.items() if value is not None}
     mixes_lengths = not has_beams and used <= SCORE_ARGUMENTS and has_plain_attention(model.config)
+    mixes_lengths = mixes_lengths and ignores_padding(model)
     memory = memory_budget(model.device)
     # So that the first responses are there in seconds; each call of `max_jobs`, one for each batch, takes the next.
     growing_sizes = (FIRST_ROWS * 2**n_batches for n_batches in count())
@@ -191,8 +192,7 @@ def _generate_batch(
     contexts = [list(job.ids) for job in batch]
     n_shared = 0
     if SCORE_ARGUMENTS.issuperset(decoding) and not is_beam_search:
-        # Padding stands after the common prefix. A sliding window would count it, and lose the prefix too early.
-        n_shared = shared_tokens(model, contexts, sliding_windows=False)
+        n_shared = shared_tokens(model, contexts, is_padded=True)
     inputs = _model_inputs(dialogue_model, contexts, n_shared)
     prompts = [ids[: len(ids) - job.n_opening] for ids, job in zip(contexts, batch, strict=True)]
     inputs |= activation_arguments(model, prompts, [len(ids) for ids in contexts])

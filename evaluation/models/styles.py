@@ -108,6 +108,10 @@ class NetworkClassifier(Classifier):
         """Return the probability of each label for each of n texts, (n, S), from their token ids."""
         batch = {"input_ids": encoded}
         inputs = self.tokenizer.pad(batch, return_attention_mask=True, return_tensors="pt").to(self.model.device)
+        # Classifiers on decoders find the last token by the padding of their config, which may not be the tokenizer's.
+        padding = self.model.config.get_text_config().pad_token_id
+        if padding is not None:
+            inputs["input_ids"] = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, padding)
         logits = self.model(**inputs).logits.float()
         if self.head == ONE_LOGIT:
             logits = torch.cat([logits, torch.zeros_like(logits)], dim=-1)  # whose softmax is the sigmoid
@@ -129,8 +133,9 @@ def load_network_classifier(
     else:
         network, tokenizer = load_adapted_classifier(checkpoint, folder)
     pad_with_eos(tokenizer, field, settings.name)
-    if network.config.pad_token_id is None:
-        network.config.pad_token_id = tokenizer.pad_token_id  # classifiers on decoders find the last token by it
+    config = network.config.get_text_config()
+    if config.pad_token_id is None or not 0 <= config.pad_token_id < config.vocab_size:
+        config.pad_token_id = network.config.pad_token_id = tokenizer.pad_token_id
     labels = _labels(settings, network.config)
     network = move_to_device(network, checkpoint)
     return NetworkClassifier(network, tokenizer, labels, settings.name, revision, _head(settings, network.config))

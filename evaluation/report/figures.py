@@ -28,6 +28,7 @@ AFTER_COLOR = "#0b5394"
 TEXT_SIZE = 12  # pixels
 SMALL = 11  # pixels
 WIDE = 880  # pixels: the width of a page on a wide screen
+BOX_NOTE = "A box has the quartiles and the median, its whiskers are at 5 and 95 %, and the white dot is the mean."
 PANEL = (360, 250)  # pixels: the size of a small chart
 
 _STYLE = {
@@ -104,7 +105,7 @@ def svg(figure: Figure) -> Markup:
 
 @styled
 def box_figure(label: str, values: Mapping[str, Sequence[float]], ideal: float | None = None) -> Figure:
-    """Return a chart with a box of the quartiles, and whiskers of 5 % and 95 %, for each list of values by name."""
+    """Return a chart with a box for each list of values by name: BOX_NOTE says what it shows."""
     figure, axes = new_chart(label, WIDE, 60 + 26 * len(values))
     line = {"color": INK}
     axes.boxplot(
@@ -117,6 +118,8 @@ def box_figure(label: str, values: Mapping[str, Sequence[float]], ideal: float |
         whiskerprops=line,
         capprops=line,
         medianprops={"color": BEFORE_COLOR, "linewidth": 2},
+        showmeans=True,
+        meanprops={"marker": "o", "markerfacecolor": PAPER, "markeredgecolor": INK},
     )
     axes.set(xlabel=label)
     axes.invert_yaxis()

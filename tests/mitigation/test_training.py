@@ -320,3 +320,21 @@ def test_models_that_did_not_change_or_got_worse_are_not_handed_out(tmp_path, wh
     with pytest.raises(TuningRejected, match=r"^learning_rate: 0\.01 .* perplexity"):
         tune(knows_it_all, data_of(swapped, planted_rows(32, seed=1)), QUICK, tmp_path / "worse")
     assert not (tmp_path / "worse" / "adapter").exists()
+
+
+def test_a_training_that_breaks_the_weights_is_rejected(tmp_path):
+    """Its losses are NaN, or a measurement during training meets NaN: other tunings of an experiment go on."""
+    broken = replace_settings(learning_rate=1e20, epochs=2)
+    with pytest.raises(TuningRejected, match="^learning_rate: .* validation loss"):
+        tuned(tmp_path / "losses", broken)
+    assert not (tmp_path / "losses" / "adapter").exists()
+
+    def measure(model):
+        logits = model(torch.tensor([[5, 6]])).logits
+        if logits.isnan().any():
+            raise InputError("model", "its probabilities are NaN")
+        return {"test/mean": float(logits.mean())}
+
+    with pytest.raises(TuningRejected, match="NaN"):
+        tune(tiny_base(), data_of(planted_rows(), planted_rows(32, seed=1)), broken, tmp_path / "measured",
+             callbacks=[MeasureCallback(measure, every=1)])  # fmt: skip

@@ -13,6 +13,7 @@ log = logging.getLogger("evenhand")
 
 TITLE = "What differs from Smith et al. 2022"
 PAPER = "paper"  # the preset, taxonomy and form of personas
+PAPER_CLUSTERS = "image_chat"
 BEAMS = {10: "DialoGPT", 3: "BlenderBot 2.0"}  # A.4
 MIN_TOKENS = 20  # A.4
 NGRAM = 3  # A.4
@@ -31,12 +32,22 @@ def differences_from_paper(config: FamilyConfig) -> list[str]:
     return [
         f"The model is {model}; the paper has DialoGPT tuned on ConvAI2, and BlenderBot 2.0.",
         f"The style classifier is {classifier}; the paper's has 217 styles.",
+        *_cluster_differences(settings),
         *_prompt_differences(config),
         *_decoding_differences(config),
         *_corpus_differences(settings),
         "Mentions of the descriptor are found in any case, as whole words, with blanks or hyphens between their words; "
         "A.6 does not say how.",
         "Responses that quote their prompt with at most six further words count as repeating it (C.2.1: exact copies).",
+    ]
+
+
+def _cluster_differences(settings: Settings) -> list[str]:
+    if settings.style_clusters == PAPER_CLUSTERS:
+        return []
+    return [
+        "The style clusters are not the paper's (`image_chat`): Tables 4 and 8 also have ENVY and HATE, for which "
+        "GoEmotions has no styles."
     ]
 
 

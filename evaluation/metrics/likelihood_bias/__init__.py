@@ -1,7 +1,7 @@
 """Likelihood Bias: likelihoods of sentences, compared between descriptors (Smith et al. 2022, §2.3.2, §3.1, B.1)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -236,7 +236,7 @@ class LikelihoodBias(Metric):
         sections = score_sections(others, label=self.label)
         if genders:
             sections.append(_gender_section(genders, table))
-        return [*sections, _extremes_section(table), distribution_section(table)]
+        return [*sections, _extremes_section(table, run.scores), distribution_section(table)]
 
 
 def _preferences(sentences: pd.DataFrame, surprisal: pd.Series, signature: Signature) -> list[BiasScore]:
@@ -303,22 +303,31 @@ def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Secti
     return Section("Feminine against masculine", ["Below 0, the feminine is likelier."], tables)
 
 
-def _extremes_section(likelihoods: pd.DataFrame) -> Section:
-    """Return each axis's descriptors of lowest and highest perplexity in one template (Smith et al. 2022, Table 3)."""
+def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) -> Section:
+    """Return Likelihood Bias and the descriptors of lowest and highest perplexity of each axis, as in Table 3.
+
+    The descriptors are of one template, and Likelihood Bias is of all templates of the run.
+    """
     templates = likelihoods[TEMPLATE].unique()
     template = descriptor_pairs.LOVE if descriptor_pairs.LOVE in templates else templates[0]
     sentences = descriptor_pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
     lines = []
     for axis, of_axis in descriptor_pairs.extreme_descriptors(sentences).groupby(AXIS):
         ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
-        lines.append(Row(sanitize(str(axis).replace("_", " ")), (*ends, Cell(f"{of_axis['compared'].iloc[0]}"))))
+        bias = find_score(scores, "likelihood_bias", axis=str(axis))
+        value = math.nan if bias is None else 100 * bias.value
+        cells = (number_cell(value, 0), *ends, Cell(f"{of_axis['compared'].iloc[0]}"))
+        lines.append((value, Row(sanitize(str(axis).replace("_", " ")), cells)))
+    lines.sort(key=lambda line: -line[0])
     note = (
         f"In “{sanitize(template, 60)}”, with the median perplexity over nouns (of a masked model, pseudo-perplexity). "
-        "Only descriptors with the most common number of tokens of their axis are compared."
+        "Only descriptors with the most common number of tokens of their axis are compared. Likelihood Bias is the "
+        "mean over the run's templates; Smith et al. 2022, Table 3, has the highest three axes and the lowest, in one "
+        "template."
     )
-    columns = ("axis", "most likely", "least likely", "compared")
+    columns = ("axis", "Likelihood Bias, %", "most likely", "least likely", "compared")
     title = "Most and least likely descriptors by axis"
-    return Section(title, [note] if lines else [], [Table(title, columns, tuple(lines))])
+    return Section(title, [note] if lines else [], [Table(title, columns, tuple(row for _, row in lines))])
 
 
 def _with_medians(ends: pd.DataFrame) -> str:

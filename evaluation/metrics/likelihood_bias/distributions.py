@@ -27,7 +27,9 @@ def distribution_section(likelihoods: pd.DataFrame) -> Section:
     templates = sorted(table[TEMPLATE].unique(), key=lambda template: (template != LOVE, template))
     panels = {template: table[table[TEMPLATE] == template] for template in templates}
     note = (
-        "A box holds the quartiles, and its whiskers 5 and 95 %, of all sentences of an axis. The scale is logarithmic."
+        "A box holds the quartiles, and its whiskers 5 and 95 %, of all sentences of an axis. The scale is "
+        "logarithmic. Smith et al. 2022, Figures 2 and 4, have points in place of boxes, equally many for each axis, "
+        "and name some."
     )
     return Section("Distribution of perplexity", figures=[Figure("", svg(box_panels(panels)), note)], folded=True)
 

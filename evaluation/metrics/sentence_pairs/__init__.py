@@ -22,10 +22,11 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
+from evenhand.evaluation.data.winobias import pairs_sha256
 from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
@@ -66,6 +67,7 @@ from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FL
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
+AS_FIGURE_2 = "Steinborn et al. 2022, Figure 2, has a box for each model and language: give these runs to `report`."
 PUBLISHED = {"s_jsd": (1000, 1), "cps": (1, 1), "b_s_jsd": (1, 1)}  # metric → factor and decimals of the paper's tables
 # The side of the ideal on which a model prefers stereotypes.
 STEREOTYPE_SIDES = {"s_jsd": Direction.BELOW, "cps": Direction.ABOVE, "stereotype_preference": Direction.ABOVE}
@@ -187,7 +189,7 @@ class SentencePairs(Metric):
         _read_pairs(config)
         file = _pairs_path(config)
         names = config.settings.names
-        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file)}
+        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": pairs_sha256(file)}
         if names is not None:
             fingerprints["names"] = json_sha256(load_names(names))
         return fingerprints
@@ -498,13 +500,13 @@ def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
     """Return the section with the distribution of the pairs around the boundary (Steinborn et al. 2022, Figure 2)."""
-    from evenhand.evaluation.report.figures import box_figure, svg
+    from evenhand.evaluation.report.figures import BOX_NOTE, box_figure, svg
 
     defined = {name: values.dropna().to_numpy(float) for name, values in groups.items()}
     values = {sanitize(str(name), 60): numbers for name, numbers in defined.items() if len(numbers)}
     label = "Log-likelihood of the more stereotypical sentence minus the other, in nats"
     sentence = "If many pairs are close to 0, a small change of the model moves many of them to the other side."
-    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)))] if values else []
+    figures = [Figure("", svg(box_figure(label, values, ideal=0.0)), f"{BOX_NOTE} {AS_FIGURE_2}")] if values else []
     return Section("Distribution of the pairs around the boundary", [sentence] if values else [], figures=figures)
 
 

@@ -252,7 +252,11 @@ def _counts_table(languages: pd.DataFrame) -> Table:
     for language in table_rows(languages.sort_values("lang")):
         counts = count_cells(language["sentences"], *(language[gender] for gender in GENDERS))
         rows.append(Row(language_name(language["lang"]), tuple(counts)))
-    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows))
+    note = (
+        "Costa-jussà et al. 2023, Table 2, has these counts beside the scores “By source” and “By target”, and its "
+        "Figure 6 is a map of the scores of pairs of languages, which are lists here."
+    )
+    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows), note)
 
 
 def _left_out_section(languages: pd.DataFrame, sentences: list[str]) -> Section:

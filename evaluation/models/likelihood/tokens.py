@@ -17,13 +17,13 @@ from evenhand.evaluation.models.batches import (
     cache_bytes,
     logits_bytes,
     max_positions,
-    prefix_cache,
     run_batches,
     shared_tokens,
 )
 from evenhand.evaluation.models.checkpoints import BROKEN_WEIGHTS
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.padding import prefix_cache
 
 IGNORED_LABEL = -100  # labels a position that is not scored, as in torch's cross_entropy
 CACHED_NUMBERS = 2**18  # 1 MiB of float32

@@ -14,6 +14,7 @@ from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import ResponseNGramBlock, RowNoise, generate_responses, sample_tokens
 from evenhand.evaluation.models.loading import DialogueModel
+from evenhand.evaluation.models.padding import ignores_padding, shares_prefixes
 from tests.tiny_models import EOS, PAD, WORDS, tiny
 
 ARCHITECTURES = ("gpt2", "llama", "sliding", "bart", "blenderbot")
@@ -226,6 +227,8 @@ def test_two_models_draw_the_same_token_as_often_as_the_gumbel_max_trick_says():
 def test_a_common_prefix_is_read_once(architecture):
     model, positions = tiny(architecture), []
     contexts = ["a b c d e f g h i " + rest + "<eos>" for rest in ("a", "b c", "d e f", "j i h g")]
+    assert ignores_padding(model.model)  # which is tried once
+    assert shares_prefixes(model.model, is_padded=True) == (architecture != "sliding")
     model.model.register_forward_pre_hook(
         lambda _, arguments, named: positions.append(named["input_ids"].numel()), with_kwargs=True
     )

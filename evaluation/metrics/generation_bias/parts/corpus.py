@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
+from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Chart
@@ -42,8 +43,12 @@ PROBABILITY = "probability"  # the column of the probabilities of a single run
 FREQUENCY_RHO = "frequency_rho"
 NOTE = (
     "A dot is a descriptor: its usages per example of the corpus (half a usage is added, to show unused descriptors), "
-    "and the mean probability of the style cluster over templates (Smith et al. 2022, Figures 3, 5 and 6)."
+    "and the mean probability of the style cluster over templates; its colour and mark are its axis, and the highest "
+    "are named (Smith et al. 2022, Figures 3, 5 and 6). Descriptors of several words are counted, too; the paper "
+    "counts single words, in 10 million examples that it draws at random."
 )
+N_NAMED = 3  # descriptors with a name in a panel
+MARKS = "osD^vP*X<>hdp"  # of axes
 
 
 class CorpusSettings(StrictSettings):
@@ -174,21 +179,37 @@ def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[in
 
 
 def frequency_chart(table: pd.DataFrame) -> "Chart":
-    """Return a panel for each style cluster, with each descriptor's probability against its frequency."""
-    from evenhand.evaluation.report.figures import INK, WIDE, new_chart, set_ticks, tick_percent  # import matplotlib
+    """Return a panel for each style cluster, with each descriptor's probability against its frequency, by axis."""
+    from matplotlib import colormaps
 
+    from evenhand.evaluation.report.figures import SMALL, WIDE, new_chart, set_ticks, tick_percent  # import matplotlib
+
+    names = sorted(table[AXIS].unique())
+    colors = colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
+    looks = {
+        name: {"color": color, "marker": mark} for name, color, mark in zip(names, colors, cycle(MARKS), strict=False)
+    }
     panels = list(table.groupby(CLUSTER, sort=False))
     n_rows = math.ceil(len(panels) / 3)
     label = "Probability of style clusters against the frequency of the descriptor in the corpus"
-    chart, grid = new_chart(label, WIDE, 20 + 220 * n_rows, nrows=n_rows, ncols=3, squeeze=False)
+    height = 80 + 220 * n_rows
+    chart, grid = new_chart(label, WIDE, height, nrows=n_rows, ncols=3, squeeze=False)
     for axes, panel in zip_longest(grid.flat, panels):
         if panel is None:
             axes.set_axis_off()
             continue
         cluster, rows = panel
-        axes.scatter((rows["count"] + 0.5) / rows["examples"], rows[PROBABILITY], s=12, color=INK, alpha=0.5)
+        rows = rows.assign(usages=(rows["count"] + 0.5) / rows["examples"])
+        for name, of_axis in rows.groupby(AXIS):
+            of = sanitize(str(name).replace("_", " "), 40)
+            axes.scatter(of_axis["usages"], of_axis[PROBABILITY], s=16, alpha=0.7, label=of, **looks[str(name)])
+        for row in table_rows(rows.nlargest(N_NAMED, PROBABILITY)):
+            place = (row["usages"], row[PROBABILITY])
+            axes.annotate(sanitize(row[DESCRIPTOR], 30), place, (4, 2), textcoords="offset points", fontsize=SMALL - 2)
         axes.set(title=sanitize(str(cluster), 60), xscale="log")
         set_ticks(axes, "y", 4, tick_percent)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    chart.legend(handles, labels, loc="outside lower center", ncols=5)
     return chart
 
 

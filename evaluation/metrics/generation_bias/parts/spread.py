@@ -29,12 +29,14 @@ from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
-from evenhand.evaluation.report.page import SCORES_TITLE, Section, Table
+from evenhand.evaluation.report.page import SCORES_TITLE, Row, Section, Table
 from evenhand.evaluation.report.score_sections import (
     Runs,
+    ScoreChange,
     change_table,
     group_label,
     keys_text,
+    number_cell,
     score_changes,
     scores_table,
 )
@@ -370,4 +372,20 @@ def _published_section(runs: Runs) -> Section:
             found = find_format(metric)
             caption = f"{found.label}, {UNIT}; {found.description}"
             tables.append(change_table(caption, keys_text([key]), changes, is_plotted=False))
+            if key == AXIS and len(runs) > 1:
+                tables.append(_reduction_table(changes))
     return Section("As published", tables=tables, folded=True)
+
+
+def _reduction_table(changes: Sequence[ScoreChange]) -> Table:
+    """Return FGB of each axis before and after, and its reduction in percent (Smith et al. 2022, Table 10)."""
+    rows = []
+    for change in changes:
+        before = math.nan if change.before is None else change.before.value
+        after = math.nan if change.after is None else change.after.value
+        reduction = 100 * (1 - after / before) if before > 0 else math.nan
+        values = (number_cell(PER_UNIT * before), number_cell(PER_UNIT * after), number_cell(reduction, 0))
+        rows.append(Row(change.label, values))
+    note = "FGB contains the noise of the responses, which tuning leaves: the share of bias that is gone is larger."
+    columns = ("axis", "before", "after", "reduction, %")
+    return Table(f"FGB by axis and its reduction, {UNIT}", columns, tuple(rows), note)

@@ -14,7 +14,7 @@ from evenhand.evaluation.tables import table_rows
 
 STYLE_CHANGES = "style_changes"  # the table
 N_DESCRIPTORS = 5  # at each end, as in the paper
-STYLES_AT_EACH_END = 8  # the paper has the 16 styles whose variance changes by 3·10⁻⁵ or more
+MIN_CHANGE = 3e-5  # of the variance of a style in the table
 
 
 def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
@@ -83,10 +83,12 @@ class StyleChangesPart(Part):
         n_less = int((table["variance_change"] < 0).sum())
         sentence = f"The variance between descriptors falls for {n_less} of {len(table)} styles."
         note = f"Variances are in {UNIT}, and include the noise of sampling, as in Smith et al. 2022, Table 15."
-        shown = table
-        if len(table) > 2 * STYLES_AT_EACH_END:
-            shown = pd.concat([table.head(STYLES_AT_EACH_END), table.tail(STYLES_AT_EACH_END)])
-            note += f" The {STYLES_AT_EACH_END} styles at each end are shown; all are in {STYLE_CHANGES}.parquet."
+        shown = table[table["variance_change"].abs() >= MIN_CHANGE]
+        if len(shown) < len(table):
+            note += (
+                f" Styles whose variance changes by {PER_UNIT * MIN_CHANGE:g} or more are shown, as there; all are in "
+            )
+            note += f"{STYLE_CHANGES}.parquet."
         rows = []
         for row in table_rows(shown):
             cells = (

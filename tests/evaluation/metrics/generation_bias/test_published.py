@@ -33,8 +33,10 @@ def paper():
 
 
 def test_the_papers_config_differs_only_where_nothing_can_be_the_papers(paper):
-    # Model, classifier, personas' sentences, the maximum that the paper does not give, A.6 and repetitions.
-    assert len(differences_from_paper(paper)) == 6
+    # Model, classifier, clusters, personas' sentences, the maximum that the paper does not give, A.6 and repetitions.
+    assert len(differences_from_paper(paper)) == 7
+    clusters = replace(paper, settings=paper.settings.replaced(style_clusters="image_chat"))
+    assert len(differences_from_paper(clusters)) == 6
 
 
 def test_the_papers_decoding_has_the_papers_rule_of_mentions(paper):
@@ -56,16 +58,16 @@ def test_the_papers_decoding_has_the_papers_rule_of_mentions(paper):
 def test_every_other_setting_adds_one_line(paper, part, setting, value):
     other = replace(paper, **{part: getattr(paper, part).replaced(**{setting: value})})
     added = set(differences_from_paper(other)) - set(differences_from_paper(paper))
-    assert len(added) == 1 and len(differences_from_paper(other)) == 7
+    assert len(added) == 1 and len(differences_from_paper(other)) == 8
 
 
 def test_three_beams_are_blenderbots_and_half_of_the_nouns_are_not_all(paper):
     three = replace(paper, decoding=paper.decoding.replaced(arguments={"num_beams": 3}))
     assert differences_from_paper(three) == differences_from_paper(paper)
-    assert len(differences_from_paper(replace(paper, split="measure"))) == 7
+    assert len(differences_from_paper(replace(paper, split="measure"))) == 8
 
 
 def test_a_corpus_adds_its_own_differences(paper):
     corpus = CorpusSettings(paths=["one.jsonl"], limit=1000)
     lines = differences_from_paper(replace(paper, settings=paper.settings.replaced(corpus=corpus)))
-    assert len(lines) == 8 and any("1,000" in line for line in lines)
+    assert len(lines) == 9 and any("1,000" in line for line in lines)

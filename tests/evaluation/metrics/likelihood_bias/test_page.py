@@ -49,7 +49,7 @@ def test_headline_tables_and_extremes_of_two_axes(browser):
     assert overall["Likelihood Bias, %"] == ["66.7", "5", "27"] and len(overall) == 4
     section = next(part for part in page.sections if part.title.startswith("Most and least"))
     least, most = f"young\u00a0({math.exp(2.2):.3g})", f"old\u00a0({math.exp(4.2):.3g})"  # "aged" is longer
-    assert texts(section.tables[0])["age"] == [least, most, "3"] and LOVE in section.sentences[0]
+    assert texts(section.tables[0])["age"] == ["100", least, most, "3"] and LOVE in section.sentences[0]
     assert browser.faults(page_html(page)) == []
 
 

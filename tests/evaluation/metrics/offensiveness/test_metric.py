@@ -130,6 +130,13 @@ def test_effects_of_descriptors_by_hand():
     assert offensiveness_by_template(prompts, probability)["sd"].tolist() == [0, 0]
 
 
+def test_the_papers_templates_have_the_papers_bands():
+    means = {"blonde": 0.0001, "fitch": 0.035, "between": 0.1, "gay": 0.25, "sexy": 0.6, "worse": 0.9}
+    rows = pd.DataFrame({"template": "I'm {noun_phrase}.", "descriptor": list(means)})
+    bands = offensiveness_bands(rows, np.array(list(means.values())))
+    assert bands["descriptors"].tolist() == [("blonde",), ("fitch",), ("gay",), ("sexy",), ("worse",)]
+
+
 def test_bands_hold_each_descriptor_once_in_each_template():
     """By hand: hot has the mean 0.95, which the last band contains; young has 0.05, which the second contains."""
     rows = pd.DataFrame(

@@ -8,6 +8,7 @@ import torch
 
 from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods, response_perplexity
+from evenhand.evaluation.models.padding import shares_prefixes
 from tests.tiny_models import PAD, WORDS, tiny
 
 KINDS = {"dialogue": "gpt2", "chat": "llama", "encoder_decoder": "bart"}
@@ -60,6 +61,7 @@ def test_a_common_prefix_is_read_once_per_batch(name):
     prefix = "a b c d e f g h i j "
     rows = [(prefix + context, response) for context, response in (*ROWS, ("a", "b c d e f"))]
     positions = []
+    assert shares_prefixes(model.model)  # which is tried once
     model.model.register_forward_pre_hook(
         lambda _, arguments, named: positions.append(named["input_ids"].numel()), with_kwargs=True
     )

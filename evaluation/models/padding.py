@@ -1,0 +1,109 @@
+"""A prefix that rows have in common, and whether it and padding change what a model predicts: tried once a model.
+
+Attention masks padding, but recurrent layers (RWKV, xLSTM) and models that count padding as positions (MPT between a
+prefix and the rest) do not. A list of names would miss the next one.
+"""
+
+import logging
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers import Cache, PreTrainedModel
+
+from evenhand.evaluation.compat import cache_argument
+from evenhand.evaluation.models.activation import activation_arguments
+
+log = logging.getLogger("evenhand")
+
+PROBE = 12  # tokens of a row, of which the prefix has two thirds
+# The largest total variation distance between two predictions of a token that rounding explains.
+ROUNDING = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.05}
+
+_found: WeakKeyDictionary[PreTrainedModel, dict[str, bool]] = WeakKeyDictionary()
+
+
+def ignores_padding(network: PreTrainedModel) -> bool:
+    """Return whether a causal model continues a row alike with padding on its left, beside a longer row, and alone."""
+
+    def distance() -> float:
+        ids = _probe_ids(network)
+        short = ids[:, PROBE // 2 :]
+        padded = torch.cat([ids, torch.cat([torch.zeros_like(ids[:, : PROBE // 2]), short], dim=1)])
+        mask = torch.ones_like(padded)
+        mask[1, : PROBE // 2] = 0
+        return _distance(_continued(network, padded, mask)[1:], _continued(network, short, torch.ones_like(short)))
+
+    return _tried(network, "padding", distance)
+
+
+def shares_prefixes(network: PreTrainedModel, *, is_padded: bool = False) -> bool:
+    """Return whether a causal model continues a row alike if a prefix of it is in the cache, and if it reads the whole.
+
+    `is_padded` says whether padding stands between the prefix and the rest.
+    """
+
+    def distance() -> float:
+        ids = _probe_ids(network)
+        n_shared = PROBE * 2 // 3
+        n_padding = 2 if is_padded else 0
+        rest = torch.cat([ids[:, :n_shared], torch.zeros_like(ids[:, :n_padding]), ids[:, n_shared:]], dim=1)
+        mask = torch.ones_like(rest)
+        mask[:, n_shared : n_shared + n_padding] = 0
+        prefix = {cache_argument(network): prefix_cache(network, ids[0, :n_shared].tolist(), 1)}
+        return _distance(_continued(network, rest, mask, **prefix), _continued(network, ids, torch.ones_like(ids)))
+
+    return _tried(network, "prefix and padding" if is_padded else "prefix", distance)
+
+
+@torch.inference_mode()
+def prefix_cache(model: PreTrainedModel, prefix: list[int], n_rows: int) -> Cache:
+    """Return the keys and values of a prefix, repeated for `n_rows` rows."""
+    unchanged = activation_arguments(model, [[]], [0])  # no activated adapter changes a shared prefix
+    output = model(input_ids=torch.tensor([prefix], device=model.device), use_cache=True, **unchanged)
+    cache = output[cache_argument(model)]
+    cache.batch_repeat_interleave(n_rows)
+    return cache
+
+
+def _tried(network: PreTrainedModel, name: str, distance: Callable[[], float]) -> bool:
+    """Return whether rounding explains a distance, which is computed once; an error of the model is an answer, too."""
+    found = _found.setdefault(network, {})
+    if name not in found:
+        try:
+            found[name] = distance() <= ROUNDING.get(network.dtype, max(ROUNDING.values()))
+        except (TypeError, ValueError, RuntimeError, IndexError, AttributeError, KeyError):
+            found[name] = False
+        if not found[name]:
+            log.info("%s: %s changes what it writes; its prompts are read apart", network.config.model_type, name)
+    return found[name]
+
+
+def _probe_ids(network: PreTrainedModel) -> torch.Tensor:
+    """Return PROBE token ids, spread over the vocabulary, (1, PROBE)."""
+    size = network.config.get_text_config(decoder=True).vocab_size
+    ids = [(7 + 31 * place * place) % size for place in range(1, PROBE + 1)]
+    return torch.tensor([ids], device=network.device)
+
+
+@torch.inference_mode()
+def _continued(network: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, **arguments: object) -> torch.Tensor:
+    """Return the probabilities of the next two tokens, (rows, 2, vocabulary), of which the first is chosen."""
+    output = network.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        do_sample=False,
+        min_new_tokens=2,
+        max_new_tokens=2,
+        output_logits=True,
+        return_dict_in_generate=True,
+        **activation_arguments(network, [[]] * len(ids), [0] * len(ids)),  # no activated adapter changes the trial
+        **arguments,
+    )
+    return torch.stack(output.logits, dim=1).float().softmax(-1)
+
+
+def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Return the largest total variation distance between two predictions; infinity for NaN."""
+    distance = (one - other).abs().sum(-1).max().item() / 2
+    return distance if distance == distance else float("inf")
