@@ -24,6 +24,7 @@ from evenhand.evaluation.data.table_files import (
     read_columns,
     read_json_rows,
 )
+from evenhand.evaluation.data.winobias import winobias_files, winobias_rows
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
 from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
@@ -86,7 +87,7 @@ def resolve_pairs_file(source: str) -> Path:
             sha256 = S_JSD_SHA256[language]
         return fetch_pinned_file(f"{url}/{name}", sha256, f"sentence_pairs/{name}", fix)
     path = Path(source).expanduser()
-    if not path.is_file():
+    if not path.is_file() and not winobias_files(path):
         if path.suffix.lower() in SUFFIXES:
             raise InputError("pairs", f"{source} does not exist; give a CSV or JSONL file, or {', '.join(SETS)}.")
         raise unknown_name("pairs", source, SETS)
@@ -100,7 +101,8 @@ def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) ->
     else None. By default, `pair_id` is the number of the row, and `bias_type` and `direction` are "".
 
     Args:
-        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of Steinborn et al. 2022's files, or ours.
+        path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of Steinborn et al. 2022's files, or ours;
+            or the folder of WinoBias's files, or one of them.
         columns: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
 
     Raises:
@@ -108,7 +110,9 @@ def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) ->
             twice, or no pair has both sentences.
     """
     spelled = {column for known in KNOWN_COLUMNS for column in known.values()}
-    rows = stereoset_rows(path)
+    rows = winobias_rows(path)
+    if rows is None:
+        rows = stereoset_rows(path)
     content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
     if not content:
         raise InputError(path, "is empty; give a file with a row for each pair.")

@@ -22,10 +22,11 @@ from evenhand.evaluation.data.sentence_pairs import (
     resolve_pairs_file,
 )
 from evenhand.evaluation.data.strata import stratified_rows
+from evenhand.evaluation.data.winobias import pairs_sha256
 from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
-from evenhand.evaluation.files import json_sha256, sha256_of
+from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
@@ -188,7 +189,7 @@ class SentencePairs(Metric):
         _read_pairs(config)
         file = _pairs_path(config)
         names = config.settings.names
-        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": sha256_of(file)}
+        fingerprints = {**config.open_model(scores_sentences=True).identity(), "pairs": pairs_sha256(file)}
         if names is not None:
             fingerprints["names"] = json_sha256(load_names(names))
         return fingerprints
