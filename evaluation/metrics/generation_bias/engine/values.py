@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind, find_measure
 from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
@@ -178,7 +179,12 @@ def stored_values(run: FamilyRun, name: str) -> MeasureValues:
     if measure is not None:
         kind = measure.kind
     else:
-        kind = next(ValueKind(score.basis[KIND]) for score in run.scores if score.metric == name)
+        kinds = [ValueKind(score.basis[KIND]) for score in run.scores if score.metric == name and KIND in score.basis]
+        if not kinds:
+            raise InputError(
+                "outcomes", f"{run.folder} does not say whether {name!r} has numbers or classes; measure it again."
+            )
+        kind = kinds[0]
     return MeasureValues(name, kind, table[list(columns)].rename(columns=columns))
 
 
