@@ -23,8 +23,10 @@ from transformers import Trainer, TrainingArguments
 from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
 from trl.trainer.dpo_trainer import DataCollatorForPreference
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.modes import turn_off_dropout
+from evenhand.evaluation.models.padding import ignores_padding
 from evenhand.mitigation.even_targets import even_targets, own_word_ids
 from evenhand.mitigation.labelled_responses import (
     COMPLETION,
@@ -46,6 +48,7 @@ from evenhand.mitigation.training_batches import (
     Batch,
     collate_causal,
     collate_encoder_decoder,
+    collate_recurrent,
     cut_responses,
     length_grouped_batches,
     padded,
@@ -147,6 +150,8 @@ class SFT(TuningTrainer, SFTTrainer):
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
+        if not ignores_padding(base.model):
+            return partial(collate_recurrent, pad_token_id=pad_token_id)
         with_positions = "position_ids" in inspect.signature(base.model.forward).parameters
         return partial(collate_causal, pad_token_id=pad_token_id, with_positions=with_positions)
 
@@ -226,6 +231,8 @@ class DistillTrainer(SFT):
 
         The tensors of trained sequences have the prefix TRAINED_PREFIX; `labels` are (b, k).
         """
+        if not ignores_padding(base.model):
+            raise InputError("method", f"padding changes what {base.name} predicts; give a method that trains by SFT.")
         collate = SFT.collator(base, pad_token_id)
 
         def collate_rows(rows: Sequence[Mapping[str, list]]) -> dict[str, Any]:

@@ -91,6 +91,19 @@ def collate_causal(
     return batch
 
 
+def collate_recurrent(rows: Sequence[Mapping[str, list[int]]], pad_token_id: int) -> dict[str, torch.Tensor | int]:
+    """Return rows as a batch padded on the right, of which a recurrent model's labels and logits read nothing.
+
+    input_ids, attention_mask and labels are (b, t), and all positions have logits.
+    """
+    return {
+        "input_ids": padded([row["input_ids"] for row in rows], pad_token_id),
+        "attention_mask": padded([[1] * len(row["input_ids"]) for row in rows], 0),
+        "labels": padded([row["labels"] for row in rows], IGNORE_INDEX),
+        **NO_CACHE,
+    }
+
+
 def cut_responses(
     sequences: Mapping[str, torch.Tensor], lengths: torch.Tensor, first_tokens: int
 ) -> tuple[Batch, torch.Tensor]:

@@ -18,7 +18,12 @@ from pydantic import Field
 
 from evenhand.evaluation.score import LABEL, PERSONA, TEXT
 from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
-from evenhand.mitigation.labelled_responses import ContextRenderer, rows_of_several_people, untagged_rows
+from evenhand.mitigation.labelled_responses import (
+    SPARES_OWN_WORDS,
+    ContextRenderer,
+    rows_of_several_people,
+    untagged_rows,
+)
 from evenhand.mitigation.labels import BIAS, NO_BIAS
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.methods.distill import Distill
@@ -43,6 +48,9 @@ class ControlTags(TrainedMethod):
             "the tag only; labels: the responses with the tag of their label (Smith et al. 2022)",
             json_schema_extra=WITHOUT_FLAG,
         )
+        spare_own_words: bool = Field(
+            False, description="with predictions, as of `distill`", json_schema_extra=WITHOUT_FLAG
+        )
 
     settings: Settings
     control_tag = NO_BIAS_TAG
@@ -66,7 +74,10 @@ class ControlTags(TrainedMethod):
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
         if self.settings.targets == "predictions":
-            return rows_of_several_people(labelled, render, NO_BIAS_TAG, self.seed)
+            rows = rows_of_several_people(labelled, render, NO_BIAS_TAG, self.seed)
+            if self.settings.spare_own_words:
+                rows = rows.add_column(SPARES_OWN_WORDS, [True] * len(rows))
+            return rows
         contexts = np.full(len(labelled), "", dtype=object)
         for label, tag in TAGS.items():
             has_label = (labelled[LABEL] == label).to_numpy()

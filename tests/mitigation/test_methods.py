@@ -124,3 +124,11 @@ def test_with_predictions_the_tag_ends_the_trained_contexts_and_the_base_reads_n
     tagged = [[context.replace("<eos>", " no_bias<eos>") for context in pair] for pair in of_distill["trained"]]
     assert found["trained"] == tagged
     assert found["prompt"] == [first for first, _ in tagged]
+
+
+def test_control_tags_and_distill_spare_own_words_alike():
+    for name in ("control_tags", "distill", "opening"):
+        settings = type(trained_method(name)).Settings(spare_own_words=True)
+        spared = trained_method(name, {name: settings}).rows(labelled(), render)
+        assert spared["spares_own_words"] == [True] * 4
+        assert "spares_own_words" not in rows(name, labelled()).column_names

@@ -12,6 +12,7 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model, loaded_dialogue_model
 from evenhand.evaluation.models.padding import ignores_padding, shares_prefixes
+from evenhand.mitigation.trainers import SFT
 from tests.tiny_models import PAD, SPECIAL, WORDS, word_tokenizer
 from tests.tiny_tokenizers import tiny_tokenizer
 
@@ -107,3 +108,18 @@ def test_a_decoder_classifier_finds_the_last_token_by_the_padding_of_its_config(
     alone, _ = classifier.classify(["Hello"])
     in_batch, _ = classifier.classify(["Hello", "Tell me about the rain: it is wet."])
     np.testing.assert_allclose(in_batch[0], alone[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "rwkv", "xlm"])
+def test_a_trained_row_has_the_loss_that_it_has_alone(name):
+    network = model_of(name, {model[0]: model[1] for model in MODELS}[name])
+    rows = []
+    for length in (3, 9, 20):
+        context = list(range(3, 3 + length))
+        rows.append({"input_ids": [*context, 5, 6, 0], "labels": [*[-100] * length, 5, 6, 0]})
+    with loaded_dialogue_model(network, word_tokenizer()) as model:
+        collate = SFT.collator(model, PAD)
+        with torch.no_grad():
+            alone = [network(**collate([row])).loss.item() for row in rows]
+            together = network(**collate(rows)).loss.item()
+    assert together == pytest.approx(np.mean(alone), abs=1e-4)

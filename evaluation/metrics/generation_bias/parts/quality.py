@@ -249,7 +249,7 @@ def _interval_over_dialogues(value: float, influence: np.ndarray) -> tuple[Inter
     """Return the interval of a value by each dialogue's influence on it, (n,), and why there is none."""
     if not varies(value + influence):
         return None, ONE_DIALOGUE if len(influence) == 1 else NO_ERROR
-    return mean_interval(value + influence, student_quantile(len(influence) - 1)), None
+    return mean_interval(value + influence), None
 
 
 def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
