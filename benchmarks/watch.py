@@ -7,10 +7,9 @@ Each stream has 20 people whose requests differ in how often they are refused (6
 refused more often. A name is wrong if the person is refused as often as all others, or in the wrong direction.
 """
 
-import argparse
-
 import numpy as np
 
+from benchmarks.measuring import parse_options
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
 
 PEOPLE = 20
@@ -51,25 +50,22 @@ def named_at(n: int, differing: int, gap: float, rng: np.random.Generator) -> di
 
 def main() -> None:
     """Print a table of error rates and delays."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--streams", type=int, default=100)
-    parser.add_argument("--answers", type=int, default=18_000)
-    arguments = parser.parse_args()
+    options = parse_options(__doc__, streams=100, answers=18_000)
     print("| people refused more often | points more | streams with a wrong name | found | median answers |")
     print("| --- | --- | --- | --- | --- |")
     for differing, gap in ((0, 0.0), (1, 0.10), (1, 0.25), (3, 0.25)):
         rng = np.random.default_rng(0)
         wrong = 0
         delays = []
-        for _ in range(arguments.streams):
-            named = named_at(arguments.answers, differing, gap, rng)
+        for _ in range(options.streams):
+            named = named_at(options.answers, differing, gap, rng)
             right = {(person, HIGHER) for person in range(differing)}
             wrong += bool(named.keys() - right)
             delays += [named[key] for key in right & named.keys()]
-        n_true = differing * arguments.streams
+        n_true = differing * options.streams
         median = f"{np.median(delays):,.0f}" if delays else "–"
         found = f"{len(delays)} of {n_true}" if n_true else "–"
-        print(f"| {differing} of {PEOPLE} | {100 * gap:.0f} | {wrong} of {arguments.streams} | {found} | {median} |")
+        print(f"| {differing} of {PEOPLE} | {100 * gap:.0f} | {wrong} of {options.streams} | {found} | {median} |")
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def test_the_report_has_the_tables_and_columns_that_the_page_names(config, tmp_p
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     for title, columns in (table for row in (cell, *others) for table in named_tables(row)):
         assert title in page
-        head = page[page.index(title) :].partition("</thead>")[0]
-        assert all(column in head for column in columns), title
+        heads = [page[found.start() :].partition("</thead>")[0] for found in re.finditer(re.escape(title), page)]
+        assert any(all(column in head for column in columns) for head in heads), title
 
 
 def test_an_encoder_decoder_has_likelihoods(tmp_path):

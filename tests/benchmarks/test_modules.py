@@ -14,7 +14,7 @@ BENCHMARKS = sorted(file.stem for file in (ROOT / "benchmarks").glob("[a-z]*.py"
 PAGES = [ROOT / "README.md", ROOT / "Makefile", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
 TEXTS += [importlib.import_module(f"benchmarks.{name}").__doc__ for name in BENCHMARKS]
-COMMANDS = sorted(set(re.findall(r"python -m benchmarks\.(\w+)([^`#|\n]*)", "\n".join(TEXTS))))
+COMMANDS = sorted(set(re.findall(r"python -m benchmarks\.(\w+)([^`#|\n]*)", "\n".join(TEXTS).replace(" $(MAP)", ""))))
 
 
 class Parsed(Exception):

