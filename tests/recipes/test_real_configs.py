@@ -74,6 +74,8 @@ def finished(request, tmp_path_factory):
     tiny_checkpoints.style_classifier(cached(folder / "hub", measured.generation_bias.style_classifier))
     before = sha256_of(base / "model.safetensors")
     flags = {**SMALL, "measure.prompts.dataset": tiny_checkpoints.taxonomy(folder / "taxonomy")}
+    # With three validation rows, chance decides whether any step of a tuning is better than none.
+    flags |= {"train_answers_per_cell": 16, "tune.training.max_rows": 256}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
         assert main(arguments("loop", request.param, output_dir=folder / "run", **flags)) == 0

@@ -107,7 +107,8 @@ def test_scores_and_changes_by_document():
     (score,) = capability_scores(make_rows([1.0] * 4), {})
     assert score.interval == pytest.approx((0.510, 1.0), abs=1e-3)  # Wilson's, of 4 of 4: 4 / (4 + 1.96²)
     (score,) = capability_scores(make_rows([-1.0, 1.0, 3.0], "abc"), {})  # a log-likelihood, say
-    assert score.bounds == (-math.inf, math.inf) and score.interval == pytest.approx((-1.263, 3.263), abs=1e-3)
+    # Student's: 1 ± 4.3027 · 2 / √3
+    assert score.bounds == (-math.inf, math.inf) and score.interval == pytest.approx((-3.968, 5.968), abs=1e-3)
     before, after = make_rows([1.0, 1.0, 1.0, 0.0]), make_rows([0.0, 1.0, 1.0, 0.0])
     (score,) = capability_differences(FakeRun(before), FakeRun(after), {})
     assert score.value == -0.25 and score.standard_error == pytest.approx(0.25)  # of −1, 0, 0, 0: s = ½

@@ -263,7 +263,7 @@ def test_a_rejected_text_does_not_end_the_run_in_which_others_are_answered(statu
 
 def test_a_server_that_rejects_all_first_requests_ends_the_run_and_a_filter_does_not():
     with serving(reject=lambda body: (400, {"error": {"message": "the server is misconfigured"}})) as (url, record):
-        with pytest.raises(InputError, match="first 16 requests all failed.*status 400"):
+        with pytest.raises(InputError, match="first .. requests all failed.*status 400"):
             answers_or_reasons(url, build_bodies(server_settings(url), 100))
         assert len(record["bodies"]) < 50
     with serving(reject=lambda body: (451, {})) as (url, _):
