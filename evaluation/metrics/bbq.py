@@ -205,6 +205,8 @@ def read_questions(settings: Settings) -> pd.DataFrame:
             for _, rows in questions.groupby(CATEGORY, sort=False)
         ]
         questions = pd.concat(kept, ignore_index=True)
+    if not (questions[CONDITION] == AMBIGUOUS).any():
+        raise InputError("bbq.data", "no question has an ambiguous context, which the bias score needs; add some.")
     return questions
 
 
