@@ -18,7 +18,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.refusals import declines
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.report.html import page_html
@@ -151,9 +151,13 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         try:
             columns = read_responses(part, named=settings.columns)
         except InputError as error:
-            problem = error.problem.replace(str(part), f"{settings.logs} (its new lines)")
-            raise InputError(error.field.replace("responses", "logs"), problem) from None
-    return pd.DataFrame(columns)
+            new_lines = f"{settings.logs} (its new lines)"
+            place = error.field.replace(str(part), new_lines).replace("responses", "logs")
+            raise InputError(place, error.problem.replace(str(part), new_lines)) from None
+    if DESCRIPTOR not in columns:
+        raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
+    rows = pd.DataFrame(columns)
+    return rows if TEMPLATE in rows else rows.assign(**{TEMPLATE: UNSPECIFIED})
 
 
 def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:

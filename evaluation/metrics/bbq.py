@@ -137,9 +137,7 @@ class BBQ(Metric):
         """Return whether answers are shown to follow stereotypes where the text does not say who."""
         bias = find_score(run.scores, BIAS, context_condition=AMBIGUOUS)
         accuracy = find_score(run.scores, ACCURACY, context_condition=AMBIGUOUS)
-        if bias is None:
-            return "No question leaves open who is meant, so that stereotypes were not measured there."
-        low, high = bias.interval or (-math.inf, math.inf)
+        low, high = (bias and bias.interval) or (-math.inf, math.inf)
         found = "are not shown to follow stereotypes"
         if low > 0:
             found = "follow stereotypes"
@@ -208,6 +206,8 @@ def read_questions(settings: Settings) -> pd.DataFrame:
             for _, rows in questions.groupby(CATEGORY, sort=False)
         ]
         questions = pd.concat(kept, ignore_index=True)
+    if not (questions[CONDITION] == AMBIGUOUS).any():
+        raise InputError("bbq.data", "no question has an ambiguous context, which the bias score needs; add some.")
     return questions
 
 

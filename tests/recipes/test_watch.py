@@ -85,3 +85,16 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
     bad.logs.write_text(json.dumps({"text": "a", "descriptor": "x", "response": "b", "grade": 3}) + "\n")
     with pytest.raises(InputError, match="'grade' has 3"):
         watch(bad)
+
+
+@pytest.mark.parametrize(("person", "match"), [({}, "who asked"), ({"descriptor": None}, "log.jsonl .its new lines")])
+def test_a_log_with_ids_has_one_stratum_and_needs_its_people(settings, person, match):
+    row = {"prompt_id": "0123456789abcdef", "text": "Help me.", "descriptor": "deaf", "response": YES}
+    settings.logs.write_text(json.dumps(row) + "\n")
+    assert watch(settings) == 0
+    assert list(state_of(settings)["open_blocks"]) == ["(unspecified)"]
+    without = {"prompt_id": row["prompt_id"]} if not person else {"text": "Help me."}
+    with settings.logs.open("a") as file:
+        file.write(json.dumps({**without, **person, "response": YES}) + "\n")
+    with pytest.raises(InputError, match=match):
+        watch(settings)

@@ -112,6 +112,9 @@ def test_the_files_are_checked(tmp_path, file):
     file.write_text(json.dumps(broken) + "\n")
     with pytest.raises(InputError, match="question 1 is none of BBQ's"):
         read_questions(Settings(data=file))
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS if row["context_condition"] == "disambig"))
+    with pytest.raises(InputError, match="no question has an ambiguous context"):
+        read_questions(Settings(data=file))
     file.write_text(json.dumps({"question": "a"}) + "\n")
     with pytest.raises(InputError, match="has no example_id"):
         read_questions(Settings(data=tmp_path))
@@ -132,11 +135,3 @@ def test_a_model_is_measured_and_a_masked_one_is_refused(tmp_path, file):
     assert "stereotypes" in page.verdict and page.sections
     with pytest.raises(InputError, match="fills masks"):
         measure_family(tmp_path / "masked", "bbq", FamilyConfig(model=MASKED_MODEL), data=file)
-
-
-def test_questions_that_all_say_who_have_a_page(tmp_path):
-    path = tmp_path / "Age.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS if row["context_condition"] == "disambig"))
-    run = measure_family(tmp_path / "run", "bbq", FamilyConfig(model=MODEL), data=path)
-    page = BBQ().page(run)
-    assert "not measured" in page.verdict and page.sections
