@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +115,10 @@ def read_state(settings: WatchSettings) -> State:
     path = settings.output_dir / STATE
     if not path.exists():
         return State(settings=fixed)
-    state = State(**read_json(path, "output_dir"))
+    content = read_json(path, "output_dir")
+    if not isinstance(content, dict) or content.keys() != {each.name for each in fields(State)}:
+        raise InputError("output_dir", f"{path} is no state of this version of Evenhand; give another --output_dir.")
+    state = State(**content)
     changed = [name for name, value in fixed.items() if state.settings.get(name) != value]
     if changed:
         raise InputError(

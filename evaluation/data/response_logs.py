@@ -93,6 +93,8 @@ def _anthropic_answer(row: LogRow) -> Answer | None:
         return Answer(None, error="no response")
     kind = result.get("type")
     if kind != "succeeded":
+        if error_reason(result.get("error")) == FILTERED:
+            return Answer(None, error=FILTERED)
         code = value_at(result, "error.error.type") or value_at(result, "error.type")
         return Answer(None, error=short_reason(f"{kind} {code}" if code else str(kind or "no response")))
     return answer_in(result.get("message"))

@@ -81,6 +81,10 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
     append(settings.logs, 60, 0.0, 4)
     with pytest.raises(InputError, match="another file"):
         watch(settings)
+    for content in ("[]", "{}", '{"offset": 1}'):
+        (settings.output_dir / STATE).write_text(content)
+        with pytest.raises(InputError, match="no state of this version"):
+            watch(settings)
     bad = WatchSettings(logs=tmp_path / "bad.jsonl", output_dir=tmp_path / "bad", outcomes=["grade"])
     bad.logs.write_text(json.dumps({"text": "a", "descriptor": "x", "response": "b", "grade": 3}) + "\n")
     with pytest.raises(InputError, match="'grade' has 3"):
