@@ -95,7 +95,9 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
     scores = read_scores(folder / SCORES)
     signature = max((score.signature for score in scores), key=lambda each: len(str(each)), default={})
     rates = outcome_rates(folder, scores)
-    style_classifier = dict(signature.get("style_classifier", {}))
+    style_classifier = signature.get("style_classifier", {})
+    if not isinstance(style_classifier, Mapping):
+        style_classifier = {}
     facts = {
         "schema": SCHEMA,
         "criterion": criterion_facts(folder, record, criteria, rates),
@@ -111,7 +113,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         },
         "model": signature.get("model", {}),
         "decoding": signature.get("decoding", {}),
-        "classifier": style_classifier | classifier_accuracy(str(style_classifier.get("name", ""))),
+        "classifier": {**style_classifier, **classifier_accuracy(str(style_classifier.get("name", "")))},
         "prompts": signature.get("dataset", {}),
         "answers": answer_counts(folder),
         "headline": [score_facts(score) for score in headline_scores(scores)],

@@ -89,7 +89,7 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     rows = pd.DataFrame(first_columns).join(rest)
     if path.suffix == ".csv":
         try:
-            content = csv_text(list(rows), table_rows(rows), is_exact=True)
+            content = csv_text(rows.columns.tolist(), table_rows(rows), is_exact=True)
         except ValueError as error:
             raise InputError("write_prompts", f"{path}: {error}; give a .parquet or {BATCH} file.") from None
         write_text(path, content)
