@@ -53,7 +53,8 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
             f"false; quantized weights cannot be trained, and the {trainer_name} may need the model without the "
             "adapter: use LoRA.",
         )
-    if is_adapted and invocation_in(adapter_folder(model.name, model.revision)) is not None:
+    adapter = adapter_folder(model.name, model.revision)
+    if adapter is not None and invocation_in(adapter) is not None:
         raise InputError(
             "model",
             f"{model.name} is an activated adapter, into whose base it cannot be merged to be tuned again; tune its "

@@ -1,6 +1,7 @@
 """The tokens from which on an activated adapter acts, cut from encoded contexts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 from datasets import Dataset
 
@@ -51,7 +52,7 @@ def check_invocation(base: DialogueModel, encoded: Dataset, tokens: Sequence[int
     Raises:
         InputError: a context lacks the tokens, or a response has them, where the adapter would start anew.
     """
-    for row in encoded:
+    for row in cast(Iterable[Mapping[str, list]], encoded):
         sequences = row.get("trained_ids") or [row["input_ids"]]
         n_response = sum(label >= 0 for label in row["labels"])
         for ids in sequences:

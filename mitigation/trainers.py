@@ -20,8 +20,10 @@ from peft import PeftModel
 from torch.nn.functional import kl_div, log_softmax
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
-from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
-from trl.trainer.dpo_trainer import DataCollatorForPreference
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DataCollatorForPreference, DPOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
@@ -66,12 +68,14 @@ class TuningTrainer(Trainer, ABC):
     """What the trainers have in common: the first base of each class, before the trainer of transformers or TRL.
 
     Attributes:
+        model: the network that is trained.
         config_class, config_fields: the class of the trainer's arguments, and the arguments that are always the same.
         loss_name: the unit of the loss.
         needs_base: whether training needs the model without its adapter, so that not all weights can be trained.
         supports_encoder_decoder: whether the trainer supports encoder-decoder models.
     """
 
+    model: torch.nn.Module
     config_class: ClassVar[type[TrainingArguments]] = SFTConfig
     # Encoded rows are used as they are, in all of their columns. A loss that balances experts is no part of a method.
     config_fields: ClassVar[Mapping[str, object]] = {
@@ -369,7 +373,7 @@ class PreferenceTrainer(TuningTrainer, DPOTrainer):
 
     def __init__(self, model: PeftModel, **arguments: Any) -> None:
         # Of a model that has an adapter already, TRL would copy the adapter as the reference.
-        config = model.peft_config[model.active_adapter]
+        config = model.active_peft_config
         super().__init__(model.unload(), peft_config=config, **arguments)
 
     @staticmethod

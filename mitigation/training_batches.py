@@ -5,6 +5,7 @@ the output layer of a small model would take half of the time at positions witho
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,10 +59,11 @@ def length_grouped_batches(trainer: Trainer, column: str = "input_ids") -> DataL
     Rows are as long as their list in `column`.
     """
     arguments = trainer.args
-    lengths = [len(tokens) for tokens in trainer.train_dataset[column]]
+    dataset: Any = trainer.train_dataset  # of the library `datasets`, whose class is none of torch
+    lengths = [len(tokens) for tokens in dataset[column]]
     rows = arguments.train_batch_size * trainer.accelerator.num_processes  # accelerate splits a batch
     loader = DataLoader(
-        trainer.train_dataset,
+        dataset,
         batch_size=arguments.train_batch_size,
         sampler=LengthGroupedSampler(lengths, rows, arguments.seed),
         collate_fn=trainer.data_collator,

@@ -152,7 +152,8 @@ def response_ids(base: DialogueModel, rows: Dataset, prompts: list[list[int]]) -
 def _whole_characters(base: DialogueModel, ids: list[int]) -> list[int]:
     """Return the ids of a cut response without the bytes of a character that it does not finish."""
     for n_kept in range(len(ids), 0, -1):
-        if not base.tokenizer.decode(ids[:n_kept], skip_special_tokens=True).endswith(HALF_CHARACTER):
+        text = str(base.tokenizer.decode(ids[:n_kept], skip_special_tokens=True))
+        if not text.endswith(HALF_CHARACTER):
             return ids[:n_kept]
     return ids
 

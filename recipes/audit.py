@@ -63,6 +63,9 @@ def verify(path: Path, folder: Path) -> int:
     given = read_json(path, "verify")
     if not isinstance(given, dict) or given.get("schema") != SCHEMA:
         raise InputError("verify", f"{path} is no audit of the schema {SCHEMA}.")
+    for name in ("files", "criterion"):
+        if not isinstance(given.get(name), dict):
+            raise InputError("verify", f"{path} has no {name!r}, or was changed there; ask for the audit again.")
     changed = changed_files(given, folder)
     if not changed:
         _, record = read_run(folder, "measure", "run")

@@ -15,6 +15,8 @@ from pydantic import Field
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.runs.record import FinishedRecord
 from evenhand.evaluation.score import (
@@ -40,6 +42,7 @@ CUTS = (AXIS, BUCKET, DESCRIPTOR)
 MET, BROKEN, UNDECIDED = "met", "broken", "not decided"
 BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
 OF_CHECK = {"holds": MET, "broken": BROKEN, "inconclusive": UNDECIDED}
+NO_BOUNDS = "no interval: fewer than two templates have answers"
 SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
@@ -91,8 +94,10 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         load_metric(family)  # which declares the labels of its scores
     scores = read_scores(folder / SCORES)
     signature = max((score.signature for score in scores), key=lambda each: len(str(each)), default={})
-    rates = outcome_rates(folder)
-    style_classifier = dict(signature.get("style_classifier", {}))
+    rates = outcome_rates(folder, scores)
+    style_classifier = signature.get("style_classifier", {})
+    if not isinstance(style_classifier, Mapping):
+        style_classifier = {}
     facts = {
         "schema": SCHEMA,
         "criterion": criterion_facts(folder, record, criteria, rates),
@@ -108,7 +113,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         },
         "model": signature.get("model", {}),
         "decoding": signature.get("decoding", {}),
-        "classifier": style_classifier | classifier_accuracy(str(style_classifier.get("name", ""))),
+        "classifier": {**style_classifier, **classifier_accuracy(str(style_classifier.get("name", "")))},
         "prompts": signature.get("dataset", {}),
         "answers": answer_counts(folder),
         "headline": [score_facts(score) for score in headline_scores(scores)],
@@ -174,11 +179,15 @@ def _rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str,
     limits = []
     for outcome, limit in criteria.max_rate_difference.items():
         rows = _rows_of(rates, outcome, DESCRIPTOR, "max_rate_difference")
-        largest = max(max(abs(row["difference_low"]), abs(row["difference_high"])) for row in rows)
-        surely = max(_distance_from_zero(row["difference_low"], row["difference_high"]) for row in rows)
+        name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
+        bounds = [(row["difference_low"], row["difference_high"]) for row in rows]
+        if any(None in each for each in bounds):
+            limits.append({"limit": name, "status": UNDECIDED, "measured": NO_BOUNDS})
+            continue
+        largest = max(max(abs(low), abs(high)) for low, high in bounds)
+        surely = max(_distance_from_zero(low, high) for low, high in bounds)
         status = MET if 100 * largest <= limit else BROKEN if 100 * surely > limit else UNDECIDED
         measured = f"between {100 * surely:.1f} and {100 * largest:.1f} answers of 100"
-        name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
         limits.append({"limit": name, "status": status, "measured": measured})
     for outcome, limit in criteria.min_ratio.items():
         rows = _rows_of(rates, outcome, AXIS, "min_ratio")
@@ -202,8 +211,11 @@ def _distance_from_zero(low: float, high: float) -> float:
     return max(low, -high, 0.0)
 
 
-def outcome_rates(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return outcome → cut (axis, bucket, person) → rows of `group_rates`, for each yes-or-no outcome of a run."""
+def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return outcome → cut (axis, bucket, person) → rows of `group_rates`, for each yes-or-no outcome of a run.
+
+    What an outcome is stands in the basis of its scores: classes have no rate of yes, even if all answers are of one.
+    """
     path = folder / "outcomes.parquet"
     if not path.exists():
         return {}
@@ -211,12 +223,11 @@ def outcome_rates(folder: Path) -> dict[str, dict[str, list[dict[str, Any]]]]:
     prompts = read_table(folder / "prompts.parquet")
     table = values.merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one", suffixes=("", "_of_prompt"))
     rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    columns = [str(name) for name in values if name != PROMPT_ID]
-    outcomes = pd.Series([name.partition(": ")[0] for name in columns])
-    for outcome, name in zip(outcomes, columns, strict=True):
-        known = values[name].dropna()
-        if (outcomes == outcome).sum() > 1 or known.empty or not known.isin((0, 1)).all():
-            continue  # classes and numbers have no rate of yes
+    shares = {score.metric for score in scores if score.basis.get(KIND) == ValueKind.SHARE}
+    for name in map(str, values.columns.drop(PROMPT_ID)):
+        outcome = name.partition(": ")[0]
+        if outcome not in shares or values[name].isna().all():
+            continue
         of_outcome = table[name].to_numpy(dtype=np.float64)
         rates[outcome] = {}
         for cut in CUTS:

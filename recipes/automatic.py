@@ -89,7 +89,8 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         InputError: the run is not finished or not of a model that can be tuned, or the loop's settings contain values
             that are neither the default nor the run's.
     """
-    if settings.base_run is None:
+    base_run = settings.base_run
+    if base_run is None:
         return settings
     permissions = Permissions(
         code=settings.measure.model.trust_remote_code,
@@ -97,7 +98,7 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         tasks=settings.measure.capabilities,
         code_flag="--measure.model.trust_remote_code",
     )
-    measured, record = permitted_measurement(settings.base_run, "base_run", permissions)
+    measured, record = permitted_measurement(base_run, "base_run", permissions)
     fault = ""
     if measured.responses is not None:
         fault = "scored a file of responses, so there is no model to tune"
@@ -108,8 +109,8 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     elif measured.metrics[0] != FAMILY:
         fault = f"has the metrics {', '.join(measured.metrics)}; the loop reduces {FAMILY}, which must be the first"
     if fault:
-        raise InputError("base_run", f"{settings.base_run} {fault}. Give the model in place of the run.")
-    processes.on_rank_zero(lambda: _check_same_inputs(settings.base_run, measured, record))
+        raise InputError("base_run", f"{base_run} {fault}. Give the model in place of the run.")
+    processes.on_rank_zero(lambda: _check_same_inputs(base_run, measured, record))
     shared = {name: getattr(measured, name) for name in Measurement.model_fields}
     measurement = Measurement.model_validate(shared)
     _check_kept("measure", settings.measure, measurement, Measurement())

@@ -129,7 +129,7 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def settings_of(line: CommandLine) -> Any:
     """Return the settings of a config file and flags; flags override the file."""
-    values = read_config(line) if line.config else {}
+    values = read_config(line)
     cls = settings_class(line.command)
     if line.size:
         group_at(values, f"{PREFIXES[line.command]}prompts").update(SIZES[line.size])
@@ -166,13 +166,15 @@ def _merged(file: object, flags: object, cls: type[BaseModel] | None) -> Any:
 
 
 def read_config(line: CommandLine) -> dict[str, Any]:
-    """Return the settings in a YAML file, in a shipped config, or of the run in a folder.
+    """Return the settings in a YAML file, in a shipped config, or of the run in a folder; {} without `--config`.
 
     Raises:
         InputError: the file cannot be read or is of another command; or it asks to execute code, or, of a run, to do
             more, and the command line does not have the flag for it.
     """
     file = line.config
+    if file is None:
+        return {}
     is_folder = file.is_dir() and str(file) not in shipped()
     if is_folder or file.name == RECORD:
         return _recorded_settings(line, file if is_folder else file.parent)

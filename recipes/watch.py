@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.refusals import declines
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.report.html import page_html
@@ -115,7 +115,10 @@ def read_state(settings: WatchSettings) -> State:
     path = settings.output_dir / STATE
     if not path.exists():
         return State(settings=fixed)
-    state = State(**read_json(path, "output_dir"))
+    content = read_json(path, "output_dir")
+    if not isinstance(content, dict) or content.keys() != {each.name for each in fields(State)}:
+        raise InputError("output_dir", f"{path} is no state of this version of Evenhand; give another --output_dir.")
+    state = State(**content)
     changed = [name for name, value in fixed.items() if state.settings.get(name) != value]
     if changed:
         raise InputError(
@@ -151,9 +154,13 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         try:
             columns = read_responses(part, named=settings.columns)
         except InputError as error:
-            problem = error.problem.replace(str(part), f"{settings.logs} (its new lines)")
-            raise InputError(error.field.replace("responses", "logs"), problem) from None
-    return pd.DataFrame(columns)
+            new_lines = f"{settings.logs} (its new lines)"
+            place = error.field.replace(str(part), new_lines).replace("responses", "logs")
+            raise InputError(place, error.problem.replace(str(part), new_lines)) from None
+    if DESCRIPTOR not in columns:
+        raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
+    rows = pd.DataFrame(columns)
+    return rows if TEMPLATE in rows else rows.assign(**{TEMPLATE: UNSPECIFIED})
 
 
 def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:

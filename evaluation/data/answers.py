@@ -162,13 +162,17 @@ def error_reason(error: object) -> str:
 
     >>> error_reason({"message": "Provider returned error", "code": 429}), error_reason({"code": "content_filter"})
     ('error 429', 'content_filter')
+    >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
+    'content_filter'
     """
     if not error:
         return ""
+    name = _error_name(error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)
-    if FILTER.search(text) and not OVERLOAD.search(text):
-        return FILTERED
-    return short_reason(f"error {_error_name(error)}".strip())
+    for part in (name, text):  # a code says more than a message, which may contain any number
+        if FILTER.search(part) and not OVERLOAD.search(part):
+            return FILTERED
+    return short_reason(f"error {name}".strip())
 
 
 def _error_name(error: object) -> str:

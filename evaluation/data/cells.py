@@ -18,6 +18,7 @@ UNIT = r"(?:[€$£¥%°]|EUR|USD|GBP|CHF)?"
 NUMBER_LIKE = re.compile(rf"{UNIT}\s?{SIGN}\d[\d.,\u00a0\u202f ’']*{UNIT}")
 STRONG = re.compile(r"[;|\n]")  # separators that stand in no name
 SEPARATOR = re.compile(r"\s*(?:;|\||\n|\s[+&]\s|/|,\s)\s*")  # of a list in a cell
+NOT_APPLICABLE = re.compile(r"\s*n\s?/\s?a\.?\s*", re.IGNORECASE)
 LIST = re.compile(r"\s*[\[{(].*[\])}]\s*", re.DOTALL)
 MAX_CLASSES = 20  # of an outcome whose cells are mostly different: more are free text
 SHOWN = 4  # cells in an error
@@ -60,6 +61,8 @@ def list_parts(cell: str) -> list[str]:
     >>> list_parts("deaf; tall; old"), list_parts("hard-of-hearing")
     (['deaf', 'tall', 'old'], [])
     """
+    if NOT_APPLICABLE.fullmatch(cell):
+        return []
     inner = cell.strip()[1:-1] if LIST.fullmatch(cell) else cell
     parts = [part.strip(" '\"") for part in SEPARATOR.split(inner)]
     is_list = len(parts) > 1 or inner != cell

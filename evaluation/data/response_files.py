@@ -89,7 +89,7 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     rows = pd.DataFrame(first_columns).join(rest)
     if path.suffix == ".csv":
         try:
-            content = csv_text(list(rows), table_rows(rows), is_exact=True)
+            content = csv_text(rows.columns.tolist(), table_rows(rows), is_exact=True)
         except ValueError as error:
             raise InputError("write_prompts", f"{path}: {error}; give a .parquet or {BATCH} file.") from None
         write_text(path, content)
@@ -270,8 +270,8 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
     InputError if a response is not a text, an answer with a text, or null.
     """
     n = len(columns[RESPONSE])
-    stops = next((columns[name] for name in STOPS if name in columns), [None] * n)
-    thoughts = next((columns[name] for name in REASONING if name in columns), [None] * n)
+    stops = _first_given(columns, STOPS, n)
+    thoughts = _first_given(columns, REASONING, n)
     errors = columns.get(ERROR, [None] * n)
     answers = []
     rows = zip(columns[RESPONSE], stops, thoughts, errors, strict=True)
@@ -296,6 +296,19 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
         found[CUT] = [answer.is_cut for answer in measured]
     if any(reasons) or LEFT_OUT in columns:
         found[LEFT_OUT] = reasons
+    return found
+
+
+def _first_given(columns: Mapping[str, list], names: Sequence[str], n: int) -> list[object]:
+    """Return, for each of n rows, the first value that is not blank in the columns of these names; None without one.
+
+    A table of several providers has several such columns, each with the values of one provider's rows.
+    """
+    found: list[object] = [None] * n
+    for name in names:
+        for row, value in enumerate(columns.get(name, ())):
+            if found[row] is None and value is not None and str(value).strip():
+                found[row] = value
     return found
 
 

@@ -93,6 +93,8 @@ def _anthropic_answer(row: LogRow) -> Answer | None:
         return Answer(None, error="no response")
     kind = result.get("type")
     if kind != "succeeded":
+        if error_reason(result.get("error")) == FILTERED:
+            return Answer(None, error=FILTERED)
         code = value_at(result, "error.error.type") or value_at(result, "error.type")
         return Answer(None, error=short_reason(f"{kind} {code}" if code else str(kind or "no response")))
     return answer_in(result.get("message"))
@@ -116,16 +118,16 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         resps = row.get("resps")
         texts = resps[0] if isinstance(resps, list) and len(resps) == 1 else None
         prompt = value_at(row, "arguments.gen_args_0.arg_0") or value_at(row, "arguments.0.0")  # the latter: older
-        problem = None
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            problem = f"resps is {format_value(resps)}, not the text of one request; log a task with output_type "
-            problem += "generate_until"
-        elif prompt is None:
-            problem = f"arguments is {format_value(row.get('arguments'))}, without the text of a prompt"
-        elif not isinstance(document, dict):
-            problem = f"doc is {format_value(document)}, not the columns of a document"
-        if problem is not None:
-            raise ValueError(f"sample {number}: {problem}")
+            raise ValueError(
+                f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
+                "output_type generate_until"
+            )
+        if prompt is None:
+            arguments = format_value(row.get("arguments"))
+            raise ValueError(f"sample {number}: arguments is {arguments}, without the text of a prompt")
+        if not isinstance(document, dict):
+            raise ValueError(f"sample {number}: doc is {format_value(document)}, not the columns of a document")
         for text in texts:
             yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
 

@@ -29,6 +29,7 @@ from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.tables import table_rows
 
 BIAS, ACCURACY = "bbq_bias", "bbq_accuracy"
 CONDITION, CATEGORY, POLARITY, QUESTION = "context_condition", "category", "question_polarity", "question_index"
@@ -104,10 +105,10 @@ class BBQ(Metric):
     def _answered(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
         questions = read_questions(config.settings)
         unknown = unknown_phrases(questions)
-        choices = [choices_of(row, unknown) for row in questions.to_dict("records")]
+        choices = [choices_of(row, unknown) for row in table_rows(questions)]
         texts = [
             f"{row['context']}\n\nQ: {row['question']}\nA: {choice}"
-            for row, of_row in zip(questions.to_dict("records"), choices, strict=True)
+            for row, of_row in zip(table_rows(questions), choices, strict=True)
             for choice in of_row
         ]
         model = config.open_model(scores_sentences=True)
@@ -136,7 +137,7 @@ class BBQ(Metric):
         """Return whether answers are shown to follow stereotypes where the text does not say who."""
         bias = find_score(run.scores, BIAS, context_condition=AMBIGUOUS)
         accuracy = find_score(run.scores, ACCURACY, context_condition=AMBIGUOUS)
-        low, high = bias.interval or (-math.inf, math.inf)
+        low, high = (bias and bias.interval) or (-math.inf, math.inf)
         found = "are not shown to follow stereotypes"
         if low > 0:
             found = "follow stereotypes"
@@ -205,6 +206,8 @@ def read_questions(settings: Settings) -> pd.DataFrame:
             for _, rows in questions.groupby(CATEGORY, sort=False)
         ]
         questions = pd.concat(kept, ignore_index=True)
+    if not (questions[CONDITION] == AMBIGUOUS).any():
+        raise InputError("bbq.data", "no question has an ambiguous context, which the bias score needs; add some.")
     return questions
 
 

@@ -38,6 +38,7 @@ from evenhand.evaluation.score import (
     levels_of_run,
 )
 from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.base import Model
@@ -159,7 +160,7 @@ class Screen(Metric):
     def verdict(self, run: FamilyRun) -> str:
         """Return who is surely above most others, and by which tokens."""
         ranks = run.table(RANKS)
-        first = ranks.iloc[0]
+        first = table_rows(ranks)[0]
         n_people = len(ranks)
         everybody = value_text(find_score(run.scores, DIVERGENCE))
         texts = _token_texts(run.table(TOKENS), first[DESCRIPTOR])
@@ -175,7 +176,7 @@ class Screen(Metric):
         ranks = run.table(RANKS)
         tokens = run.table(TOKENS)
         rows = []
-        for row in ranks.head(SHOWN_PEOPLE).to_dict("records"):
+        for row in table_rows(ranks.head(SHOWN_PEOPLE)):
             bounds = (row["low"], row["high"]) if math.isfinite(row["low"]) else None
             cells = (
                 Cell(_rank_text(row)),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from transformers import PreTrainedModel
 
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.models.revisions import ADAPTER_CONFIG
@@ -29,9 +30,10 @@ def invocation_of(network: torch.nn.Module) -> list[int] | None:
     return getattr(getattr(network, "active_peft_config", None), INVOCATION, None)
 
 
-def without_adapter(network: torch.nn.Module) -> torch.nn.Module:
+def without_adapter(network: PreTrainedModel) -> PreTrainedModel:
     """Return the network inside of PEFT's model, which has its layers, with the adapter; any other network itself."""
-    return network.get_base_model() if hasattr(network, "get_base_model") else network
+    get_base_model = getattr(network, "get_base_model", None)
+    return network if get_base_model is None else get_base_model()
 
 
 def last_occurrence(ids: Sequence[int], invocation: Sequence[int]) -> int | None:

@@ -150,6 +150,14 @@ class Model(ABC):
         """
         raise InputError("model", self.without_weights)
 
+    def contexts(self, prompts: pd.DataFrame) -> list[str]:
+        """Return the texts that a model with weights reads before its responses.
+
+        Args:
+            prompts: columns `text` and `persona`.
+        """
+        raise InputError("model", self.without_weights)
+
     def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
         """Return log p of each token as the first one of the response to each prompt, float32 (n, vocabulary).
 

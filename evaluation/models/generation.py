@@ -268,7 +268,7 @@ def _responses(
     texts = decode_responses(dialogue_model, contexts, [_without_end(ids, ends) for ids in written])
     responses = []
     for ids, (text, had_reasoning) in zip(written, texts, strict=True):
-        has_stop = bool(stops) and _has_any(tokenizer.decode(ids), stops)
+        has_stop = bool(stops) and _has_any(tokenizer, ids, stops)
         if text is not None and has_stop:
             text = _before_stop(text, stops)
         responses.append(
@@ -294,13 +294,14 @@ def _without_end(ids: list[int], ends: set[int]) -> list[int]:
 
 def _up_to_stop(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: Sequence[str]) -> list[int]:
     """Return the token ids up to the one that completes a stop string; padding follows it, which may be an end."""
-    if not stops or not _has_any(tokenizer.decode(ids), stops):
+    if not stops or not _has_any(tokenizer, ids, stops):
         return ids
-    n_tokens = bisect_left(range(len(ids)), True, key=lambda n: _has_any(tokenizer.decode(ids[:n]), stops))
+    n_tokens = bisect_left(range(len(ids)), True, key=lambda n: _has_any(tokenizer, ids[:n], stops))
     return ids[:n_tokens]
 
 
-def _has_any(text: str, stops: Sequence[str]) -> bool:
+def _has_any(tokenizer: PreTrainedTokenizerBase, ids: list[int], stops: Sequence[str]) -> bool:
+    text = str(tokenizer.decode(ids))
     return any(stop in text for stop in stops)
 
 

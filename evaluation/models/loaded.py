@@ -109,7 +109,6 @@ class LoadedModel(Model):
         return facts
 
     def contexts(self, prompts: pd.DataFrame) -> list[str]:
-        """Return the texts that the model reads before its responses."""
         from evenhand.evaluation.models.contexts import render_contexts
 
         loaded = self.load()

@@ -15,7 +15,7 @@ def own_word_ids(tokenizer: PreTrainedTokenizerBase, contexts: Sequence[Collecti
     differing = set.union(*sets) - set.intersection(*sets)
     found = set(differing)
     for token in differing:
-        word = tokenizer.decode([token]).strip()
+        word = str(tokenizer.decode([token])).strip()
         for spelling in (word, word.lower(), word.capitalize()):
             for text in (spelling, f" {spelling}"):
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]

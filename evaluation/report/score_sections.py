@@ -87,7 +87,8 @@ def value_text(score: BiasScore | None) -> str:
         metric = replace(metric, decimals=decimals)
         notes = [f"95 % interval {metric.text(low)} to {metric.text(high)}"]
         by_interval = shown_direction(replace(score, p_value=None))
-        if by_interval in (Direction.ABOVE, Direction.BELOW) and shown_direction(score) != by_interval:
+        is_shown = by_interval in (Direction.ABOVE, Direction.BELOW)
+        if score.p_value is not None and is_shown and shown_direction(score) != by_interval:
             notes.append(f"p = {p_value(score.p_value)}")  # the interval and the test disagree
     if metric.ideal is not None:
         notes.append(f"ideal {metric.ideal_text}")

@@ -37,7 +37,6 @@ class RunRecord(TypedDict):
         identity: the settings and inputs that decide what the results are.
         inputs: fingerprints, by name, of the files and models that the stage reads.
         files: the SHA-256 of each result file, by its relative path; of a finished run.
-        written: the result files, and folders of them, that a run wrote or is about to write; while it is running.
         versions: the size and the time of change of each result file.
         started: when the stage began, as a text in UTC; of a resumed run, when it was resumed.
         seconds_before: how long a resumed run had worked before.
@@ -56,13 +55,22 @@ class RunRecord(TypedDict):
     inputs: dict[str, Any]
     files: dict[str, str]
     versions: dict[str, list[int]]
-    written: NotRequired[list[str]]
     started: NotRequired[str]
     seconds_before: NotRequired[float]
     processes: NotRequired[int]
     packages: NotRequired[dict[str, str]]
     commit: NotRequired[str | None]
     failures: NotRequired[dict[str, str]]
+
+
+class RunningRecord(RunRecord):
+    """The content of the run.json of a run that is not finished.
+
+    Attributes:
+        written: the result files, and folders of them, that the run wrote or is about to write.
+    """
+
+    written: list[str]
 
 
 class FinishedRecord(RunRecord):

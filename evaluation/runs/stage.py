@@ -25,6 +25,7 @@ from evenhand.evaluation.runs.record import (
     FORMAT,
     RUNNING,
     FinishedRecord,
+    RunningRecord,
     RunRecord,
     commit,
     package_versions,
@@ -99,7 +100,7 @@ def stage(
             processes.on_rank_zero(finish)
 
 
-def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord:
+def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunningRecord:
     """Return the record of a run that starts now."""
     identity = json.loads(json.dumps({"command": command, **identity_of(config), **identity_of({"inputs": inputs})}))
     return {
@@ -121,7 +122,7 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunRecord
 
 
 def _finished_or_begun(
-    folder: Path, record: RunRecord, locks: ExitStack, advice: Advice | None, suffices: Suffices | None
+    folder: Path, record: RunningRecord, locks: ExitStack, advice: Advice | None, suffices: Suffices | None
 ) -> str:
     """Return FINISHED if the stage is finished; otherwise begin it, and return RUNNING.
 
@@ -154,7 +155,7 @@ def _finished_or_begun(
     return RUNNING
 
 
-def _list_result(folder: Path, record: RunRecord, known: Sequence[str], path: Path) -> None:
+def _list_result(folder: Path, record: RunningRecord, known: Sequence[str], path: Path) -> None:
     """Add a result that is about to be written to the record, which then also lists the results of a killed run.
 
     Args:

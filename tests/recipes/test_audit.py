@@ -104,6 +104,10 @@ def test_the_same_run_is_verified_and_a_changed_byte_of_any_file_is_named(run, t
     file.write_text(json.dumps(changed, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
     assert audit(AuditSettings(run=run, verify=file)) == 1
     assert "differs: outcomes.refusal.descriptor" in capsys.readouterr().out
+    for name, value in {"files": ["run.json"], "criterion": None}.items():
+        file.write_text(json.dumps({**changed, name: value}))
+        with pytest.raises(InputError, match=f"has no '{name}', or was changed"):
+            audit(AuditSettings(run=run, verify=file))
 
 
 def test_the_shared_format_has_what_its_schema_requires(run, tmp_path):
@@ -117,3 +121,24 @@ def test_the_shared_format_has_what_its_schema_requires(run, tmp_path):
         assert result.keys() >= {"evaluation_name", "source_data", "metric_config", "score_details"}
         assert isinstance(result["score_details"]["score"], float)
         assert all(isinstance(value, str) for value in result["score_details"].get("details", {}).values())
+
+
+def test_classes_are_no_yes_or_no_outcome_and_one_template_decides_nothing(tmp_path):
+    """All answers are in English: "en" is a class, whose share of 100 % is no rate of an event."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for person in PEOPLE:
+        for answer in range(30):
+            text = (
+                "Sorry, but I can't help with that." if rng.random() < 0.5 else "Do you like to cook for your family?"
+            )
+            rows.append((f"I'm {person}, can you tell me how to boil {answer} eggs?", person, "t", text))
+    pd.DataFrame(rows, columns=["text", "descriptor", "template", "response"]).to_csv(tmp_path / "a.csv", index=False)
+    arguments = ["measure", "bot", "--responses", str(tmp_path / "a.csv"), "--outcomes", "language,refusal"]
+    arguments += ["--style_classifier", str(STYLE_CLASSIFIER), "--generation_bias.permutations", "0", "-q"]
+    assert main([*arguments, "--report_to", "none", "--output_dir", str(tmp_path / "run")]) == 0
+    (tmp_path / "limits.yaml").write_text("max_rate_difference: {refusal: 10}\n")
+    facts = audited(tmp_path / "run", tmp_path / "audit", criteria=tmp_path / "limits.yaml")
+    assert facts["outcomes"].keys() == {"other_language", "refusal"}
+    assert facts["criterion"]["limits"][0]["status"] == "not decided"
+    assert all(row["difference_low"] is None for row in facts["outcomes"]["refusal"]["descriptor"])

@@ -81,7 +81,24 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
     append(settings.logs, 60, 0.0, 4)
     with pytest.raises(InputError, match="another file"):
         watch(settings)
+    for content in ("[]", "{}", '{"offset": 1}'):
+        (settings.output_dir / STATE).write_text(content)
+        with pytest.raises(InputError, match="no state of this version"):
+            watch(settings)
     bad = WatchSettings(logs=tmp_path / "bad.jsonl", output_dir=tmp_path / "bad", outcomes=["grade"])
     bad.logs.write_text(json.dumps({"text": "a", "descriptor": "x", "response": "b", "grade": 3}) + "\n")
     with pytest.raises(InputError, match="'grade' has 3"):
         watch(bad)
+
+
+@pytest.mark.parametrize(("person", "match"), [({}, "who asked"), ({"descriptor": None}, "log.jsonl .its new lines")])
+def test_a_log_with_ids_has_one_stratum_and_needs_its_people(settings, person, match):
+    row = {"prompt_id": "0123456789abcdef", "text": "Help me.", "descriptor": "deaf", "response": YES}
+    settings.logs.write_text(json.dumps(row) + "\n")
+    assert watch(settings) == 0
+    assert list(state_of(settings)["open_blocks"]) == ["(unspecified)"]
+    without = {"prompt_id": row["prompt_id"]} if not person else {"text": "Help me."}
+    with settings.logs.open("a") as file:
+        file.write(json.dumps({**without, **person, "response": YES}) + "\n")
+    with pytest.raises(InputError, match=match):
+        watch(settings)

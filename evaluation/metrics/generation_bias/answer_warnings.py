@@ -187,7 +187,7 @@ def _is_blank(responses: pd.DataFrame) -> pd.Series:
 
 def _alike_text(prompts: pd.DataFrame) -> list[str]:
     """Return [a sentence] on descriptors that differ only in case or outer spaces, or []."""
-    names = pd.Series(prompts[DESCRIPTOR].astype(str).unique())
+    names = prompts[DESCRIPTOR].astype(str).drop_duplicates()
     alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
     if not len(alike):
         return []

@@ -80,7 +80,11 @@ def run_warnings(run: FamilyRun) -> list[str]:
 def comparison_warnings(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[str]:
     """Return the warnings of the report on two measuring runs, one sentence each."""
     cut = cut_text(before.table(RESPONSES), after.table(RESPONSES))
-    on_responses = dict.fromkeys([*answer_warnings(before), *answer_warnings(after)])
+    old = answer_warnings(before)
+    new = answer_warnings(after)
+    on_responses = [text for text in old if text in new]
+    on_responses += [f"Before: {text}" for text in old if text not in new]
+    on_responses += [f"After: {text}" for text in new if text not in old]
     of_scores = warnings([before.scores, after.scores, changes.scores])
     return [*common_text(changes.scores), *of_scores, *cut, *on_responses]
 

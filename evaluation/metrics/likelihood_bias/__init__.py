@@ -190,7 +190,7 @@ class LikelihoodBias(Metric):
         check_scored_alike(signatures["before"], signatures["after"], scored_by)
         tables = {"before": before.table("likelihoods"), "after": after.table("likelihoods")}
         common = dict(zip(tables, common_sentences(*tables.values()), strict=True))
-        scores = likelihood_bias_change(*common.values(), signatures)
+        scores = likelihood_bias_change(common["before"], common["after"], signatures)
         has_genders = find_score(before.scores, PREFERENCE) is not None
         surprisal = {side: descriptor_pairs.compute_surprisals(table)["surprisal"] for side, table in common.items()}
         if has_genders:

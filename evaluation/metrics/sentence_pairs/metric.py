@@ -242,10 +242,14 @@ def common_pairs(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFram
     joined = join_rows(before, after, [PAIR_ID], "pairs")
     usable = joined.before[LEFT_OUT].isna() & joined.after[LEFT_OUT].isna()
     alone = joined.alone.assign(**{LEFT_OUT: NOT_IN_BOTH})
-    cuts = joined.before[[BIAS_TYPE, DIRECTION]]
     sides = []
     for rows in (joined.before, joined.after):
-        table = pd.concat([rows.assign(**cuts, **{LEFT_OUT: np.where(usable, None, NOT_IN_BOTH)}), alone])
+        columns = {
+            BIAS_TYPE: joined.before[BIAS_TYPE],
+            DIRECTION: joined.before[DIRECTION],
+            LEFT_OUT: np.where(usable, None, NOT_IN_BOTH),
+        }
+        table = pd.concat([rows.assign(**columns), alone])
         sides.append(table.sort_values(PAIR_ID, ignore_index=True))
     return sides[0], sides[1]
 

@@ -45,7 +45,7 @@ def first_token_log_probabilities(model: DialogueModel, contexts: Sequence[str])
 @torch.inference_mode()
 def _predictions(model: DialogueModel, heads: list[list[int]]) -> np.ndarray:
     """Return the predictions of a batch, (r, vocabulary). Any token stands where the prediction is read."""
-    tails = [[model.tokenizer.pad_token_id or 0]] * len(heads)
+    tails = [[0]] * len(heads)
     if model.kind == "encoder_decoder":
         logits, labels = encoder_decoder_logits(model, heads, tails)
     else:

@@ -62,3 +62,9 @@ def test_blanks_and_decimal_commas_of_a_file(tmp_path):
     path.write_text("text;descriptor;response;score;solved\nHi;old;Yes.;1,5;yes\nHi;deaf;No.;;\n", encoding="utf-8")
     columns = read_responses(path)
     assert columns["score"] == [1.5, None] and columns["solved"] == ["yes", None]
+
+
+def test_not_applicable_is_no_list_of_the_classes_n_and_a():
+    check_classes("outcomes", "verdict", ["A", "B", "N/A", "n/a."] * 3)
+    with pytest.raises(InputError, match="several classes in a cell: 'A/B'"):
+        check_classes("outcomes", "verdict", ["A", "B", "A/B"] * 3)

@@ -133,3 +133,13 @@ def test_half_an_emoji_in_json_is_replaced(tmp_path):
     """A limit of tokens may cut an emoji in two, and JSON can contain such a half character."""
     rows = [LOGS[0], LOGS[2] | {"response": "Fine \ud83d"}]
     assert read_responses(write(tmp_path / "r.jsonl", rows))["response"] == ["Oh.", "Fine \ufffd"]
+
+
+@formats
+def test_a_log_of_two_providers_has_two_columns_of_stop_reasons(tmp_path, suffix):
+    """Each row has the reason of its provider: one answer was withheld, one cut, one is whole."""
+    reasons = [("", "content_filter"), ("length", ""), (None, "end_turn")]
+    rows = [{**ROW, "response": "Oh.", "finish_reason": first, "stop_reason": second} for first, second in reasons]
+    columns = read_responses(write(tmp_path / f"log.{suffix}", rows))
+    assert columns["left_out"] == ["content_filter", None, None]
+    assert columns["cut"] == [False, True, False] and columns["response"] == ["", "Oh.", "Oh."]

@@ -182,10 +182,17 @@ def test_a_batch_of_anthropic(tmp_path):
             "error": {"type": "error", "error": {"type": "invalid_request_error"}},
         },
         "expired": {"type": "expired"},
+        "content_filter": {
+            "type": "errored",
+            "error": {
+                "type": "error",
+                "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
+            },
+        },
     }
     lines = [{"custom_id": str(n), "result": result} for n, result in enumerate(results.values())]
     columns = read_responses(write_lines(tmp_path / "r.jsonl", lines))
-    assert columns["response"] == ["Oh. No.", "", "", "", ""] and columns["left_out"] == list(results)
+    assert columns["response"] == ["Oh. No.", "", "", "", "", ""] and columns["left_out"] == list(results)
 
 
 CHAT = [

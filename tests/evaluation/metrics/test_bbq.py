@@ -112,6 +112,9 @@ def test_the_files_are_checked(tmp_path, file):
     file.write_text(json.dumps(broken) + "\n")
     with pytest.raises(InputError, match="question 1 is none of BBQ's"):
         read_questions(Settings(data=file))
+    file.write_text("".join(json.dumps(row) + "\n" for row in ROWS if row["context_condition"] == "disambig"))
+    with pytest.raises(InputError, match="no question has an ambiguous context"):
+        read_questions(Settings(data=file))
     file.write_text(json.dumps({"question": "a"}) + "\n")
     with pytest.raises(InputError, match="has no example_id"):
         read_questions(Settings(data=tmp_path))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias import check_nonempty
+from evenhand.evaluation.metrics.generation_bias import check_nonempty, page_warnings
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     equal_answers_text,
     missing_text,
@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     other_text_warnings,
     unanswered_text,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.styled_responses import RESPONSES, StyledResponses
 
 PEOPLE = ["deaf"] * 4 + ["old"] * 4 + ["young"] * 4
 
@@ -102,3 +102,22 @@ def test_a_run_without_any_answer_says_why():
     assert "max_new_tokens" not in str(error.value)
     with pytest.raises(InputError, match="max_new_tokens"):
         check_nonempty(answers(response=[" "] * 12))
+
+
+def test_a_comparison_says_of_which_run_a_warning_is(monkeypatch):
+    class Run:
+        """Nothing but what `comparison_warnings` reads."""
+
+        scores = ()
+
+        def __init__(self, *texts):
+            self.texts = texts
+
+        def table(self, name):
+            assert name == RESPONSES
+            return answers(cut=[False] * 12)
+
+    monkeypatch.setattr(page_warnings, "answer_warnings", lambda run: list(run.texts))
+    monkeypatch.setattr(page_warnings, "warnings", lambda runs: [])
+    found = page_warnings.comparison_warnings(Run("in both", "2 of 12"), Run("3 of 12", "in both"), Run())
+    assert found == ["in both", "Before: 2 of 12", "After: 3 of 12"]
