@@ -1,10 +1,7 @@
 """What a model learns to predict for the first tokens of a response, so that it begins alike for everybody."""
 
-from collections.abc import Collection, Sequence
-
 import torch
 from torch.nn.functional import log_softmax
-from transformers import PreTrainedTokenizerBase
 
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 
@@ -42,22 +39,3 @@ def even_targets(
     rest_of_own = own.masked_fill(is_own_word, -torch.inf).logsumexp(-1, keepdim=True)
     rest_of_even = even.masked_fill(is_own_word, -torch.inf).logsumexp(-1, keepdim=True)
     return torch.where(is_own_word, own, even - rest_of_even + rest_of_own)
-
-
-def own_word_ids(tokenizer: PreTrainedTokenizerBase, contexts: Sequence[Collection[int]]) -> list[int]:
-    """Return the ids of the tokens in which contexts differ, and of their other spellings, sorted.
-
-    These are the words by which people are named. Other spellings have another case or no blank before the word, and
-    are tokens themselves.
-    """
-    sets = [set(ids) for ids in contexts]
-    differing = set.union(*sets) - set.intersection(*sets)
-    found = set(differing)
-    for token in differing:
-        word = str(tokenizer.decode([token])).strip()
-        for spelling in (word, word.lower(), word.capitalize()):
-            for text in (spelling, f" {spelling}"):
-                ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-                if len(ids) == 1:
-                    found.update(ids)
-    return sorted(found - set(tokenizer.all_special_ids))

@@ -28,8 +28,9 @@ from trl.trainer.sft_trainer import SFTTrainer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.models.modes import turn_off_dropout
+from evenhand.evaluation.models.own_words import own_word_ids
 from evenhand.evaluation.models.padding import ignores_padding
-from evenhand.mitigation.even_targets import even_targets, own_word_ids
+from evenhand.mitigation.even_targets import even_targets
 from evenhand.mitigation.labelled_responses import (
     COMPLETION,
     COMPLETION_CUT,

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
+from evenhand.evaluation.models.own_words import own_word_ids
 from evenhand.evaluation.statistics.people_divergence import people_divergence
-from evenhand.mitigation.even_targets import even_targets, own_word_ids
+from evenhand.mitigation.even_targets import even_targets
 from tests.mitigation.tiny_dialogue import tokenizer
 
 P = torch.tensor([[0.5, 0.25, 0.125, 0.125], [0.125, 0.25, 0.125, 0.5]]).log()[:, None]
