@@ -157,6 +157,18 @@ def value_above_share(values: np.ndarray, share: float) -> float:
     return float(ordered[len(values) - n_above - 1])
 
 
+def _check_rows(prompts: pd.DataFrame, responses: Labels, vectors: np.ndarray) -> None:
+    """Raise InputError if a column or every row is missing, the numbers of rows differ, or a vector is not finite."""
+    require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
+    if not len(prompts) == len(responses) == len(vectors):
+        counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
+        raise InputError("responses", f"{counts}; give one of each for each prompt, in order.")
+    if not len(prompts):
+        raise InputError("responses", "there are none with a style vector, so none can be labelled; measure again.")
+    if not np.isfinite(vectors).all():
+        raise InputError("vectors", "some are not finite, as for empty responses; leave out these rows.")
+
+
 def label_responses(
     prompts: pd.DataFrame,
     responses: Labels,
@@ -199,14 +211,7 @@ def label_responses(
     >>> labelled["bias_value"].tolist()[:4], labelled["label"].tolist()[:4]
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
-    require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
-    if not len(prompts) == len(responses) == len(vectors):
-        counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
-        raise InputError("responses", f"{counts}; give one of each for each prompt, in order.")
-    if not len(prompts):
-        raise InputError("responses", "there are none with a style vector, so none can be labelled; measure again.")
-    if not np.isfinite(vectors).all():
-        raise InputError("vectors", "some are not finite, as for empty responses; leave out these rows.")
+    _check_rows(prompts, responses, vectors)
     b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, shrunk=shrunk)
     values = b if divergence is None else divergence
     if beta is not None:

@@ -105,7 +105,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
             "command": record.get("typed") or ["evenhand", record["command"]],
             "command_was_recorded": bool(record.get("typed")),
             "started": record.get("started"),
-            "seconds": record["seconds"].get("total"),
+            "seconds": (record.get("seconds") or {}).get("total"),
             "packages": record.get("packages", {}),
             "commit": record.get("commit"),
             "seed": signature.get("seed"),
