@@ -2,11 +2,13 @@
 
 $ python -m benchmarks.map                                     # SmolLM2, 20 descriptors, one seed, to be continued
 $ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill opening shrink control_tags
+$ python -m benchmarks.map --run runs/half --results runs/half-loop          # from a finished measurement
 $ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --page runs/map/page.md   # a try
 
-Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. Stages and
-results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated. When
-all are done, the section between the markers of `--page` is written, with a figure beside the page.
+Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. With `--run`,
+the base is the finished measurement, with its settings and seed, and stages of a loop in `--results` are used. Stages
+and results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated.
+When all are done, the section between the markers of `--page` is written, with a figure beside the page.
 
 - removed: of pooled FGB*, over all people, those tuned on and those never tuned on;
 - removed of the divergence: of the predictions of an answer's first four tokens between eight people, in nats;
@@ -41,6 +43,7 @@ from evenhand.mitigation.hidden_state_maps import load_maps
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.mitigation.shrinking import divergence_and_change, encoded_groups
+from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
 from evenhand.recipes.point import Point, plan_points
@@ -75,14 +78,22 @@ COLUMNS = {
 
 
 def map_points(settings: LoopSettings, methods: Sequence[str], seeds: Sequence[int]) -> list[Point]:
-    """Return the point of each method and seed; methods share the stages of the base."""
+    """Return the point of each method and seed; methods share the stages of the base.
+
+    With `base_run`, the seed is the run's, and stages have the folders of a loop.
+    """
     points = []
-    for seed in seeds:
+    for seed in seeds if settings.base_run is None else [settings.seed]:
         of_seed = settings.replaced(seed=seed)
+        folder = stages_folder(settings, seed)
         for method in methods:
-            folder = settings.output_dir / f"seed_{seed}"
             points += plan_points(of_seed, method, lambda name, command, stage, folder=folder: folder / name)
     return points
+
+
+def stages_folder(settings: LoopSettings, seed: int) -> Path:
+    """Return the folder of a seed's stages and results."""
+    return settings.output_dir / f"seed_{seed}" if settings.base_run is None else settings.output_dir
 
 
 def result_of(point: Point, stages: Stages) -> dict[str, Any]:
@@ -167,8 +178,8 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         "## The map",
         "",
         f"Every method on the same base, {settings.measure.model.name.rpartition('/')[2]}, and {prompts.descriptors} "
-        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). Half of the axes were "
-        "left out of tuning.",
+        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). "
+        + ("Half of the axes were left out of tuning." if prompts.untuned_by else "All people were tuned on."),
         "",
         "```console",
         f"$ .venv/bin/{command}",
@@ -235,14 +246,18 @@ def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def loop_settings(options: Any) -> LoopSettings:
     """Return the settings of the loop whose stages the map runs."""
-    flags = ["loop", "--config", options.config, "--output_dir", str(options.results), "--report_to", "none"]
-    flags += ["--measure.prompts.descriptors", str(options.descriptors), "--measure.prompts.untuned_by", "axis"]
-    flags += ["--allow_no_bias", "true", "--tune.measure_every", "0"]
+    if options.run:
+        flags = ["loop", str(options.run)]
+    else:
+        flags = ["loop", "--config", options.config, "--measure.prompts.untuned_by", "axis"]
+        flags += ["--measure.prompts.descriptors", str(options.descriptors)]
+    flags += ["--output_dir", str(options.results), "--report_to", "none", "--allow_no_bias", "true"]
+    flags += ["--tune.measure_every", "0", "--train_answers_per_cell", "2"]
     if options.piqa:
         flags += ["--measure.capabilities", "[piqa]"]
     if options.max_rows:
         flags += ["--tune.training.max_rows", str(options.max_rows)]
-    return parse(flags)
+    return with_folder(parse(flags))
 
 
 def main() -> None:
@@ -252,6 +267,7 @@ def main() -> None:
         descriptors=(20, "that are measured"),
         seeds=([0], "of prompts, responses and training"),
         methods=(names(), "of the map"),
+        run=(Path, "finished measurement of the base, in place of config, descriptors and seeds"),
         max_rows=(0, "responses to tune on; 0: the method's own number"),
         piqa=(False, "also score PIQA, by lm-evaluation-harness"),
         results=(Path("runs/map"), "folder of stages and results"),
@@ -260,7 +276,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings = loop_settings(options)
     points = map_points(settings, options.methods, options.seeds)
-    files = [settings.output_dir / f"seed_{point.seed}" / f"{point.method}.json" for point in points]
+    files = [stages_folder(settings, point.seed) / f"{point.method}.json" for point in points]
     n_left = sum(not file.exists() for file in files)
     n_trained = sum(point.tune is not None and not file.exists() for point, file in zip(points, files, strict=True))
     print(

@@ -289,18 +289,30 @@ class DistillTrainer(SFT):
             tokens: the last k tokens, (rows, k), which are IGNORE_INDEX before the response.
             choices: the tensors of `collate_choices`.
         """
-        first_tokens = self.args.first_tokens
         is_response = tokens != IGNORE_INDEX
+        targets, of_others = self._base_predictions(model, sequences, n_trained, is_response)
+        is_first = is_response.cumsum(1)[is_response] <= self.args.first_tokens
+        predictions = torch.cat([targets[:, is_first], of_others])
+        first = tokens[is_response][is_first]
+        targets[:, is_first] = self._even(predictions, first, n_trained, is_response, choices)
+        return targets
+
+    def _base_predictions(
+        self, model: torch.nn.Module, sequences: Batch, n_trained: int, is_response: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the base's log-probabilities of the tokens of responses.
+
+        Returns:
+            For the first `n_trained` people, of all tokens, (n_trained, all tokens, vocabulary); and for the other
+            people, of the first tokens, (others, first tokens, vocabulary).
+        """
         own = {name: value[:, :n_trained] for name, value in sequences.items()}
         others = {name: value[:, n_trained:] for name, value in sequences.items()}
-        openings, is_in_opening = cut_responses(others, is_response.sum(1), first_tokens)
+        openings, is_in_opening = cut_responses(others, is_response.sum(1), self.args.first_tokens)
         with torch.no_grad(), self.accelerator.unwrap_model(model).disable_adapter():
-            targets = log_probabilities(model, own, is_response)
-            is_first = is_response.cumsum(1)[is_response] <= first_tokens
-            predictions = torch.cat([targets[:, is_first], log_probabilities(model, openings, is_in_opening)])
-            first = tokens[is_response][is_first]
-            targets[:, is_first] = self._even(predictions, first, n_trained, is_response, choices)
-        return targets
+            of_trained = log_probabilities(model, own, is_response)
+            of_others = log_probabilities(model, openings, is_in_opening)
+        return of_trained, of_others
 
     def _even(
         self, predictions: torch.Tensor, tokens: torch.Tensor, n_trained: int, is_response: torch.Tensor, choices: Batch
