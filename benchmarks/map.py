@@ -21,16 +21,17 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import torch
+from datasets import Dataset
 
 from benchmarks.measuring import parse_options
+from benchmarks.thresholds import row_divergences
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
@@ -38,16 +39,18 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
 from evenhand.evaluation.score import SCORES, UNTUNED, Kind, read_scores
-from evenhand.mitigation.divergences import response_divergences
 from evenhand.mitigation.hidden_state_maps import load_maps
+from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.mitigation.shrinking import divergence_and_change, encoded_groups
+from evenhand.mitigation.trainers import DistillTrainer
 from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
 from evenhand.recipes.point import Point, plan_points
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.settings import FAMILY, LoopSettings, family_config
 from evenhand.recipes.sweep.points import point_results
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
@@ -72,7 +75,7 @@ COLUMNS = {
     "divergence_untuned": "… never tuned on",
     "relevance_to_person_kept": "response to the person kept",
     "relevance_kept": "relevance kept",
-    "perplexity_change": "perplexity",
+    "response_perplexity_change": "perplexity of the responses",
     "piqa": "PIQA",
 }
 
@@ -123,28 +126,49 @@ def divergence_columns(point: Point) -> dict[str, float]:
     if point.tune is None:
         return {}
     adapter = Path(point.after.model.name)
-    base = load_dialogue_model(point.before.model)
-    maps = load_maps(adapter / MAPS_FILE) if (adapter / MAPS_FILE).exists() else None
-    tuned = None if maps is not None else load_dialogue_model(point.after.model)
-    table = read_styled_responses(point.before.output_dir).table
+    has_maps = (adapter / MAPS_FILE).exists()
+    model = load_dialogue_model(point.before.model if has_maps else point.after.model)
+    maps = load_maps(adapter / MAPS_FILE) if has_maps else None
     columns = {}
     for name, is_untuned in (("divergence_tuned", False), ("divergence_untuned", True)):
-        rows = table[table[UNTUNED].to_numpy(dtype=bool) == is_untuned]
-        chosen = rows.iloc[np.random.default_rng(0).permutation(len(rows))[:N_DIVERGENCES]]
-        if tuned is None:
-            before = _mapped_divergence(base, rows.loc[chosen.index], {})
-            after = _mapped_divergence(base, rows.loc[chosen.index], maps)
+        before = base_divergence(point.before.output_dir, is_untuned)
+        rows = divergence_rows(model, point.before.output_dir, is_untuned)
+        if before is None or rows is None:
+            continue
+        if maps is None:
+            after = row_divergences(model, DistillTrainer.encode_rows(model, rows)).mean()
         else:
-            before = response_divergences(base, chosen, FIRST_TOKENS).mean()
-            after = response_divergences(tuned, chosen, FIRST_TOKENS).mean()
+            groups = encoded_groups(model, rows, FIRST_TOKENS)
+            after = divergence_and_change(model, groups, maps, FIRST_TOKENS)[0]
         columns[name] = float(1 - after / before)
     return columns
 
 
-def _mapped_divergence(base: DialogueModel, responses: pd.DataFrame, maps: Any) -> float:
-    """Return the mean divergence of responses with maps of hidden states."""
-    rows = load_method("shrink").training_part.rows(responses, partial(render_contexts, base))
-    return divergence_and_change(base, encoded_groups(base, rows, FIRST_TOKENS), maps, FIRST_TOKENS)[0]
+@cache
+def base_divergence(run: Path, is_untuned: bool) -> float | None:
+    """Return the mean divergence of the base's responses to people tuned on or never tuned on, None without such."""
+    settings, _ = read_measurement(run, "run")
+    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    rows = divergence_rows(base, run, is_untuned)
+    return None if rows is None else float(row_divergences(base, DistillTrainer.encode_rows(base, rows)).mean())
+
+
+def divergence_rows(model: DialogueModel, run: Path, is_untuned: bool) -> Dataset | None:
+    """Return some responses of a run to people tuned on or never tuned on, each with the contexts of eight of them.
+
+    The contexts end with the model's control tag, if it has one. Without such responses, the result is None.
+    """
+    table = read_styled_responses(run).table
+    of_untuned = table[UNTUNED].to_numpy(dtype=bool) if UNTUNED in table else np.zeros(len(table), dtype=bool)
+    in_side = of_untuned == is_untuned
+    if not in_side.any():
+        return None
+
+    def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render_contexts(model, prompts, personas, model.control_tag)
+
+    rows = rows_of_several_people(table[in_side], render, "", 0).shuffle(0)
+    return rows.select(range(min(N_DIVERGENCES, len(rows))))
 
 
 def needs_of(method: str) -> str:
