@@ -279,6 +279,8 @@ def loop_settings(options: Any) -> LoopSettings:
     flags += ["--tune.measure_every", "0", "--train_answers_per_cell", "2"]
     if options.piqa:
         flags += ["--measure.capabilities", "[piqa]"]
+    if options.learning_rate:
+        flags += ["--tune.training.learning_rate", str(options.learning_rate)]
     if options.max_rows:
         flags += ["--tune.training.max_rows", str(options.max_rows)]
     return with_folder(parse(flags))
@@ -293,6 +295,7 @@ def main() -> None:
         methods=(names(), "of the map"),
         run=(Path, "finished measurement of the base, in place of config, descriptors and seeds"),
         max_rows=(0, "responses to tune on; 0: the method's own number"),
+        learning_rate=(0.0, "of training; 0: the method's own"),
         piqa=(False, "also score PIQA, by lm-evaluation-harness"),
         results=(Path("runs/map"), "folder of stages and results"),
         page=(Path("docs/benchmarks/methods.md"), "page with the section"),
