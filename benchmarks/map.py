@@ -34,7 +34,7 @@ from benchmarks.measuring import parse_options
 from benchmarks.thresholds import row_divergences
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
@@ -158,7 +158,7 @@ def divergence_rows(model: DialogueModel, run: Path, is_untuned: bool) -> Datase
 
     The contexts end with the model's control tag, if it has one. Without such responses, the result is None.
     """
-    table = read_styled_responses(run).table
+    table = read_answers(run).table
     of_untuned = table[UNTUNED].to_numpy(dtype=bool) if UNTUNED in table else np.zeros(len(table), dtype=bool)
     in_side = of_untuned == is_untuned
     if not in_side.any():

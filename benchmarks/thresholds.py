@@ -37,7 +37,7 @@ from benchmarks.training import (
     split_people,
 )
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, BEFORE_COLOR, MUTED
@@ -131,11 +131,11 @@ def row_divergences(base: DialogueModel, rows: Dataset) -> np.ndarray:
     return np.array(found)
 
 
-def prepare(base: DialogueModel, styled: StyledResponses, n_rows: int, seed: int) -> Tuning:
+def prepare(base: DialogueModel, styled: Answers, n_rows: int, seed: int) -> Tuning:
     """Return what the trainings of a seed on so many responses have in common."""
     is_tuned, test_rows = split_people(base, styled.table, seed)
     tuned = styled.rows(is_tuned)
-    b = bias_values(tuned.vectors, to_codes(tuned.table[TEMPLATE]), to_codes(tuned.table[DESCRIPTOR]))
+    b = bias_values(tuned.values, to_codes(tuned.table[TEMPLATE]), to_codes(tuned.table[DESCRIPTOR]))
     rows = rows_of_several_people(tuned.table, partial(render_contexts, base), "", seed)
     chosen = rows.add_column(ROW, np.arange(len(tuned))).shuffle(seed).select(range(min(n_rows, len(rows))))
     encoded = DistillTrainer.encode_rows(base, chosen)
@@ -254,8 +254,8 @@ def main() -> None:
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
     options.results.mkdir(parents=True, exist_ok=True)
-    styled = read_styled_responses(options.responses)
-    styled = styled.rows(styled.has_vector())
+    styled = read_answers(options.responses)
+    styled = styled.rows(styled.has_value())
     tunings: dict[int, Tuning] = {}
     for kind, share, seed in missing:
         if seed not in tunings:

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.thresholds import Trained, points, prepare, row_divergences, table_lines, train, write_figure
 from benchmarks.training import Variant, fit
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.mitigation.divergences import response_divergences
 from evenhand.mitigation.labelled_responses import rows_of_several_people
@@ -57,7 +57,7 @@ def responses():
             }
             rows.append(prompt | names | {"cut": True, "style": int(index < 6)})
     frame = pd.DataFrame(rows)
-    return StyledResponses(frame, np.eye(2)[frame.pop("style")], ["kind", "curt"])
+    return Answers(frame, np.eye(2)[frame.pop("style")], ["kind", "curt"])
 
 
 def test_the_divergence_of_rows_is_the_divergence_of_their_responses():
