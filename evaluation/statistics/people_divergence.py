@@ -17,7 +17,10 @@ if TYPE_CHECKING:  # slow to import
 
 
 def people_divergence(
-    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
+    log_p: "torch.Tensor",
+    openings: "torch.Tensor",
+    is_token: "torch.Tensor | None" = None,
+    counted: "list[int] | None" = None,
 ) -> "torch.Tensor":
     """Return each person's divergence from the mean over people along each opening, in nats, (people, openings).
 
@@ -30,6 +33,7 @@ def people_divergence(
         openings: the tokens of the openings, (openings, k). The last one has no influence.
         is_token: whether an opening has a token at the position, bool (openings, k); later positions are left out.
             None: all openings have k tokens.
+        counted: the tokens of the vocabulary whose terms of the divergence are added up; None: all.
 
     In the example, two of three tokens are certain for one person each: the divergence is ln 2, its largest value.
 
@@ -45,8 +49,8 @@ def people_divergence(
     before[..., 0] = 0.0
     log_share = before.log_softmax(0)  # the probability of each person, given the opening so far
     log_mean = (log_p + log_share[..., None]).logsumexp(0)  # log M(·|y_<j)
-    terms = log_p.exp() * (log_p - log_mean)
-    kl = terms.masked_fill(log_p.isneginf(), 0.0).sum(-1)
+    terms = (log_p.exp() * (log_p - log_mean)).masked_fill(log_p.isneginf(), 0.0)
+    kl = terms.sum(-1) if counted is None else terms[..., counted].sum(-1)
     weighted = n_people * log_share.exp() * kl
     if is_token is not None:
         weighted = weighted.masked_fill(~is_token, 0.0)
