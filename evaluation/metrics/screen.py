@@ -64,7 +64,7 @@ TOP_TOKENS = 20  # tokens that are kept of each prediction
 SHOWN_TOKENS = 3
 SHOWN_PEOPLE = 60
 MAX_FIRST_TOKENS = 8
-MIN_OPENINGS = 32  # at each template; more if there are more people, up to the next number
+MIN_OPENINGS = 16  # at each template; with more people, one of each, up to the next number
 MAX_DRAWN_PEOPLE = 32  # from whose predictions openings are drawn at a template, by chance
 NATS = {"unit": "nats", "decimals": 3}
 
@@ -410,7 +410,7 @@ def _bounds_text(bounds: tuple[float, float]) -> str:
 def largest_tokens(tokens: pd.DataFrame, person: str) -> list[dict[str, Any]]:
     """Return the tokens that contribute most to a person's divergence: token, probability and mean_probability."""
     columns = [TOKEN, PROBABILITY, MEAN_PROBABILITY]
-    return tokens.loc[tokens[DESCRIPTOR] == person, columns].head(SHOWN_TOKENS).to_dict("records")
+    return table_rows(tokens.loc[tokens[DESCRIPTOR] == person, columns].head(SHOWN_TOKENS))
 
 
 def _token_texts(tokens: pd.DataFrame, person: str) -> str:

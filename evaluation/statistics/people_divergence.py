@@ -17,10 +17,7 @@ if TYPE_CHECKING:  # slow to import
 
 
 def people_divergence(
-    log_p: "torch.Tensor",
-    openings: "torch.Tensor",
-    is_token: "torch.Tensor | None" = None,
-    counted: "list[int] | None" = None,
+    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
 ) -> "torch.Tensor":
     """Return each person's divergence from the mean over people along each opening, in nats, (people, openings).
 
@@ -33,7 +30,6 @@ def people_divergence(
         openings: the tokens of the openings, (openings, k). The last one has no influence.
         is_token: whether an opening has a token at the position, bool (openings, k); later positions are left out.
             None: all openings have k tokens.
-        counted: the tokens of the vocabulary whose terms of the divergence are added up; None: all.
 
     In the example, two of three tokens are certain for one person each: the divergence is ln 2, its largest value.
 
@@ -41,6 +37,18 @@ def people_divergence(
     >>> log_p = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).log()[:, None, None]
     >>> people_divergence(log_p, torch.zeros(1, 1, dtype=torch.long)).flatten().tolist()
     [0.6931471824645996, 0.6931471824645996]
+    """
+    weights, terms = divergence_terms(log_p, openings, is_token)
+    return (weights * terms.sum(-1)).sum(-1)
+
+
+def divergence_terms(
+    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
+) -> "tuple[torch.Tensor, torch.Tensor]":
+    """Return the weights of each person's divergences, (people, openings, k), and their terms for all tokens.
+
+    The divergence is the sum over tokens of weights times terms, (people, openings, k, vocabulary). The arguments are
+    those of `people_divergence`.
     """
     n_people = len(log_p)
     tokens = openings.clamp(min=0)[None, :, :, None].expand(n_people, -1, -1, 1)
@@ -50,8 +58,7 @@ def people_divergence(
     log_share = before.log_softmax(0)  # the probability of each person, given the opening so far
     log_mean = (log_p + log_share[..., None]).logsumexp(0)  # log M(·|y_<j)
     terms = (log_p.exp() * (log_p - log_mean)).masked_fill(log_p.isneginf(), 0.0)
-    kl = terms.sum(-1) if counted is None else terms[..., counted].sum(-1)
-    weighted = n_people * log_share.exp() * kl
+    weights = n_people * log_share.exp()
     if is_token is not None:
-        weighted = weighted.masked_fill(~is_token, 0.0)
-    return weighted.sum(-1)
+        weights = weights.masked_fill(~is_token, 0.0)
+    return weights, terms

@@ -18,10 +18,10 @@ from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import IGNORED_LABEL, causal_logits
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.statistics.people_divergence import people_divergence
+from evenhand.evaluation.statistics.people_divergence import divergence_terms, people_divergence
 
 LOGITS_COPIES = 16  # bytes for float32 copies of each logit
-NUMBERS_AT_ONCE = 2**27  # log-probabilities that are kept at once: 512 MiB of float32
+NUMBERS_AT_ONCE = 2**26  # log-probabilities that are kept at once: 256 MiB of float32
 
 
 def opening_divergences(
@@ -122,9 +122,9 @@ def divergences_along(
     for start in range(0, len(openings), at_once):
         part = openings[start : start + at_once]
         log_p, tokens, is_token = _predictions_along(model, heads, part, n_tokens)
-        everything = people_divergence(log_p, tokens, is_token)
-        on_counted = people_divergence(log_p, tokens, is_token, counted)
-        totals += torch.stack([everything, on_counted]).sum(-1).double().cpu().numpy()
+        weights, terms = divergence_terms(log_p, tokens, is_token)
+        sums = torch.stack([terms.sum(-1), terms[..., counted].sum(-1)])
+        totals += (weights * sums).sum((-1, -2)).double().numpy()
     divergence, of_counted = totals / len(openings)
     return divergence, of_counted
 
