@@ -31,7 +31,7 @@ import torch
 from benchmarks.measuring import parse_options
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
@@ -115,7 +115,7 @@ def divergence_columns(point: Point) -> dict[str, float]:
     base = load_dialogue_model(point.before.model)
     maps = load_maps(adapter / MAPS_FILE) if (adapter / MAPS_FILE).exists() else None
     tuned = None if maps is not None else load_dialogue_model(point.after.model)
-    table = read_styled_responses(point.before.output_dir).table
+    table = read_answers(point.before.output_dir).table
     columns = {}
     for name, is_untuned in (("divergence_tuned", False), ("divergence_untuned", True)):
         rows = table[table[UNTUNED].to_numpy(dtype=bool) == is_untuned]

@@ -33,7 +33,7 @@ from benchmarks.training import (
     split_people,
 )
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.score import LABEL, RESPONSE
@@ -64,13 +64,13 @@ class Trained:
 
 
 def labelled_rows(
-    base: DialogueModel, responses: StyledResponses, divergence: np.ndarray, value: str, share: float, seed: int
+    base: DialogueModel, responses: Answers, divergence: np.ndarray, value: str, share: float, seed: int
 ) -> tuple[Dataset, float]:
     """Return the encoded rows of `distill` with the share above the threshold to even out, and its divergence share."""
     labelled, _ = label_responses(
         responses.table,
         responses.table[RESPONSE],
-        responses.vectors,
+        responses.values,
         share=share,
         divergence=divergence if value == "divergence" else None,
     )
@@ -148,8 +148,8 @@ def main() -> None:
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
     options.results.mkdir(parents=True, exist_ok=True)
-    styled = read_styled_responses(options.responses)
-    styled = styled.rows(styled.has_vector())
+    styled = read_answers(options.responses)
+    styled = styled.rows(styled.has_value())
     trained: list[Trained] = []
     prepared: dict[int, tuple] = {}
     for value, share, seed in wanted:

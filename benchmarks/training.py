@@ -34,7 +34,7 @@ from torch.nn.functional import kl_div, log_softmax
 from transformers import PrinterCallback
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.batches import common_prefix_length
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
@@ -284,7 +284,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
     base = load_dialogue_model(family_config(settings, FAMILY).model)
-    table = read_styled_responses(options.responses).table
+    table = read_answers(options.responses).table
     is_tuned, untagged = split_people(base, table, options.seed)
     before = predictions(base, base.model, untagged)
     print("| training | responses | removed | kept | perplexity | switched off |", flush=True)
