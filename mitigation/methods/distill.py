@@ -63,6 +63,7 @@ class Distill(TrainedMethod):
         own_openings: bool = Field(
             False,
             description="while it is trained, the model writes the first tokens of the responses itself",
+            json_schema_extra=WITHOUT_FLAG,
         )
 
     settings: Settings
