@@ -228,9 +228,9 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         lines.append(begin + " | ".join([*cells, minutes, needs_of(row["method"])]) + " |")
     lines += [
         "",
-        "A dash is a number that is not known: a reduction where the base shows no bias, the divergence of a method that "
-        "trains nothing, PIQA without `--piqa`, or the time of stages that an earlier command ran. Brackets are 95 % "
-        "intervals over the prompts; they do not contain the chance of training.",
+        "A dash is a number that is not known: a reduction where the base shows no bias, the divergence of a method "
+        "that trains nothing, PIQA without `--piqa`, or the time of stages that an earlier command ran. Brackets are "
+        "95 % intervals over the prompts; they do not contain the chance of training.",
         END,
     ]
     return "\n".join(lines)
