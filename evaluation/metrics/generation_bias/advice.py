@@ -72,13 +72,13 @@ def run_steps(folder: Path, config: FamilyConfig, findings: Sequence[EffectRow],
         is_shown: whether people are shown to differ at all.
     """
     run = _quoted(str(folder))
-    is_log = config.responses is not None  # of a model that cannot be asked or tuned here
+    model = config.open_model()
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
-    if is_log or not (findings or is_shown):
+    if model.without_weights or not (findings or is_shown):  # the loop tunes weights
         steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {run}"))
     else:
         steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {run}"))
-    if not is_log:
+    if model.can_be_asked:
         steps.append(
             Step(
                 "Measure everyday requests, to which the answer should not depend on the person:",

@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     StyledResponses,
     read_styled_responses,
 )
-from evenhand.evaluation.models.served import ANSWERED_BY
+from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.numbers import first_of, sanitize
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, OTHER_TEXT, PERSONA, RESPONSE, TEMPLATE, TEXT
 
