@@ -53,6 +53,7 @@ Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 WEIGHTS = "weights"
 SERVER = "server"
 FILE = "file"
+LOCAL_SOURCES = (None, WEIGHTS, FILE)  # of a model that sends nothing, unless it has a server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, FILE, WEIGHTS, server_api
+from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, server_api
 
 CODE = "trust_remote_code"
 SERVER = "server"
 SOURCE = "source"  # of a model
 SERVERS = "servers"  # of `tune` and `loop`: the servers of a record that the user allows
 TASKS = "capabilities"
-ACTING = (CODE, SERVER, SERVERS, TASKS)
+ACTING = (CODE, SERVER, SOURCE, SERVERS, TASKS)
 # Settings of where a command writes, listens, computes and uploads.
 PLACES = ("cache", "write_prompts", "write_rows", "output_dir", "host", "ray", "push_to_hub", "upload")
 HARNESS_FILES = (".yaml", ".yml")  # of lm-evaluation-harness: their templates can execute code
@@ -66,6 +66,9 @@ def acting_settings(settings: object, group: str = "") -> Iterator[tuple[str, An
             files = [task for task in value if _is_harness_file(task)]
             if files:
                 yield name, files
+        elif last == SOURCE:
+            if value not in LOCAL_SOURCES:
+                yield name, value
         elif value not in (False, None, []):
             yield name, value
 
@@ -100,7 +103,7 @@ def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str
             kept[key] = False
         elif key == SERVER and isinstance(value, str):
             kept[key] = NOWHERE + (COMPLETIONS if server_api(value) == "completions" else CHAT_COMPLETIONS)
-        elif key == SOURCE and value not in (None, WEIGHTS, FILE):
+        elif key == SOURCE and value not in LOCAL_SOURCES:
             kept[key] = SERVER
         elif key == TASKS and isinstance(value, list):
             kept[key] = [task for task in value if not _is_harness_file(task)]

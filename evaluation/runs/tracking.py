@@ -26,7 +26,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.private_texts import public_files, public_values
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import FILE, WEIGHTS, as_settings
+from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
 
 if TYPE_CHECKING:  # slow to import
     import wandb
@@ -259,9 +259,7 @@ def _servers(settings: object) -> Iterator[str]:
     for name, value in settings.items():
         if name == "server" and value:
             yield str(value)
-        elif (
-            name == "source" and isinstance(value, str) and value not in (WEIGHTS, FILE) and not settings.get("server")
-        ):
+        elif name == "source" and value not in LOCAL_SOURCES and not settings.get("server"):
             yield f"the provider of {settings.get('name')}"
         elif name == "servers":
             yield from value
