@@ -262,7 +262,7 @@ def _servers(settings: object) -> Iterator[str]:
         elif name == "source" and value not in LOCAL_SOURCES and not settings.get("server"):
             yield f"the provider of {settings.get('name')}"
         elif name == "servers":
-            yield from value
+            yield from value or ()
         else:
             yield from _servers(value)
 
