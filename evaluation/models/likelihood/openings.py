@@ -36,7 +36,6 @@ def opening_divergences(
     Args:
         contexts: rendered contexts, the same number of people for each of n rows; the first is that of the response.
         responses: a response for each row, (n,), to the first of its contexts.
-        written: the token ids of the responses, as of `encode_responses`.
         written: the token ids in which each response was written, None where they are unknown (`encode_responses`).
 
     Raises:

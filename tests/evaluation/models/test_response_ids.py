@@ -86,3 +86,17 @@ def test_ids_of_another_tokenizer_and_of_an_edited_text_are_not_used():
         assert encode_responses(model, contexts, ["Hello you."], [tokenizer.encode("Hello me.")]) == alone
         own = tokenizer.encode("\nHello you.")
         assert encode_responses(model, contexts, ["Hello you."], [own]) == [own]
+
+
+def test_ids_of_an_answer_that_was_shortened_are_used_only_if_a_stop_string_ended_it():
+    """An end, or max_new_tokens, says that the whole answer is in the ids; without either, a stop string follows."""
+    tokenizer = tiny_tokenizer("byte-level BPE", "colon")
+    with loaded_dialogue_model(random_model(tokenizer), tokenizer) as model:
+        contexts = render_contexts(model, ["Hi"], [""])
+        own = tokenizer.encode("Hello you.\nA: Hi")
+        ended = [*own, tokenizer.eos_token_id]
+        anew = encode_responses(model, contexts, ["Hello you."])
+        assert encode_responses(model, contexts, ["Hello you."], [own], [False]) == [own]
+        assert encode_responses(model, contexts, ["Hello you."], [own], [True]) == [anew[0][:-1]]
+        assert encode_responses(model, contexts, ["Hello you."], [ended], [False]) == anew
+        assert encode_responses(model, contexts, ["Hello you.\nA: Hi"], [ended], [False]) == [ended]
