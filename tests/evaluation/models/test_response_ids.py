@@ -1,5 +1,7 @@
 """Decoding, stripping and encoding an answer gives other tokens than the model wrote, so that its ids are kept."""
 
+import math
+
 import pytest
 import torch
 import transformers
@@ -8,7 +10,9 @@ from evenhand.evaluation.models.contexts import encode_contexts, encode_response
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import loaded_dialogue_model
+from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.trainers import IGNORE_INDEX, SFT
+from evenhand.mitigation.training_rows import ReadDialogue, dialogue_of
 from tests.tiny_tokenizers import KINDS, TEMPLATES, tiny_tokenizer
 
 PROMPTS = ["I'm a mom.", "Hi", "Tell me about the rain"]
@@ -44,6 +48,10 @@ def test_the_ids_read_again_are_the_ids_written(kind, template):
         assert encode_responses(model, contexts, texts, ids, is_cut) == ids
         columns = {"prompt": contexts, "completion": texts, "completion_ids": ids, "completion_cut": is_cut}
         rows = SFT.encode_rows(model, Dataset.from_dict(columns))
+        whole = math.fsum(sums.sum() for _, sums, _ in response_log_likelihoods(model, contexts, texts, ids, is_cut))
+        dialogue = ReadDialogue(contexts, texts, ids, is_cut)
+        assert perplexity(model, dialogue) == pytest.approx(math.exp(-whole / sum(map(len, ids))), rel=1e-5)
+        assert dialogue_of(Dataset.from_dict(columns), "prompt").written == ids
         for row, written, text in zip(rows, ids, texts, strict=True):
             trained = [label for label in row["labels"] if label != IGNORE_INDEX]
             assert trained == written[: len(trained)]
