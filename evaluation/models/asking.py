@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +15,8 @@ from evenhand.evaluation.models.request_parameters import RejectedRequest
 
 log = logging.getLogger("evenhand")
 
-FIRST_FAILURES = 16  # a run ends if so many first requests all fail
+MIN_FAILURES = 16  # a run ends if so many requests or more fail,
+MAX_FAILED_SHARE = 0.9  # and they are more than this share of all
 
 Parsed = TypeVar("Parsed")
 Result = TypeVar("Result")
@@ -32,6 +33,17 @@ class MissingAnswer(Exception):
         super().__init__(reason)
         self.reason = reason
         self.has_failed = has_failed
+
+
+class FailedRequest(InputError):
+    """Error: the server fails a request again and again, or does not answer it; `reason` is a short form.
+
+    The cause may be the text of the request, or the server.
+    """
+
+    def __init__(self, field: str, problem: str, reason: str = "") -> None:
+        super().__init__(field, problem)
+        self.reason = reason
 
 
 class NoAnswer(InputError):
@@ -56,6 +68,7 @@ def ask_all(
     *,
     name: str,
     concurrency: int,
+    answers_again: Callable[[int | None], Coroutine[Any, Any, bool]],
     close: Callable[[], Coroutine[Any, Any, None]],
     on_missing: Callable[[str], Parsed] | None = None,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
@@ -63,25 +76,24 @@ def ask_all(
 
     Args:
         send: sends the request with a number, and returns its parsed answer. It raises MissingAnswer for an answer that
-            is withheld or failed, and RejectedRequest.
+            is withheld or failed, FailedRequest and RejectedRequest.
         name: the API and the model, for errors.
         concurrency: the largest number of requests in flight.
+        answers_again: returns whether the request with a number, which was answered, is answered again; for None,
+            whether the server has spoken at all. A request that fails is left out only then.
         close: closes the client, after the last answer or an error.
         on_missing: returns what stands for a missing answer, from the reason why it is missing; without it, a missing
             answer is an error.
 
     Raises:
-        InputError: a request fails, or the first FIRST_FAILURES requests do; earlier answers are yielded first.
+        InputError: the server fails, or nearly all requests do; earlier answers are yielded first.
     """
-
-    async def reply(number: int) -> Reply[Parsed]:
-        return await _reply(send, number, name, on_missing)
 
     async def stop() -> None:  # the requests first: a waiting one would use the closed client
         await requests.stop()
         await close()
 
-    requests = _RequestsInFlight(reply, n, concurrency)
+    requests = _Requests(send, answers_again, on_missing, name, range(n), concurrency)
     with _event_loop() as run:
         try:
             yield from _after_first_failures(requests, run, name)
@@ -89,34 +101,25 @@ def ask_all(
             run(stop())
 
 
-async def _reply(
-    send: Callable[[int], Coroutine[Any, Any, Parsed]],
-    number: int,
-    name: str,
-    on_missing: Callable[[str], Parsed] | None,
-) -> Reply[Parsed]:
-    """Return the answer to a request, or what stands for it."""
-    try:
-        return Reply(await send(number))
-    except MissingAnswer as error:
-        reason = error.reason
-        if on_missing is None:
-            raise NoAnswer(name, reason) from None
-    except RejectedRequest as error:
-        reason = f"rejected: status {error.status}"
-        if on_missing is None or not error.is_of_the_text:
-            raise
-        log.warning("%s", error)
-    return Reply(on_missing(reason), failure=None if reason in FILTER_REASONS else reason)
+class _Requests(Generic[Parsed]):
+    """Requests that are sent in order, at most `concurrency` at a time; the other arguments are those of `ask_all`."""
 
-
-class _RequestsInFlight(Generic[Parsed]):
-    """Requests that are sent in order, at most `concurrency` at a time."""
-
-    def __init__(self, reply: Callable[[int], Coroutine[Any, Any, Reply[Parsed]]], n: int, concurrency: int) -> None:
-        self.reply = reply
+    def __init__(
+        self,
+        send: Callable[[int], Coroutine[Any, Any, Parsed]],
+        answers_again: Callable[[int | None], Coroutine[Any, Any, bool]],
+        on_missing: Callable[[str], Parsed] | None,
+        name: str,
+        numbers: Iterable[int],
+        concurrency: int,
+    ) -> None:
+        self.send = send
+        self.answers_again = answers_again
+        self.on_missing = on_missing
+        self.name = name
+        self.numbers = iter(numbers)
         self.concurrency = concurrency
-        self.numbers = iter(range(n))
+        self.answered: int | None = None  # the last request that was answered
         self.tasks: dict[asyncio.Task[Reply[Parsed]], int] = {}
 
     async def next_replies(self) -> dict[int, asyncio.Task[Reply[Parsed]]]:
@@ -128,6 +131,28 @@ class _RequestsInFlight(Generic[Parsed]):
         done, _ = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
         return {self.tasks.pop(task): task for task in done}
 
+    async def reply(self, number: int) -> Reply[Parsed]:
+        """Return the answer to a request, or what stands for it."""
+        try:
+            parsed = await self.send(number)
+            self.answered = number
+            return Reply(parsed)
+        except MissingAnswer as error:
+            reason = error.reason
+            if self.on_missing is None:
+                raise NoAnswer(self.name, reason) from None
+        except RejectedRequest as error:
+            reason = f"rejected: status {error.status}"
+            if self.on_missing is None or not error.is_of_the_text:
+                raise
+            log.warning("%s", error)
+        except FailedRequest as error:
+            reason = error.reason
+            if self.on_missing is None or not await self.answers_again(self.answered):
+                raise
+            log.warning("%s", error)
+        return Reply(self.on_missing(reason), failure=None if reason in FILTER_REASONS else reason)
+
     async def stop(self) -> None:
         """Give up all requests in flight."""
         for task in self.tasks:
@@ -136,32 +161,34 @@ class _RequestsInFlight(Generic[Parsed]):
 
 
 def _after_first_failures(
-    requests: _RequestsInFlight[Parsed],
+    requests: _Requests[Parsed],
     run: Callable[[Coroutine[Any, Any, Mapping[int, asyncio.Task[Reply[Parsed]]]]], Mapping],
     name: str,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Yield (numbers, parsed answers), beginning when a request has not failed.
 
     Raises:
-        InputError: a request raised it, or the first FIRST_FAILURES requests all failed.
+        InputError: a request raised it, or nearly all of MIN_FAILURES or more requests failed.
     """
     held: dict[int, Parsed] = {}  # what stands for the answers to the first requests, while all have failed
-    is_answered = False
+    n_done = 0
+    n_failed = 0
     while done := run(requests.next_replies()):
         replies = {number: task.result() for number, task in done.items() if task.exception() is None}
         held |= {number: reply.parsed for number, reply in replies.items()}
         failures = [reply.failure for reply in replies.values() if reply.failure is not None]
-        is_answered = is_answered or len(failures) < len(replies)
-        if is_answered and held:
+        n_done += len(replies)
+        n_failed += len(failures)
+        if held and n_failed < n_done:
             yield list(held), list(held.values())
             held = {}
         for error in filter(None, [task.exception() for task in done.values()]):
             raise error
-        if len(held) >= FIRST_FAILURES:
+        if failures and n_failed >= max(MIN_FAILURES, MAX_FAILED_SHARE * n_done):
             raise InputError(
                 "model.server",
-                f"{name}: the first {len(held)} requests all failed, the last with “{failures[-1]}”; see the server's "
-                "log. If the answers are whole, collect them in a file, and give it as --responses.",
+                f"{name}: {n_failed} of the first {n_done} requests failed, the last with “{failures[-1]}”; see the "
+                "server's log. If the answers are whole, collect them in a file, and give it as --responses.",
             )
     if held:
         yield list(held), list(held.values())

@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from evenhand.evaluation.data.answers import FILTER, FILTER_REASONS, FILTERED, Answer, MeasuredAnswer, measured_answer
 from evenhand.evaluation.data.chats import answer_in
 from evenhand.evaluation.errors import InputError, require_extra
-from evenhand.evaluation.models.asking import MissingAnswer, NoAnswer, Parsed, UnsupportedRequest, ask_all
+from evenhand.evaluation.models.asking import (
+    FailedRequest,
+    MissingAnswer,
+    NoAnswer,
+    Parsed,
+    UnsupportedRequest,
+    ask_all,
+)
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.request_parameters import (
     Body,
@@ -202,7 +209,8 @@ def fetch_answers(
     `parse` raises a ValueError, TypeError or AttributeError. `on_missing` returns what stands for a missing answer,
     from the reason why it is missing: withheld, failed, or its request rejected. Without `on_missing` that is an error.
     `ask` sends one request by an API; None: by OpenAI's.
-    InputError if the server fails, or if the first FIRST_FAILURES requests do; earlier answers are yielded first.
+    A request that the server fails to the end counts as failed if the server still answers another one.
+    InputError if the server fails, or nearly all requests do; earlier answers are yielded first.
     """
     if not requests:
         return
@@ -212,9 +220,7 @@ def fetch_answers(
     client = _open_client(model, statuses) if model.server else None
     send_by: Ask = ask or partial(ask_openai, api=model.api)
 
-    async def send(row: int) -> Parsed:
-        # Few retries of the first request, so that a wrong address is reported early.
-        retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
+    async def attempt(row: int, retries: int) -> Parsed:
         patient = None if client is None else client.with_options(max_retries=retries)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -222,12 +228,31 @@ def fetch_answers(
         except Exception as error:
             raise _failure(model, error, bool(statuses)) from None
 
+    async def send(row: int) -> Parsed:
+        # Few retries of the first request, so that a wrong address is reported early.
+        return await attempt(row, MAX_RETRIES if row else MAX_FIRST_RETRIES)
+
+    async def answers_again(row: int | None) -> bool:
+        if row is None:
+            return bool(statuses)
+        try:
+            await attempt(row, MAX_FAILED_RETRIES)
+        except (MissingAnswer, FailedRequest):
+            return False
+        return True
+
     async def close() -> None:
         if client is not None:
             await client.close()
 
     yield from ask_all(
-        send, len(requests), name=model.address, concurrency=model.concurrency, close=close, on_missing=on_missing
+        send,
+        len(requests),
+        name=model.address,
+        concurrency=model.concurrency,
+        answers_again=answers_again,
+        close=close,
+        on_missing=on_missing,
     )
 
 
@@ -279,7 +304,8 @@ async def _usable_answer(
 ) -> Parsed:
     """Return the parsed answer to a request, which is sent up to n times more while an answer cannot be parsed.
 
-    MissingAnswer if the answer is withheld, or if it fails again after MAX_FAILED_RETRIES retries.
+    MissingAnswer if the answer is withheld, or if it fails again after MAX_FAILED_RETRIES retries; FailedRequest if
+    none is in the API's format.
     """
     n_failed = 0
     for attempt in range(n + 1):
@@ -294,7 +320,8 @@ async def _usable_answer(
             raise
         except NOT_OF_THE_API:
             continue
-    raise InputError("model.server", f"{model.base_url or model.kind}: its answers do not have the format of the API.")
+    problem = f"{model.base_url or model.kind}: its answers do not have the format of the API."
+    raise FailedRequest("model.server", problem, reason="failed: not in the API's format")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exception:
@@ -310,7 +337,10 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exce
     body = getattr(error, "body", None)
     reason = _reason_of(error, status, body, has_answered)
     message = f"{model.address}: {hide_secrets(reason)[:MAX_REASON]}."
-    is_final = status is not None and 400 <= status < 500 and status != 401 and not is_transient(error)
+    if is_transient(error):
+        short = "failed: no complete answer" if status is None else f"failed: status {status}"
+        return FailedRequest("model.server", message, reason=short)
+    is_final = status is not None and 400 <= status < 500 and status != 401
     if not is_final:
         return InputError("model.server", message)
     rejected = RejectedRequest("model.server", message, status=status, reason=body or str(error))
