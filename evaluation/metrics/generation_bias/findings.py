@@ -15,6 +15,7 @@ from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.values import OTHER, stored_names
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
@@ -32,7 +33,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, side_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import MAX_NAME, NONCE, number, sanitize

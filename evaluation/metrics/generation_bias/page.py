@@ -14,6 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
     meaning,
     run_steps,
 )
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
@@ -43,7 +44,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
@@ -155,7 +155,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     scores = run.scores
     facts, named = _run_findings(run)
     headline = headline_of(scores)
-    measured = read_styled_responses(run.folder)
+    measured = read_answers(run.folder)
     example_of = examples_of_run(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
     sections = [people_section(facts.people, list(map(example_of, named)), _summaries(run)), decide_section()]
     for part in parts:

@@ -116,3 +116,51 @@ def test_a_masked_model_and_too_few_templates_are_refused(tmp_path):
     one = PROMPTS.replaced(filters={"template": ["I'm {noun_phrase}."]})
     with pytest.raises(InputError, match="two templates"):
         screened_prompts(FamilyConfig(model=MODEL, prompts=one))
+
+
+def test_divergences_along_drawn_openings_are_those_of_all_openings():
+    """With all first tokens known, the divergence of two tokens is a sum over them; drawn openings agree with it."""
+    import torch
+
+    from evenhand.evaluation.models.likelihood.openings import divergences_along, draw_openings
+
+    model = tiny("llama")
+    contexts = ["a b c", "a d c", "f b e"]
+    ends = np.atleast_1d(model.model.generation_config.eos_token_id).tolist()
+    first = np.exp(first_token_log_probabilities(model, contexts).astype(np.float64))
+    first /= first.sum(1, keepdims=True)
+    ids = [model.tokenizer(context)["input_ids"] for context in contexts]
+    expected = (first * np.log(first / first.mean(0))).sum(1)
+    own = [3, 4]
+    of_own = (first * np.log(first / first.mean(0)))[:, own].sum(1)
+    for token in range(first.shape[1]):
+        if token in ends:
+            continue
+        rows = [model.model(input_ids=torch.tensor([[*head, token]])).logits[0, -1] for head in ids]
+        second = torch.stack(rows).double().softmax(-1).detach().numpy()
+        mean = first[:, token] @ second / first[:, token].sum()
+        terms = second * np.log(second / mean)
+        expected += first[:, token] * terms.sum(1)
+        of_own += first[:, token] * terms[:, own].sum(1)
+    n = 400
+    openings = draw_openings(model, [context for context in contexts for _ in range(n)], list(range(3 * n)), 1)
+    assert all(len(opening) == 1 for opening in openings)
+    divergence, of_counted = divergences_along(model, contexts, openings, 2, own)
+    np.testing.assert_allclose(divergence, expected, rtol=0.05)
+    np.testing.assert_allclose(of_counted, of_own, rtol=0.2, atol=2e-3)
+    one_by_one = [divergences_along(model, contexts, [opening], 2, own)[0] for opening in openings[:5]]
+    np.testing.assert_allclose(
+        np.mean(one_by_one, 0), divergences_along(model, contexts, openings[:5], 2, own)[0], rtol=1e-4
+    )
+
+
+def test_more_first_tokens_diverge_more_and_are_not_compared_with_fewer(tmp_path):
+    runs = {}
+    for first_tokens in (1, 3):
+        config = FamilyConfig(model=MODEL, prompts=PROMPTS)
+        runs[first_tokens] = measure_family(tmp_path / str(first_tokens), "screen", config, first_tokens=first_tokens)
+    one = find_score(runs[1].scores, "divergence")
+    three = find_score(runs[3].scores, "divergence")
+    assert three.value > one.value
+    with pytest.raises(InputError, match="first_tokens"):
+        compare_family(tmp_path / "compared", "screen", runs[1], runs[3])

@@ -11,6 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.comparison import (
     compared_responses,
@@ -25,7 +26,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSetti
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.store import Store
@@ -270,8 +270,8 @@ def test_numbers_before_and_after_are_of_the_common_prompts(tmp_path):
         assert find_score(level.scores, "style_share", cluster="HATE").value == pytest.approx(0.3)
         assert find_score(level.scores, "offensive_share").n == 24
     page = METRIC.comparison_page(before, after, changes)
-    moved = f"{100 * math.sqrt(0.03):.1f} of 100"
-    assert page.verdict.count(moved[:4]) == 2 and page.headline_value == moved
+    moved = f"{100 * math.sqrt(0.03):.1f}"
+    assert page.headline_value == f"{moved} → {moved} of 100"
     assert any("24 of 32" in warning for warning in page.warnings)
     assert not any("HATE" in warning for warning in page.warnings)
     assert with_common_levels(before, [], "before") is before  # all prompts are common, or an earlier version compared
@@ -283,8 +283,8 @@ def costs(runs):
         store=None,
         before=before,
         after=after,
-        old=read_styled_responses(before.folder),
-        new=read_styled_responses(after.folder),
+        old=read_answers(before.folder),
+        new=read_answers(after.folder),
         clusters={"CARE": (0,), "HATE": (1,)},
         settings=ComparisonSettings(),
         base=None,
