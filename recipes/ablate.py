@@ -95,8 +95,8 @@ def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
         if unused:
             raise InputError(
                 "sweep",
-                f"no method of {grid} uses {', '.join(unused)}, with the loop's other settings; leave it out, or change "
-                "those: thresholds need control_tags.targets labels, or distill.only_bias.",
+                f"no method of {grid} uses {', '.join(unused)}, with the other settings as they are; leave it out, or "
+                "change those: thresholds need control_tags.targets labels, or distill.only_bias.",
             )
         for point in points:
             if point not in distinct:
