@@ -217,6 +217,7 @@ def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve], refused: Sequence[fl
     ticks = [places[index] for index in spaced(places, MIN_DISTANCE)]
     above = axes.secondary_xaxis("top")
     above.set_xticks(ticks, [significant(betas[tick]) for tick in ticks])
+    above.set_xlabel("β", labelpad=1)
     above.spines["top"].set_visible(False)
 
 
