@@ -12,11 +12,11 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 
 
-def squares(before: StyledResponses, after: StyledResponses) -> np.ndarray:
+def squares(before: Answers, after: Answers) -> np.ndarray:
     """Return the sum of squared deviations from the cell's mean for each cell, (3, cells).
 
     The rows are for the vectors before, the vectors after, and their differences.
@@ -24,7 +24,7 @@ def squares(before: StyledResponses, after: StyledResponses) -> np.ndarray:
     cell = before.table.groupby([TEMPLATE, DESCRIPTOR]).ngroup().to_numpy()
     counts = np.bincount(cell)
     result = []
-    for vectors in (before.vectors, after.vectors, after.vectors - before.vectors):
+    for vectors in (before.values, after.values, after.values - before.values):
         means = np.stack([np.bincount(cell, column) / counts for column in vectors.T], axis=1)
         squares_of_row = ((vectors - means[cell]) ** 2).sum(axis=1)
         result.append(np.bincount(cell, squares_of_row))
@@ -38,8 +38,8 @@ def ratio(first: np.ndarray, second: np.ndarray, difference: np.ndarray, axis: i
 
 def main() -> None:
     options = parse_options(__doc__, folders=("before", "after"))
-    before = read_styled_responses(options.before)
-    after = read_styled_responses(options.after)
+    before = read_answers(options.before)
+    after = read_answers(options.after)
     if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
         raise SystemExit(f"{options.after}: other prompts than {options.before}.")
     cells = squares(before, after)

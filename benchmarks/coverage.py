@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     find_headline,
     pooled_estimate,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.statistics.cells import Cells, arrange_cells
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, descriptor_spread
@@ -163,9 +163,9 @@ def simulate_reductions(base: str, reduction: float, simulations: int, rng: np.r
     for simulation in found:
         of_descriptor = rng.dirichlet(np.ones(n_styles), n_descriptors).repeat(n_templates, axis=0)
 
-        def run(share: float, of_descriptor: np.ndarray = of_descriptor) -> StyledResponses:
+        def run(share: float, of_descriptor: np.ndarray = of_descriptor) -> Answers:
             p = (1 - share) / n_styles + share * of_descriptor
-            return StyledResponses(table, draw(p, cell, True, rng), styles)
+            return Answers(table, draw(p, cell, True, rng), styles)
 
         before = run(BASES[base])
         after = run(BASES[base] * np.sqrt(1 - reduction))

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options, peak_memory, timed
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
 TEMPLATES = 26
 PER_CELL = 15
@@ -29,7 +29,7 @@ def main() -> None:
     vectors /= vectors.sum(axis=1, keepdims=True)
     descriptor = cell // TEMPLATES
     columns = {"template": cell % TEMPLATES, "descriptor": descriptor, "axis": descriptor % AXES}
-    responses = StyledResponses(pd.DataFrame(columns).astype(str), vectors, [f"style {i}" for i in range(n_styles)])
+    responses = Answers(pd.DataFrame(columns).astype(str), vectors, [f"style {i}" for i in range(n_styles)])
     clusters = {f"cluster {i}": range(3 * i, 3 * i + 3) for i in range(CLUSTERS)}
     seconds, scores = timed(generation_bias, responses, clusters)
     size = f"{len(cell):,} × {n_styles} style vectors, {len(scores)} scores"

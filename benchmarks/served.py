@@ -98,8 +98,8 @@ def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame
         f"    greedy answers as in this process: {(here[1].to_numpy() == there[1].to_numpy()).mean():.0%}", flush=True
     )
     if len(there[0]) == len(prompts):
-        styled_here = eh.StyledResponses(prompts, classify_responses(judge, here[0], prompts), judge.labels)
-        styled_there = eh.StyledResponses(prompts, classify_responses(judge, there[0], prompts), judge.labels)
+        styled_here = eh.Answers(prompts, classify_responses(judge, here[0], prompts), judge.labels)
+        styled_there = eh.Answers(prompts, classify_responses(judge, there[0], prompts), judge.labels)
         scores = eh.compare_generation_bias(styled_here, styled_there, {}, by_axis=False)
         change = find_headline(scores, Kind.DIFFERENCE)
         low, high = change.interval

@@ -12,11 +12,11 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.data.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
+    from evenhand.evaluation.metrics.generation_bias.answers import Answers
     from evenhand.evaluation.metrics.generation_bias.derived_clusters import derive_style_clusters
     from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
     from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, generation_bias
     from evenhand.evaluation.metrics.generation_bias.parts.effects import effects_figure
-    from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
     from evenhand.evaluation.models.classifier_kinds import load_style_classifier
     from evenhand.evaluation.models.styles import style_vectors
     from evenhand.evaluation.report.score_table import score_figure, score_table
@@ -31,12 +31,12 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 __all__ = [
+    "Answers",
     "BiasCallback",
     "BiasScore",
     "InputError",
     "MeasuredResponses",
     "Run",
-    "StyledResponses",
     "assert_no_worse",
     "clean_response",
     "compare",
@@ -67,7 +67,7 @@ _MODULES = {
     "evaluation.metrics.generation_bias.derived_clusters": ("derive_style_clusters",),
     "evaluation.metrics.generation_bias.engine.effects": ("effect_changes", "effects"),
     "evaluation.metrics.generation_bias.parts.effects": ("effects_figure",),
-    "evaluation.metrics.generation_bias.styled_responses": ("StyledResponses",),
+    "evaluation.metrics.generation_bias.answers": ("Answers",),
     "evaluation.models.classifier_kinds": ("load_style_classifier",),
     "evaluation.models.styles": ("style_vectors",),
     "evaluation.report.score_table": ("score_figure", "score_table"),

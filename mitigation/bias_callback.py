@@ -17,6 +17,7 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import atomic_write
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -28,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     likelihood_scores,
     likelihoods_of_responses,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
@@ -238,7 +238,7 @@ class BiasCallback(MeasureCallback):
         self.reasoning = reasoning
         self.permutations = permutations
         self.seed = seed
-        self.before: StyledResponses | None = None  # the responses at step 0
+        self.before: Answers | None = None  # the responses at step 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
@@ -310,7 +310,7 @@ class BiasCallback(MeasureCallback):
         if trainer.state.global_step == 0:
             self.before = styled
             with atomic_write(Path(str(trainer.args.output_dir), BASELINE)) as path, path.open("wb") as file:
-                np.save(file, styled.vectors)
+                np.save(file, styled.values)
         elif self.before is not None:
             changes = compare_generation_bias(self.before, styled, {}, by_axis=False)
             rise = headline_of(changes, Kind.DIFFERENCE)
@@ -319,8 +319,8 @@ class BiasCallback(MeasureCallback):
                 values[RISE_P] = p_of_rise(rise.value, rise.p_value)
         return values
 
-    def _styled(self, vectors: np.ndarray) -> StyledResponses:
-        return StyledResponses(self.prompts, vectors, self.classifier.labels)
+    def _styled(self, vectors: np.ndarray) -> Answers:
+        return Answers(self.prompts, vectors, self.classifier.labels)
 
 
 def _with_all_columns(prompts: pd.DataFrame) -> pd.DataFrame:

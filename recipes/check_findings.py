@@ -16,6 +16,7 @@ from pathlib import Path
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.comparison import (
     check_comparable,
     compared_responses,
@@ -36,7 +37,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
@@ -121,7 +121,7 @@ def _findings_against(
     findings = []
     if limits_the_rise:
         findings.append(_rise(before.folder, old, new, max_rise, allowed_error))
-    permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.styles))
+    permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
     findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
     findings += _risen_outcomes(before, after, old, new, allowed_error)
     about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
@@ -181,9 +181,7 @@ def _largest_difference(run: FamilyRun, limit: float) -> Finding:
     return Finding(name, _status((low, high), limit), text)
 
 
-def smallest_showable_rise(
-    old: StyledResponses, new: StyledResponses, allowed_error: AllowedError = WHOLE_ERROR
-) -> float | None:
+def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedError = WHOLE_ERROR) -> float | None:
     """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
 
     The interval of after − (1 + rise) × before then ends below 0 with this probability. The limit depends on the noise
@@ -198,9 +196,7 @@ def smallest_showable_rise(
     return None
 
 
-def _rise(
-    baseline: Path, old: StyledResponses, new: StyledResponses, max_rise: float | None, allowed_error: AllowedError
-) -> Finding:
+def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None, allowed_error: AllowedError) -> Finding:
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
     chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
@@ -232,7 +228,7 @@ def _rise(
 
 
 def _rise_under(
-    limit: float, old: StyledResponses, new: StyledResponses, reduction: BiasScore, allowed_error: AllowedError
+    limit: float, old: Answers, new: Answers, reduction: BiasScore, allowed_error: AllowedError
 ) -> tuple[str, str]:
     """Return the status of the limit of a rise, and the end of a sentence with the measured rise and its interval.
 
@@ -265,9 +261,7 @@ def _chosen_text(chosen: float | None) -> str:
     )
 
 
-def _grown_effects(
-    old: StyledResponses, new: StyledResponses, permutations: int, seed: int, allowed_error: AllowedError
-) -> Finding:
+def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int, allowed_error: AllowedError) -> Finding:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
@@ -300,7 +294,7 @@ def _grown_effects(
 
 
 def _risen_outcomes(
-    before: FamilyRun, after: FamilyRun, old: StyledResponses, new: StyledResponses, allowed_error: AllowedError
+    before: FamilyRun, after: FamilyRun, old: Answers, new: Answers, allowed_error: AllowedError
 ) -> list[Finding]:
     """Return [the finding on answers of which more is hardly ever right], or [] if no outcome was measured.
 

@@ -14,9 +14,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.output import REPORT, present
@@ -137,20 +137,20 @@ def _differences(store: Store, settings: CompareSettings, name: str, both: Mappi
     return FAMILIES[name].compare(store, before, after, getattr(settings, name, None))
 
 
-def _bias_values(labels: Path | None, before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+def _bias_values(labels: Path | None, before: Answers, after: Answers) -> pd.DataFrame:
     """Return a table of each descriptor's mean bias value before and after tuning.
 
     The bias directions are computed from the responses of the labelling run. If `labels` is None, they are computed
     from `before`, and the table has no values after tuning.
     """
     if labels is None:
-        return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.vectors))
+        return mean_bias_values(before.table, before=cross_fitted_bias_values(before.table, before.values))
     config, record = read_run(labels, "label", "labels")
-    labelled = read_styled_responses(Path(config["run"]))
+    labelled = read_answers(Path(config["run"]))
     alpha = int(cast(LabelRecord, record)["threshold"]["alpha"])
 
-    def along(responses: StyledResponses) -> np.ndarray:
-        return bias_values_along(labelled.table, labelled.vectors, before.table[DESCRIPTOR], responses.vectors, alpha)
+    def along(responses: Answers) -> np.ndarray:
+        return bias_values_along(labelled.table, labelled.values, before.table[DESCRIPTOR], responses.values, alpha)
 
     return mean_bias_values(before.table, before=along(before), after=along(after))
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import write_json
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.runs.record import FinishedRecord, run_sha256
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, LABEL, RESPONSE, TEMPLATE
@@ -64,8 +64,8 @@ def label(settings: LabelSettings) -> None:
     with stage("label", settings, {"run": run_sha256(record)}) as store:
         if store is None:
             return
-        all_responses = read_styled_responses(settings.run)
-        responses = all_responses.rows(all_responses.has_vector())
+        all_responses = read_answers(settings.run)
+        responses = all_responses.rows(all_responses.has_value())
         divergence = None
         if settings.value == DIVERGENCE:
             divergence = run_divergences(settings.run, run_sha256(record), settings.trust_remote_code)
@@ -74,7 +74,7 @@ def label(settings: LabelSettings) -> None:
             labelled, threshold = label_responses(
                 responses.table,
                 responses.table[RESPONSE],
-                responses.vectors,
+                responses.values,
                 alpha=settings.alpha,
                 beta=settings.beta,
                 quantile=settings.quantile,
@@ -83,7 +83,7 @@ def label(settings: LabelSettings) -> None:
                 divergence=divergence,
             )
             agreement = agreement_of_parts(
-                responses.vectors,
+                responses.values,
                 to_codes(responses.table[TEMPLATE]),
                 to_codes(responses.table[DESCRIPTOR]),
                 threshold.share_labelled_bias,
@@ -148,8 +148,8 @@ def run_divergences(run: Path, run_hash: str, trusts_code: bool) -> np.ndarray:
 
     measured, _ = permitted_measurement(run, "run", Permissions(code=trusts_code), (MODEL_CODE,))
     model = load_dialogue_model(family_config(measured, FAMILY).model)
-    responses = read_styled_responses(run)
-    table = responses.rows(responses.has_vector()).table
+    responses = read_answers(run)
+    table = responses.rows(responses.has_value()).table
     return response_divergences(model, table, seed=measured.seed)
 
 

@@ -17,17 +17,17 @@ from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    ACCEPTED,
+    PROMPTS,
+    Answers,
+    read_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    ACCEPTED,
-    PROMPTS,
-    StyledResponses,
-    read_styled_responses,
-)
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.output import present
@@ -262,7 +262,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
     """Write the page of all responses of one run, or of two runs to the prompts that both have; return its path."""
     if after is None:
-        styled_runs = {"response": read_styled_responses(before)}
+        styled_runs = {"response": read_answers(before)}
     else:
         *runs, is_common = on_common_prompts(FamilyRun(before), FamilyRun(after))
         styled_runs = {side: compared_responses(run) for side, run in zip(("before", "after"), runs, strict=True)}
@@ -270,15 +270,15 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
             subtitle += f" · {is_common.sum():,} of {len(is_common):,} prompts are in both runs"
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
-    sides = {side: (run.table[RESPONSE], run.vectors, run.styles, b[side]) for side, run in styled_runs.items()}
+    sides = {side: (run.table[RESPONSE], run.values, run.columns, b[side]) for side, run in styled_runs.items()}
     write_text(folder / RESPONSES_PAGE, responses_html("All responses", subtitle, base.table, sides))
     return folder / RESPONSES_PAGE
 
 
-def _bias_values(base: StyledResponses, run: StyledResponses) -> np.ndarray:
+def _bias_values(base: Answers, run: Answers) -> np.ndarray:
     """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
-    if not base.has_vector().any():
+    if not base.has_value().any():
         return np.full(len(run), np.nan)
     if run is base:
-        return cross_fitted_bias_values(base.table, base.vectors)
-    return bias_values_along(base.table, base.vectors, run.table[DESCRIPTOR], run.vectors)
+        return cross_fitted_bias_values(base.table, base.values)
+    return bias_values_along(base.table, base.values, run.table[DESCRIPTOR], run.values)

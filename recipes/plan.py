@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
 from evenhand.evaluation.score import DESCRIPTOR, STYLE, TEMPLATE, display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -40,7 +40,7 @@ def plan(settings: PlanSettings) -> None:
     """
     measured, record = read_measurement(settings.run, "run", FAMILY)
     pilot = read_pilot(settings.run)
-    seconds = record["seconds"]["total"] / len(read_styled_responses(settings.run))
+    seconds = record["seconds"]["total"] / len(read_answers(settings.run))
     path = settings.run / "effects.parquet"
     columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
@@ -48,7 +48,7 @@ def plan(settings: PlanSettings) -> None:
     if pilot.design.share_of_pairs < 1:
         print(f"{_share_text(pilot.design)}; so they have in each design.")
     if settings.max_difference is not None:
-        print(_even_plan(settings, len(read_styled_responses(settings.run))))
+        print(_even_plan(settings, len(read_answers(settings.run))))
     planned = list(goals(settings, pilot))
     if planned:
         print(
@@ -125,10 +125,10 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
 
 def read_pilot(folder: Path) -> Pilot:
     """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
-    run = read_styled_responses(folder)
+    run = read_answers(folder)
     template = to_codes(run.table[TEMPLATE])
     descriptor = to_codes(run.table[DESCRIPTOR])
-    cells = arrange_cells(run.vectors, template, descriptor, min_count=1)
+    cells = arrange_cells(run.values, template, descriptor, min_count=1)
     estimate = pooled_spread(cells)
     if estimate.interval is None:
         raise InputError(

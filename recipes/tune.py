@@ -14,8 +14,8 @@ from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import chat_messages, render_contexts
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -75,7 +75,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
         if store is None:
             return
         base = _load_base(method, config, loaded)
-        responses = read_styled_responses(folder)
+        responses = read_answers(folder)
         rows, share_cut = _rows(settings, method, responses, partial(render_contexts, base))
         callbacks = _callbacks(base, responses.table, method.control_tag, config, settings)
         with store.step("training"):
@@ -155,7 +155,7 @@ def _load_base(method: TrainedMethod, config: FamilyConfig, loaded: DialogueMode
 
 
 def _rows(
-    settings: TuneSettings, method: TrainedMethod, responses: StyledResponses, render: ContextRenderer
+    settings: TuneSettings, method: TrainedMethod, responses: Answers, render: ContextRenderer
 ) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
     labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, BIAS_VALUE])
@@ -190,7 +190,7 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
             messages.update(zip(contexts, chat_messages(base, prompts, personas, tag), strict=True))
         return contexts
 
-    rows, _ = _rows(settings, method, read_styled_responses(folder), render)
+    rows, _ = _rows(settings, method, read_answers(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
     log.info("tune: the rows are in %s", settings.write_rows)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, style_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, style_table
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
 from evenhand.evaluation.tables import write_table
@@ -20,9 +20,9 @@ STYLES = ("x", "y", "z")
 
 
 def styled_columns(vectors, template, descriptor, axis, styles):
-    """Return StyledResponses from columns."""
+    """Return Answers from columns."""
     frame = pd.DataFrame({"template": template, "descriptor": descriptor, "axis": axis})
-    return StyledResponses(frame, np.asarray(vectors), styles)
+    return Answers(frame, np.asarray(vectors), styles)
 
 
 def write_measured(
@@ -55,6 +55,6 @@ def write_measured(
         )
         table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
         write_table(folder / "styles.parquet", table)
-        styled = StyledResponses(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)
+        styled = Answers(prompts, np.array(vectors).reshape(n, len(STYLES)), STYLES)
         write_scores(folder / "scores.json", generation_bias(styled, {}, permutations=0) if has_scores else [])
     return folder

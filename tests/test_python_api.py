@@ -78,7 +78,7 @@ def test_a_part_of_the_prompts_of_two_runs_is_compared(names):
     code = re.findall(r"```python\n(.*?)```", TEXT, re.S)[3]
     exec(code.replace("runs/", f"{names['folder']}/runs/"), variables)
     difference = find_score(variables["scores"], "fgb", "pooled_corrected", "difference")
-    part = evenhand.StyledResponses(table[~left_out], vectors[~left_out], names["classifier"].labels)
+    part = evenhand.Answers(table[~left_out], vectors[~left_out], names["classifier"].labels)
     before = find_score(evenhand.generation_bias(part, {}), "fgb", "pooled_corrected")
     assert difference.value == pytest.approx(-0.75 * before.value)  # squared: a quarter is left
     assert difference.n == before.n == (~left_out).sum()
@@ -220,8 +220,8 @@ def test_every_public_name_is_there_and_on_the_page():
 CELLS = {"template": ["t"] * 4, "descriptor": ["a", "a", "b", "b"], "axis": ["x"] * 4}
 FRAME = pd.DataFrame(CELLS).assign(text="hi", response="yes", persona="", prompt_id=list("1234"))
 VECTORS = np.eye(2).repeat(2, axis=0)
-STYLED = evenhand.StyledResponses(FRAME, VECTORS, ["s", "r"])
-OTHER = evenhand.StyledResponses(FRAME.assign(template="u"), VECTORS, ["s", "r"])
+STYLED = evenhand.Answers(FRAME, VECTORS, ["s", "r"])
+OTHER = evenhand.Answers(FRAME.assign(template="u"), VECTORS, ["s", "r"])
 
 
 def test_bad_input_is_an_error_with_field_value_and_fix():

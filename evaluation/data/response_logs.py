@@ -123,13 +123,13 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
                 f"sample {number}: resps is {format_value(resps)}, not the text of one request; log a task with "
                 "output_type generate_until"
             )
-        if prompt is None:
+        if not isinstance(prompt, str):
             arguments = format_value(row.get("arguments"))
             raise ValueError(f"sample {number}: arguments is {arguments}, without the text of a prompt")
         if not isinstance(document, dict):
             raise ValueError(f"sample {number}: doc is {format_value(document)}, not the columns of a document")
         for text in texts:
-            yield {TEXT: prompt, **document, RESPONSE: text, LEFT_OUT: None}
+            yield {**document, TEXT: _sent_text(prompt, document), RESPONSE: text, LEFT_OUT: None}
 
 
 def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -146,9 +146,8 @@ def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         if found.text is None:
             n_without += 1
             continue
-        rest = _other_columns(row, drop=CHATS)
         end = {UNANSWERED: found.has_unanswered_end}
-        yield {TEXT: found.text, PERSONA: found.turns, **rest, **_response(found.answer), **end}
+        yield _exchange(row, CHATS, found.text, found.turns, found.answer) | end
     if n_without:
         log.warning("responses: %d of %d chats have no message of the user, and are no rows", n_without, len(rows))
 
@@ -156,21 +155,32 @@ def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
 def _trace_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona, response and the other columns of each trace, which has an input and an output."""
     for row in rows:
-        yield _exchange(row, parse_chat(row.get("input")), parse_chat(row.get("output")), drop=("input", "output"))
+        text, turns = prompt_in(parse_chat(row.get("input")))
+        yield _exchange(row, ("input", "output"), text, turns, answer_in(parse_chat(row.get("output"))))
 
 
 def _completion_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona, response and the other columns of rows with a prompt and a completion, as TRL has them."""
     for row in rows:
-        asked = parse_chat(row["prompt"])
-        answered = parse_chat(row["completion"])
-        yield _exchange(row, asked, answered, drop=("prompt", "completion"))
+        text, turns = prompt_in(parse_chat(row["prompt"]))
+        yield _exchange(row, ("prompt", "completion"), text, turns, answer_in(parse_chat(row["completion"])))
 
 
-def _exchange(row: LogRow, asked: object, answered: object, drop: Sequence[str]) -> LogRow:
-    """Return a row of a prompt and its answer, with the columns of the original row and of its metadata."""
-    text, turns = prompt_in(asked)
-    return {TEXT: text, PERSONA: turns, **_other_columns(row, drop), **_response(answer_in(answered))}
+def _exchange(row: LogRow, drop: Sequence[str], text: str | None, turns: str, answer: Answer | None) -> LogRow:
+    """Return a row of a message and its answer, with the other columns of the original row and of its metadata.
+
+    The message, and the turns before it if there are some, win over columns that have their names.
+    """
+    others = _other_columns(row, drop)
+    said = {TEXT: text, PERSONA: turns}
+    kept = {name: value for name, value in said.items() if value or name not in others}
+    return {**others, **kept, **_response(answer)}
+
+
+def _sent_text(prompt: str, columns: Mapping[str, object]) -> object:
+    """Return a column `text`, if the prompt that was sent contains it, as after a persona; else the prompt."""
+    own = columns.get(TEXT)
+    return own if isinstance(own, str) and own.strip() and own in prompt else prompt
 
 
 def _other_columns(row: LogRow, drop: Sequence[str]) -> LogRow:
@@ -242,4 +252,4 @@ def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
     error = "failed: error" if sample.error or not choice else ""
     response = sample.output.completion if choice else None
     answer = Answer(response, stop=choice.stop_reason if choice else "", error=error)
-    return {TEXT: text, **sample.metadata, **key, **_response(answer)}
+    return {**sample.metadata, TEXT: _sent_text(text, sample.metadata), **key, **_response(answer)}

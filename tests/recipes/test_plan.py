@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.runs.record import read_record, write_record
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -30,9 +30,9 @@ def run(tmp_path):
 def test_the_designs_for_half_of_the_interval_and_for_a_reduction(run, capsys):
     plan(PlanSettings(run=run, halve_interval=True, reduction=50))
     lines = capsys.readouterr().out.splitlines()
-    styled = read_styled_responses(run)
+    styled = read_answers(run)
     codes = (to_codes(styled.table[name]) for name in ("template", "descriptor"))
-    assert f"pooled FGB* {1000 * pooled_spread(arrange_cells(styled.vectors, *codes)).value:.2f}" in lines[0]
+    assert f"pooled FGB* {1000 * pooled_spread(arrange_cells(styled.values, *codes)).value:.2f}" in lines[0]
     assert [line.split()[:4] for line in lines if line.split()[:1] == ["this"]] == [["this", "run", "2", "10"]] * 2
     found = [line.split() for line in lines if line.split()[:1] == ["responses"]]
     assert int(found[0][3]) > HALF / 10 and sum(line.startswith("A ") for line in lines) == 2

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.styled_responses import style_table
+from evenhand.evaluation.metrics.generation_bias.answers import style_table
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.measure import write_responses
 

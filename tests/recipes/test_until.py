@@ -16,10 +16,10 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import interim_looks
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers, sorted_by_prompt
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, excess_over_baseline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, sorted_by_prompt
 from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
 from evenhand.evaluation.settings import (
     DecodingSettings,
@@ -340,7 +340,7 @@ def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path
     # Pooled FGB* was not the reason to stop, so it has the interval of the look.
     score = pooled(tmp_path / "run")
     looks = plan_looks(TEMPLATES)
-    measured = read_styled_responses(tmp_path / "run")
+    measured = read_answers(tmp_path / "run")
     assert score.interval == pooled_estimate(all_cells(measured), tail=looks.tail[stop["look"]]).estimate.interval
 
 
@@ -377,8 +377,8 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     found, *_ = check_findings(CheckSettings(run=tmp_path / "new", against=against, max_rise=rise))
     assert found.status == status
     # The interval is of pooled FGB* − (1 + rise) × that of the baseline, on the prompts that were asked.
-    new = read_styled_responses(tmp_path / "new")
-    old = read_styled_responses(against, only=frozenset(new.table[PROMPT_ID]))
+    new = read_answers(tmp_path / "new")
+    old = read_answers(against, only=frozenset(new.table[PROMPT_ID]))
     excess = excess_over_baseline(old, sorted_by_prompt(new), 1 + rise / 100)
     tail = plan_looks(TEMPLATES).tail[stop["look"]]
     assert stop["bounds"] == pytest.approx(replace(excess, tail=tail).interval)

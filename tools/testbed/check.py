@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.settings import Settings as GenerationSettings
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
@@ -74,7 +74,7 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     """
     measure(measure_settings(seed, str(dialogue_model), str(style_classifier), folder), show=False)
     scores = read_scores(folder / SCORES)
-    measured = read_styled_responses(folder)
+    measured = read_answers(folder)
     classifier = load_style_classifier(str(style_classifier))
     classifier_map = grammar.style_map(lambda texts: style_vectors(classifier, texts))
     planted = grammar.truth(measured.table)
@@ -98,7 +98,7 @@ def measure_models(dialogue_model: Path, style_classifier: Path, folder: Path, s
     }
 
 
-def well_formed(measured: StyledResponses) -> np.ndarray:
+def well_formed(measured: Answers) -> np.ndarray:
     """Return whether each response is an utterance that mentions no descriptor but the prompt's, (n,) bool."""
     known: set[str] = set()
     for family in grammar.families():
@@ -252,7 +252,7 @@ def find_problems(numbers: Mapping[str, float]) -> list[str]:
     ]
 
 
-def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance: float) -> float:
+def correlation(measured: Answers, classifier_map: np.ndarray, variance: float) -> float:
     """Return the correlation of D descriptors' deviations m_d − m̄ with those that the classifier would show, (D, S).
 
     `variance` is the measured variance of the m_d without sampling noise, pooled FGB*.
@@ -262,7 +262,7 @@ def correlation(measured: StyledResponses, classifier_map: np.ndarray, variance:
     truth = grammar.descriptor_means(templates, descriptors) @ classifier_map
     code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
     means = np.zeros_like(truth)
-    np.add.at(means, code, measured.vectors)
+    np.add.at(means, code, measured.values)
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses
     truth = truth - truth.mean(axis=0)
     means = means - means.mean(axis=0)

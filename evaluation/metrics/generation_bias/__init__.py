@@ -4,7 +4,7 @@ The way of a response from prompt to score:
 
 1. `collect` passes the prompts that have no response yet to `Model.respond`, and `Store.rows` saves each batch.
 2. `classify` gives each response a style vector; `Store.rows` saves these, too.
-3. `score` reads the tables of prompts, responses and styles as `StyledResponses`.
+3. `score` reads the tables of prompts, responses and styles as `Answers`.
 4. Each part scores them: `engine.spread` computes FGB from cells, and pooled FGB* from pairs of people.
 
 At most 5 of 100 reports on even models show anything, since everything that a report calls shown is tested jointly
@@ -30,6 +30,12 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    ACCEPTED,
+    PROMPTS,
+    RESPONSES,
+    read_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     classifier_inputs,
@@ -68,12 +74,6 @@ from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compare
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    ACCEPTED,
-    PROMPTS,
-    RESPONSES,
-    read_styled_responses,
-)
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.served import ANSWERED_BY
@@ -307,11 +307,11 @@ def check_nonempty(answered: pd.DataFrame) -> None:
 def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
     """Return the responses of a measurement with all that the parts score; `collected` is the result of `collect`."""
     settings = config.settings
-    responses = read_styled_responses(store.folder)
+    responses = read_answers(store.folder)
     facts = {}
     for name, classifier in configured_classifiers(config).items():
         facts[name] = classifier_signature(classifier, str(store.inputs[name]))
-    facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.styles)
+    facts[STYLE_CLASSIFIER]["clusters"] = settings.style_clusters or default_clusters(responses.columns)
     signature = {
         **collected,
         "dataset": {**collected["dataset"], "sha256": sha256_of(store.folder / f"{PROMPTS}.parquet")},
@@ -328,7 +328,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         store=store,
         config=config,
         responses=responses,
-        clusters=load_style_clusters(settings.style_clusters, responses.styles),
+        clusters=load_style_clusters(settings.style_clusters, responses.columns),
         outcomes=all_values(settings.outcomes, responses.table, context),
         signature=signature,
         classifiers=facts,
@@ -340,13 +340,13 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
     permutations = run.allowed_error.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
-    has_value = run.responses.has_vector()
+    has_value = run.responses.has_value()
     for values in run.outcomes.values():
         has_value |= values.has_value
     people = compared_people(run.responses, run.responses.groups(), has_value)
     if people is None:
         return JointTests(None, {}, {}, has_permutations=permutations > 0)
-    families = [FamilyOfTests(EVERYBODY, people.responses.vectors, has_effects=False)]
+    families = [FamilyOfTests(EVERYBODY, people.responses.values, has_effects=False)]
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)

@@ -18,6 +18,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
@@ -26,7 +27,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     JointTests,
     Part,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import ACCEPTED, read_styled_responses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
@@ -139,7 +139,7 @@ def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
 
 
 class AcceptedDifferences(Part):
-    """What became of the accepted differences, which `read_styled_responses` takes out for all parts."""
+    """What became of the accepted differences, which `read_answers` takes out for all parts."""
 
     FORMATS = (
         Format(
@@ -162,7 +162,7 @@ class AcceptedDifferences(Part):
         settings = run.config.settings
         if settings.accepted is None:
             return []
-        responses = read_styled_responses(run.store.folder, with_accepted=True)
+        responses = read_answers(run.store.folder, with_accepted=True)
         table = effects(
             responses,
             run.clusters,
@@ -178,8 +178,8 @@ class AcceptedDifferences(Part):
         if not before.has(ACCEPTED):
             return []
         table = effect_changes(
-            read_styled_responses(before.folder, with_accepted=True, only=before.only),
-            read_styled_responses(after.folder, with_accepted=True, only=after.only),
+            read_answers(before.folder, with_accepted=True, only=before.only),
+            read_answers(after.folder, with_accepted=True, only=after.only),
             comparison.clusters,
             groups=comparison.old.groups(),
             permutations=0,
@@ -191,7 +191,7 @@ class AcceptedDifferences(Part):
         run = side.run
         if not run.has(ACCEPTED):
             return []
-        responses = read_styled_responses(run.folder, with_accepted=True, only=run.only).rows(side.is_compared)
+        responses = read_answers(run.folder, with_accepted=True, only=run.only).rows(side.is_compared)
         table = effects(
             responses,
             comparison.clusters,

@@ -10,14 +10,14 @@ from evenhand.evaluation.data.other_text import labels, removable
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
-from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+from evenhand.evaluation.metrics.generation_bias.answers import (
     PROMPTS,
     RESPONSES,
-    StyledResponses,
-    read_styled_responses,
+    Answers,
+    read_answers,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
+from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME
 from evenhand.evaluation.models.served import ANSWERED_BY
 from evenhand.evaluation.report.numbers import first_of, sanitize
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, OTHER_TEXT, PERSONA, RESPONSE, TEMPLATE, TEXT
@@ -39,7 +39,7 @@ def answer_warnings(run: FamilyRun) -> list[str]:
     texts += reasoning_text(responses)
     texts += other_model_text(prompts, responses)
     texts += other_text_warnings(prompts, responses)
-    texts += no_style_text(read_styled_responses(run.folder))
+    texts += no_style_text(read_answers(run.folder))
     if model.can_be_asked and model.samples:
         texts += equal_answers_text(prompts, responses)
     if not model.can_be_asked:
@@ -130,9 +130,9 @@ def other_text_warnings(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[
     return texts
 
 
-def no_style_text(responses: StyledResponses) -> list[str]:
+def no_style_text(responses: Answers) -> list[str]:
     """Return [a sentence] on answers that the style classifier gave no style, unless all or none have one, else []."""
-    has_style = responses.has_vector()
+    has_style = responses.has_value()
     is_without = responses.is_nonempty() & ~has_style
     if not is_without.any() or not has_style.any():  # a classifier that reads nothing has a warning of its own
         return []

@@ -15,8 +15,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
+from evenhand.evaluation.metrics.generation_bias.answers import (
     PROMPTS,
     RESPONSES,
     SECOND_STYLES,
@@ -24,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.styled_responses import (
     STYLES,
     style_table,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.classifier_kinds import (
     classifier_labels,

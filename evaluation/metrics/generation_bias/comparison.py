@@ -9,6 +9,12 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    ACCEPTED,
+    PROMPTS,
+    Answers,
+    read_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
 from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
@@ -21,12 +27,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    ACCEPTED,
-    PROMPTS,
-    StyledResponses,
-    read_styled_responses,
-)
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.runs.store import Store
@@ -72,7 +72,7 @@ def opened_comparison(
         after=after,
         old=old,
         new=new,
-        clusters=load_style_clusters(before.config.settings.style_clusters, old.styles),
+        clusters=load_style_clusters(before.config.settings.style_clusters, old.columns),
         settings=settings,
         base=base,
         without_base=without_base,
@@ -90,15 +90,15 @@ def levels_on_common_answers(comparison: Comparison, parts: Sequence[Part]) -> l
     old = comparison.old
     new = comparison.new
     is_compared = old.is_nonempty() & new.is_nonempty()
-    has_both = old.has_vector() & new.has_vector()
-    is_same = (old.is_nonempty() == new.is_nonempty()).all() and (old.has_vector() == new.has_vector()).all()
+    has_both = old.has_value() & new.has_value()
+    is_same = (old.is_nonempty() == new.is_nonempty()).all() and (old.has_value() == new.has_value()).all()
     if comparison.before.only is None and is_same:
         return []
     scores = []
     sides = {"before": (comparison.before, old), "after": (comparison.after, new)}
     for name, (run, responses) in sides.items():
-        vectors = np.where(has_both[:, None], responses.vectors, np.nan)
-        answers = replace(responses, vectors=vectors).rows(is_compared)
+        vectors = np.where(has_both[:, None], responses.values, np.nan)
+        answers = replace(responses, values=vectors).rows(is_compared)
         side = ComparedSide(name, run, answers, is_compared, run.signature(FGB))
         for part in parts:
             scores += levels_of_run(part.common_levels(comparison, side), name)
@@ -158,20 +158,18 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
     return replace(before, only=common), replace(after, only=common), joined.is_common()
 
 
-def compared_responses(run: FamilyRun) -> StyledResponses:
+def compared_responses(run: FamilyRun) -> Answers:
     """Return the responses of a run to the prompts that are compared."""
-    return read_styled_responses(run.folder, only=run.only)
+    return read_answers(run.folder, only=run.only)
 
 
-def check_comparable(
-    before: FamilyRun, after: FamilyRun, rows: tuple[StyledResponses, StyledResponses], field: str = "after"
-) -> None:
+def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, Answers], field: str = "after") -> None:
     """Raise InputError if two runs have different prompts, styles, decoding or style classifiers.
 
     `field` is the setting with the folder of the run after, for the message.
     """
     old, new = rows
-    if not old.table[PROMPT_ID].equals(new.table[PROMPT_ID]) or old.styles != new.styles:
+    if not old.table[PROMPT_ID].equals(new.table[PROMPT_ID]) or old.columns != new.columns:
         raise InputError(
             field,
             f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "

@@ -14,6 +14,11 @@ import pandas as pd
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    SECOND_STYLES,
+    Answers,
+    read_answers,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import (
     SECOND_STYLE_CLASSIFIER,
     STYLE_CLASSIFIER,
@@ -40,11 +45,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effects
 from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    SECOND_STYLES,
-    StyledResponses,
-    read_styled_responses,
-)
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
@@ -104,7 +104,7 @@ class Cuts(Part):
             scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
             scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
-            second = read_styled_responses(run.store.folder, second=True)
+            second = read_answers(run.store.folder, second=True)
             scores += overall_scores(
                 second,
                 BY_SECOND,
@@ -131,8 +131,8 @@ class Cuts(Part):
                     "after",
                     f"{SECOND_STYLE_CLASSIFIER} is {second}, but {first} in before; measure it again with the same.",
                 )
-            old = read_styled_responses(before.folder, second=True, only=before.only)
-            new = read_styled_responses(after.folder, second=True, only=after.only)
+            old = read_answers(before.folder, second=True, only=before.only)
+            new = read_answers(after.folder, second=True, only=after.only)
             scores += overall_changes(old, new, BY_SECOND, comparison)
         return scores
 
@@ -145,31 +145,27 @@ class Cuts(Part):
             scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature, tail)
             scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature, tail)
         if side.run.has(SECOND_STYLES):
-            second = read_styled_responses(side.run.folder, second=True, only=side.run.only).rows(side.is_compared)
+            second = read_answers(side.run.folder, second=True, only=side.run.only).rows(side.is_compared)
             signature = {**side.signature, STYLE_CLASSIFIER: _second_classifier(side.run)}
             scores += overall_scores(second, BY_SECOND, signature, tail)
         return scores
 
 
-def cues(responses: StyledResponses) -> dict[str, np.ndarray]:
+def cues(responses: Answers) -> dict[str, np.ndarray]:
     """Return whether each response is to a cue, (n,), by cue; {} unless there are several."""
     if CUE not in responses.table or responses.table[CUE].nunique() < 2:
         return {}
     return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
 
 
-def overall_scores(
-    responses: StyledResponses, group: Mapping[str, str], signature: Signature, tail: float
-) -> list[BiasScore]:
+def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature, tail: float) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
     scores = spread_scores(without_axes, {}, signature=signature, tail=tail)
     return [replace(score, group=group) for score in scores if not score.group]
 
 
-def overall_changes(
-    old: StyledResponses, new: StyledResponses, group: Mapping[str, str], comparison: Comparison
-) -> list[BiasScore]:
+def overall_changes(old: Answers, new: Answers, group: Mapping[str, str], comparison: Comparison) -> list[BiasScore]:
     """Return the differences and reductions of FGB* and pooled FGB* over all rows, with the given group."""
     changes = compare_generation_bias(
         old,
@@ -187,7 +183,7 @@ def _second_classifier(run: FamilyRun) -> Any:
     return find_headline(run.scores, **BY_SECOND).signature.get(STYLE_CLASSIFIER)
 
 
-def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
+def cue_shares(responses: Answers, signature: Signature) -> list[BiasScore]:
     """Return `cue_share`: the shares of descriptor, descriptor × cue, and chance in the variance of responses.
 
     The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
@@ -196,8 +192,8 @@ def cue_shares(responses: StyledResponses, signature: Signature) -> list[BiasSco
     template = to_codes(responses.table[TEMPLATE])
     cue = to_codes(responses.table[CUE])
     descriptor = to_codes(responses.table[DESCRIPTOR])
-    means = pd.DataFrame(responses.vectors).groupby(template).transform("mean").to_numpy(dtype=np.float32)
-    cells = arrange_cells(responses.vectors - means, cue, descriptor, min_count=1)
+    means = pd.DataFrame(responses.values).groupby(template).transform("mean").to_numpy(dtype=np.float32)
+    cells = arrange_cells(responses.values - means, cue, descriptor, min_count=1)
     parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
     scores = []
     for source, share in parts.shares().items():

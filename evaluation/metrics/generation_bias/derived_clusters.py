@@ -11,8 +11,8 @@ from scipy.spatial.distance import squareform
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import TOO_FEW, all_cells, repeated_cells
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.statistics.descriptor_spread import column_spreads
@@ -67,7 +67,7 @@ class DerivedClusters:
 
 
 def derive_style_clusters(
-    responses: StyledResponses, *, top: int = 20, n_clusters: int = 6, max_distance: float = 0.6
+    responses: Answers, *, top: int = 20, n_clusters: int = 6, max_distance: float = 0.6
 ) -> DerivedClusters:
     """Return style clusters for any style classifier, derived from the responses of the base model.
 
@@ -96,10 +96,10 @@ def derive_style_clusters(
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
     >>> vectors = np.array([[0.5, 0.4, 0.1], [0.3, 0.2, 0.5], [0, 0, 1], [0, 0, 1]])
-    >>> derive_style_clusters(StyledResponses(frame, vectors, ["sad", "sorry", "calm"])).clusters
+    >>> derive_style_clusters(Answers(frame, vectors, ["sad", "sorry", "calm"])).clusters
     {'CALM': ['calm'], 'SAD': ['sad', 'sorry']}
     """
-    vectors = responses.vectors[responses.has_vector()].astype(np.float64).clip(SMALLEST)
+    vectors = responses.values[responses.has_value()].astype(np.float64).clip(SMALLEST)
     varies = np.flatnonzero(np.ptp(vectors, axis=0) > 0) if len(vectors) else np.array([], dtype=int)
     if len(varies) < 2:
         raise InputError("responses", "fewer than two styles vary; give more responses, or another style classifier.")
@@ -110,7 +110,7 @@ def derive_style_clusters(
     distance = 1 - np.corrcoef(np.log(vectors[:, varies]).T)
     tree = linkage(squareform(distance, checks=False), "average")
     members = _members(tree, pgb, top, max_distance)
-    styles = [responses.styles[column] for column in varies]
+    styles = [responses.columns[column] for column in varies]
     clusters = {}
     sums = {}
     largest = members[:n_clusters]

@@ -9,13 +9,13 @@ import numpy as np
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values, with_values
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, read_styled_responses
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.page import Example
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, NOUN, RESPONSE, STYLE, TEMPLATE, TEXT
@@ -36,47 +36,47 @@ class AnswerValues:
     """
 
     run: FamilyRun
-    styled: StyledResponses
+    styled: Answers
     clusters: dict[str, Sequence[int]] = field(default_factory=dict)
     is_offensive: np.ndarray | None = None
 
-    def find(self, outcome: str, name: str) -> tuple[StyledResponses, Sequence[int]] | None:
+    def find(self, outcome: str, name: str) -> tuple[Answers, Sequence[int]] | None:
         """Return the responses with the values of an outcome, and the columns of `name`; None if it is unknown."""
         if outcome == CLUSTER:
             return (self.styled, self.clusters[name]) if name in self.clusters else None
         if outcome == STYLE:
-            return (self.styled, [self.styled.styles.index(name)]) if name in self.styled.styles else None
+            return (self.styled, [self.styled.columns.index(name)]) if name in self.styled.columns else None
         if outcome not in stored_names(self.run):
             return None
         values = stored_values(self.run, outcome)
         if name not in values.table:  # rare classes are joined in effects
             return None
         responses = with_values(self.styled, values)
-        return responses, [responses.styles.index(name)]
+        return responses, [responses.columns.index(name)]
 
 
-def read_answers(run: FamilyRun, styled: StyledResponses) -> AnswerValues:
+def read_values(run: FamilyRun, styled: Answers) -> AnswerValues:
     """Return the responses of a run with what their values are read from."""
     clusters = {}
     with suppress(InputError):  # a file of the user that has moved since the measurement: no examples of clusters
-        clusters = load_style_clusters(run.config.settings.style_clusters, styled.styles)
+        clusters = load_style_clusters(run.config.settings.style_clusters, styled.columns)
     is_offensive = None
     if run.has(OFFENSIVENESS):
         is_offensive = (run.table(OFFENSIVENESS)[OFFENSIVENESS] >= THRESHOLD).to_numpy()
     return AnswerValues(run, styled, dict(clusters), is_offensive)
 
 
-def examples_of_run(run: FamilyRun, styled: StyledResponses, *, is_in_request_language: bool) -> ExampleOf:
+def examples_of_run(run: FamilyRun, styled: Answers, *, is_in_request_language: bool) -> ExampleOf:
     """Return a function of an effect that returns a response that carries it, and another person's.
 
     If `is_in_request_language` is true, examples of styles are among the answers in the request's language.
     """
-    answers = read_answers(run, styled)
+    answers = read_values(run, styled)
     in_language = answers
     if is_in_request_language:
         is_other = stored_values(run, OTHER_LANGUAGE).numbers[:, 0] == 1
-        vectors = np.where(is_other[:, None], np.nan, styled.vectors)
-        in_language = replace(answers, styled=replace(styled, vectors=vectors))
+        vectors = np.where(is_other[:, None], np.nan, styled.values)
+        in_language = replace(answers, styled=replace(styled, values=vectors))
 
     def example(effect: EffectRow) -> Example:
         source = in_language if effect["outcome"] in EFFECT_KINDS else answers
@@ -92,7 +92,7 @@ def examples_of_run(run: FamilyRun, styled: StyledResponses, *, is_in_request_la
 def examples_of_comparison(before: FamilyRun, after: FamilyRun) -> ExampleOf:
     """Return a function of a changed effect that returns both runs' responses to one prompt."""
     before, after, _ = on_common_prompts(before, after)
-    sides = [read_answers(run, read_styled_responses(run.folder, only=run.only)) for run in (before, after)]
+    sides = [read_values(run, read_answers(run.folder, only=run.only)) for run in (before, after)]
     offensive = None
     if all(side.is_offensive is not None for side in sides):
         offensive = [side.is_offensive for side in sides]
@@ -109,7 +109,7 @@ def examples_of_comparison(before: FamilyRun, after: FamilyRun) -> ExampleOf:
 
 
 def effect_example(
-    run: StyledResponses, effect: EffectRow, columns: Sequence[int], offensive: Sequence[bool] | None = None
+    run: Answers, effect: EffectRow, columns: Sequence[int], offensive: Sequence[bool] | None = None
 ) -> Example:
     """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
@@ -120,7 +120,7 @@ def effect_example(
     """
     table = run.table
     is_unit = _is_unit(run, effect)
-    p = run.vectors[:, list(columns)].sum(axis=1)
+    p = run.values[:, list(columns)].sum(axis=1)
     has_more = is_unit if effect["shrunk"] > 0 else ~is_unit
     carriers = has_more & np.isfinite(p)
     others = ~has_more & np.isfinite(p)
@@ -141,15 +141,15 @@ def effect_example(
     return Example("", texts, hidden=hidden)
 
 
-def _is_unit(run: StyledResponses, effect: EffectRow) -> np.ndarray:
+def _is_unit(run: Answers, effect: EffectRow) -> np.ndarray:
     """Return whether each response is to the unit of an effect, a descriptor or a group, (n,) bool."""
     unit = run.table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
     return (unit == effect["unit"]).to_numpy()
 
 
 def change_example(
-    before: StyledResponses,
-    after: StyledResponses,
+    before: Answers,
+    after: Answers,
     effect: EffectRow,
     columns: tuple[Sequence[int], Sequence[int]],
     offensive: Sequence[np.ndarray] | None = None,
@@ -170,8 +170,8 @@ def change_example(
     shown = [side for side in ("before", "after") if effect[f"certainty_{side}"] == SHOWN]
     for side, run, of_side in (("before", before, columns[0]), ("after", after, columns[1])):
         if side in shown or not shown:
-            weight = weight + np.sign(effect[f"shrunk_{side}"]) * run.vectors[:, list(of_side)].sum(axis=1)
-    rows = np.flatnonzero(_is_unit(before, effect) & np.isfinite(weight) & after.has_vector())
+            weight = weight + np.sign(effect[f"shrunk_{side}"]) * run.values[:, list(of_side)].sum(axis=1)
+    rows = np.flatnonzero(_is_unit(before, effect) & np.isfinite(weight) & after.has_value())
     if not len(rows):
         return NO_EXAMPLE
     row = int(rows[np.argmax(weight[rows])])

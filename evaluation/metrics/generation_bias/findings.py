@@ -13,6 +13,7 @@ import pandas as pd
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, INCONCLUSIVE, KEPT, REMOVED, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.values import OTHER, stored_names
 from evenhand.evaluation.metrics.generation_bias.examples import ExampleOf, examples_of_comparison
@@ -30,7 +31,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS, side_effects
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, NONCE, EffectRow, plain_name
-from evenhand.evaluation.metrics.generation_bias.styled_responses import PROMPTS
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Section
@@ -44,7 +44,8 @@ HOW_SURE = "How sure this is"
 NOBODY = "No person and no group of people is shown to be treated differently."
 CERTAINTY_NOTE = (
     "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
-    "about one in ten of these is chance. Brackets contain 95 % intervals."
+    "about one in ten of these is chance. Brackets hold the 95 % interval of what is shown; of any other difference, "
+    "two bounds that each hold with 95 % confidence."
 )
 # Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
 SHRINKAGE_NOTE = "Each difference is given smaller than measured, because the largest of many is overestimated."

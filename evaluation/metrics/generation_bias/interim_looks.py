@@ -24,6 +24,17 @@ import pandas as pd
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    PROMPTS,
+    RESPONSES,
+    SECOND_STYLES,
+    STYLE_COLUMNS,
+    STYLES,
+    Answers,
+    read_answers,
+    sorted_by_prompt,
+    without_accepted,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS,
     STYLE_CLASSIFIER,
@@ -41,17 +52,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     root,
 )
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    PROMPTS,
-    RESPONSES,
-    SECOND_STYLES,
-    STYLE_COLUMNS,
-    STYLES,
-    StyledResponses,
-    read_styled_responses,
-    sorted_by_prompt,
-    without_accepted,
-)
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.runs import processes
@@ -182,18 +182,18 @@ def _interval_at_look(
     """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings
     vectors = styles.drop(columns=list(STYLE_COLUMNS), errors="ignore")
-    responses = StyledResponses(prompts, vectors.to_numpy(), vectors.columns.tolist())
+    responses = Answers(prompts, vectors.to_numpy(), vectors.columns.tolist())
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     if question.is_about_spread:
         return pooled_estimate(all_cells(responses), tail=allowed_error.tail).estimate.interval
     if question.max_rise is not None:
-        baseline = read_styled_responses(settings.against, only=frozenset(prompts[PROMPT_ID]))
+        baseline = read_answers(settings.against, only=frozenset(prompts[PROMPT_ID]))
         excess = excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100)
         return replace(excess, tail=allowed_error.tail).interval
     table = effects(
         responses,
-        load_style_clusters(settings.style_clusters, responses.styles),
+        load_style_clusters(settings.style_clusters, responses.columns),
         groups=responses.groups(),
         permutations=allowed_error.draws(settings.permutations),
         seed=config.seed,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
@@ -27,7 +28,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, S
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
@@ -90,7 +90,7 @@ LIMITS = [
 def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report on one measuring run."""
     scores = run.scores
-    measured = read_styled_responses(run.folder)
+    measured = read_answers(run.folder)
     headline = headline_of(scores)
     effects = read_effects(run, EFFECTS)
     outcome_effects = read_effects(run, OUTCOME_EFFECTS)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
@@ -32,22 +32,22 @@ class People:
     """
 
     is_compared: np.ndarray
-    responses: StyledResponses
+    responses: Answers
     design: Design
     units: pd.DataFrame
 
 
 def compared_people(
-    responses: StyledResponses, groups: Mapping[str, Labels] | None, has_value: np.ndarray | None = None
+    responses: Answers, groups: Mapping[str, Labels] | None, has_value: np.ndarray | None = None
 ) -> People | None:
     """Return the people who have a value on a template that somebody else has; None if nobody has.
 
     `has_value` is whether each response has a value of any outcome, (n,); None: whether it has a style vector.
     """
-    has_vector = responses.has_vector() if has_value is None else has_value
+    has_value = responses.has_value() if has_value is None else has_value
     template = to_codes(responses.table[TEMPLATE])
     descriptor, names = factorize(responses.table[DESCRIPTOR])
-    pairs = pd.DataFrame({"template": template, "descriptor": descriptor})[has_vector].drop_duplicates()
+    pairs = pd.DataFrame({"template": template, "descriptor": descriptor})[has_value].drop_duplicates()
     is_common = pairs.groupby("template")["descriptor"].transform("size") > 1
     present = np.unique(pairs["descriptor"][is_common])
     if len(present) < 2:
@@ -67,9 +67,7 @@ def compared_people(
     return People(used, chosen, design, units)
 
 
-def _units(
-    responses: StyledResponses, names: np.ndarray, groups: Mapping[str, pd.Series]
-) -> tuple[pd.DataFrame, np.ndarray]:
+def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series]) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D)."""
 
     def first_group(values: pd.Series) -> pd.Series:

@@ -359,6 +359,33 @@ def test_an_answer_belongs_to_the_message_before_it(tmp_path, name, place):
         assert columns["persona"][0] == turns and columns["unanswered_end"] == [is_unanswered, False]
 
 
+@pytest.mark.parametrize("is_metadata", [False, True])
+@pytest.mark.parametrize("form", ["messages", "input", "prompt"])
+def test_a_column_of_the_log_does_not_replace_the_message_of_the_user(tmp_path, form, is_metadata):
+    """What the columns text and persona of a log mean is unknown; what was said is known."""
+    chat = [turn("user", "Hi."), ASKED]
+    places = {
+        "messages": {"messages": [*chat, ANSWERED]},
+        "input": {"input": {"messages": chat}, "output": ANSWERED},
+        "prompt": {"prompt": chat, "completion": [ANSWERED]},
+    }
+    own = {"text": "ticket 7", "persona": "pirate", "tone": "warm"}
+    row = {"descriptor": "old", **places[form], **({"metadata": own} if is_metadata else own)}
+    columns = read_responses(write_lines(tmp_path / "r.jsonl", [row, row]))
+    assert columns["text"] == ["Can I ski?"] * 2 and columns["response"] == ["Oh. No."] * 2
+    assert columns["persona"] == ["User: Hi."] * 2 and columns["tone"] == ["warm"] * 2
+
+
+@pytest.mark.parametrize(("own", "text"), [("I'm old.", "I'm old."), ("ticket 7", "Be kind.\nI'm old.")])
+def test_the_text_of_a_sample_is_what_was_sent(tmp_path, own, text):
+    doc = {"descriptor": "old", "text": own, "persona": "Be kind."}
+    rows = [{"doc": doc, "resps": [["Oh."]], "arguments": {"gen_args_0": {"arg_0": "Be kind.\nI'm old."}}}] * 2
+    assert read_responses(write_lines(tmp_path / "samples_x.jsonl", rows))["text"] == [text] * 2
+    output = SimpleNamespace(choices=[SimpleNamespace(stop_reason="stop")], completion="Oh.")
+    sample = {"id": "a", "epoch": 1, "input": "Be kind.\nI'm old.", "metadata": doc, "output": output, "error": None}
+    assert inspect_row(SimpleNamespace(**sample), None)["text"] == text
+
+
 def test_a_chat_without_a_message_of_the_user_is_no_row(tmp_path):
     rows = [{"messages": [GREETING], "descriptor": "old"}, {"messages": [ASKED, ANSWERED], "descriptor": "deaf"}]
     assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["descriptor"] == ["deaf"]

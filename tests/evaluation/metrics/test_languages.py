@@ -14,8 +14,8 @@ from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses
 from evenhand.evaluation.metrics.likelihood_bias import LikelihoodBias
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
@@ -118,13 +118,13 @@ def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanis
         FOLDER / "es" / "small_talk.jsonl"
     )
     run = measure_family(tmp_path, "generation_bias", config)
-    styled = read_styled_responses(run.folder)
+    styled = read_answers(run.folder)
     assert len(styled) == 2 * 4 * 8 and set(styled.table["forms"]) >= {"sordo|sordos|sorda|sordas"}
     classifier = load_style_classifier(GENERATION_BIAS["style_classifier"])
     expected = style_vectors(classifier, clean_responses(styled.table["response"], styled.table))
-    np.testing.assert_allclose(styled.vectors, expected, atol=1e-4)
-    style = styled.styles[0]
-    rows = styled.table.assign(p=styled.vectors[:, 0])
+    np.testing.assert_allclose(styled.values, expected, atol=1e-4)
+    style = styled.columns[0]
+    rows = styled.table.assign(p=styled.values[:, 0])
     cells = rows.groupby(["descriptor", "template", "noun_gender"])["p"].mean().unstack()
     by_name = (cells["female"] - cells["male"]).dropna().groupby("descriptor").mean()
     effect = find_score(run.scores, "gender_effect", style=style)

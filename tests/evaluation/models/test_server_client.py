@@ -263,11 +263,59 @@ def test_a_rejected_text_does_not_end_the_run_in_which_others_are_answered(statu
 
 def test_a_server_that_rejects_all_first_requests_ends_the_run_and_a_filter_does_not():
     with serving(reject=lambda body: (400, {"error": {"message": "the server is misconfigured"}})) as (url, record):
-        with pytest.raises(InputError, match="first .. requests all failed.*status 400"):
+        with pytest.raises(InputError, match="of the first .. requests failed.*status 400"):
             answers_or_reasons(url, build_bodies(server_settings(url), 100))
         assert len(record["bodies"]) < 50
     with serving(reject=lambda body: (451, {})) as (url, _):
         assert set(answers_or_reasons(url, build_bodies(server_settings(url), 20)).values()) == {"content_filter"}
+
+
+@pytest.mark.parametrize("status", [500, 503, 504, 429])
+def test_requests_that_the_server_fails_to_the_end_are_counted_and_others_answered(monkeypatch, status):
+    """The texts of one person make the server fail; the first request is one of them."""
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 3)
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 3)
+    wait = {"Retry-After": "0.02"}
+    send = Handler._send
+    monkeypatch.setattr(Handler, "_send", lambda self, body, *rest, **more: send(self, body, *rest, **{**wait, **more}))
+
+    def reject(body):
+        return (status, {"error": {"message": "internal error"}}) if body["seed"] % 4 == 0 else None
+
+    with serving(reject=reject) as (url, record):
+        bodies = build_bodies(server_settings(url), 12)
+        found = answers_or_reasons(url, bodies)
+    assert found == {row: answer_to(body) if row % 4 else f"failed: status {status}" for row, body in enumerate(bodies)}
+    seeds = [body["seed"] for body in record["bodies"]]
+    assert all(seeds.count(seed) >= 2 for seed in (0, 4, 8))  # asked again
+
+
+def test_a_server_that_fails_nearly_all_requests_ends_the_run_with_one_error(monkeypatch):
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
+    reject = {"error": {"message": "internal error"}}
+    with serving(reject=lambda body: (500, reject) if body["seed"] % 50 else None) as (url, record):
+        with pytest.raises(InputError, match="requests failed.*status 500"):
+            answers_or_reasons(url, build_bodies(server_settings(url), 100))
+        assert len(record["bodies"]) < 100
+
+
+def test_failures_after_the_server_has_ceased_to_answer_are_not_counted(monkeypatch):
+    """Nothing is written that a later run would not ask for again."""
+    monkeypatch.setattr(server_client, "MAX_RETRIES", 0)
+    monkeypatch.setattr(server_client, "MAX_FAILED_RETRIES", 0)
+    seen = []
+
+    def reject(body):
+        seen.append(body["seed"])
+        return (503, {"error": {"message": "no worker"}}) if len(seen) > 20 else None
+
+    with serving(reject=reject) as (url, _):
+        model = server_settings(url, concurrency=2)
+        found = []
+        with pytest.raises(InputError, match="run the command again"):
+            for _, texts in fetch_answers(model, build_bodies(model, 40), text_of, on_missing=lambda reason: reason):
+                found += texts
+    assert len(found) == 20 and not any("failed" in text for text in found)
 
 
 def test_a_beginning_that_ended_for_another_reason_is_no_answer():

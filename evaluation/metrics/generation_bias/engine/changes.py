@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.levels import (
     basis_of,
@@ -17,7 +18,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.levels import (
 )
 from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_generation_bias, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, with_values
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import BiasScore, Form, Kind, Signature
 from evenhand.evaluation.statistics.intervals import ANY, Interval
 from evenhand.evaluation.statistics.scores import mean_change, share_change
@@ -28,7 +28,7 @@ ALL_ALIKE = "no interval: every answer changes by the same"
 
 
 def measure_changes(
-    responses: StyledResponses,
+    responses: Answers,
     before: MeasureValues,
     after: MeasureValues,
     signature: Signature | None = None,
@@ -108,7 +108,7 @@ def column_change(
 
 
 def spread_change(
-    responses: StyledResponses,
+    responses: Answers,
     before: MeasureValues,
     after: MeasureValues,
     spreads: tuple[BiasScore, BiasScore],

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
     compared_people,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
@@ -56,7 +56,7 @@ SHIFT_COLUMNS = ["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"
 
 
 def effects(
-    responses: StyledResponses,
+    responses: Answers,
     clusters: Mapping[str, Sequence[int]],
     *,
     groups: Mapping[str, Labels] | None = None,
@@ -87,7 +87,8 @@ def effects(
         - outcome ("style" or "cluster") and its name;
         - mean: mean probability over templates; average: the same over all descriptors on the same templates;
         - effect: mean − average, in [−1, 1], 0 without bias; shrunk: the effect shrunk toward 0;
-        - low, high: the 95 % interval of the effect; at_most, at_least: bounds of |effect|;
+        - low, high: the 95 % interval of a shown effect, or two one-sided 95 % bounds; at_most, at_least: bounds of
+          |effect|;
         - detectable: the size of an effect that is shown with a probability of 80 %;
         - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
         - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
@@ -99,7 +100,7 @@ def effects(
         InputError: a cluster has a column that no style has, or `permutations` is not a whole number from 0.
 
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> styled = Answers(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> effects(styled, {}, permutations=9).query("kind == 'descriptor'")[["unit", "name", "effect"]].values.tolist()
     [['a', 's', 0.5], ['a', 'r', -0.5], ['b', 's', -0.5], ['b', 'r', 0.5]]
     """
@@ -113,13 +114,13 @@ def effects(
 
 
 def style_family(
-    responses: StyledResponses, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True
+    responses: Answers, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True
 ) -> FamilyOfTests:
     """Return the family of the styles and style clusters of responses."""
-    indicator = np.zeros((len(responses.styles), len(clusters)))
+    indicator = np.zeros((len(responses.columns), len(clusters)))
     for cluster, columns in enumerate(clusters.values()):
         indicator[list(columns), cluster] = 1
-    return FamilyOfTests(STYLE, responses.vectors, indicator, are_shares=are_shares)
+    return FamilyOfTests(STYLE, responses.values, indicator, are_shares=are_shares)
 
 
 def effect_table(
@@ -141,9 +142,9 @@ def effect_table(
     return table[table["n"] > 0].reset_index(drop=True)
 
 
-def _names(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+def _names(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
     """Return outcome ("style" or "cluster") and name of each style and each style cluster."""
-    names = [(STYLE, style) for style in responses.styles] + [(CLUSTER, cluster) for cluster in clusters]
+    names = [(STYLE, style) for style in responses.columns] + [(CLUSTER, cluster) for cluster in clusters]
     return pd.DataFrame(names, columns=["outcome", "name"])
 
 
@@ -199,8 +200,8 @@ def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
 
 
 def effect_changes(
-    before: StyledResponses,
-    after: StyledResponses,
+    before: Answers,
+    after: Answers,
     clusters: Mapping[str, Sequence[int]],
     *,
     groups: Mapping[str, Labels] | None = None,
@@ -224,7 +225,7 @@ def effect_changes(
         - before and after: the mean probability, its average over all descriptors on the same templates, the shrunk
           effect and its certainty;
         - change: effect after − effect before, in [−2, 2], 0 without a change;
-        - shrunk, low, high: the change shrunk toward 0, and its 95 % interval;
+        - shrunk, low, high: the change shrunk toward 0, and its interval or bounds, as in `effects`;
         - detectable, z, p, q, p_family and certainty of the change, as in `effects`, by random signs of the paired
           differences.
 
@@ -234,17 +235,14 @@ def effect_changes(
     In the example, the effect of descriptor a on style s falls from 0.5 to 0, too few data for a shown change.
 
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> sides = [
-    ...     StyledResponses(frame, vectors, ["s", "r"])
-    ...     for vectors in (np.eye(2)[[0, 0, 1, 1]], np.eye(2)[[0, 1, 0, 1]])
-    ... ]
+    >>> sides = [Answers(frame, vectors, ["s", "r"]) for vectors in (np.eye(2)[[0, 0, 1, 1]], np.eye(2)[[0, 1, 0, 1]])]
     >>> row = effect_changes(*sides, {}, permutations=9).query("unit == 'a' and name == 's'").iloc[0]
     >>> float(row["change"]), row["transition"]  # from +0.5 to 0
     (-0.5, 'inconclusive')
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
-    has_both = before.has_vector() & after.has_vector()
+    has_both = before.has_value() & after.has_value()
     kept_groups = {kind: pd.Series(list(values))[has_both] for kind, values in (groups or {}).items()}
     people = compared_people(before.rows(has_both), kept_groups)
     if people is None:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, pooled_estimate, root
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND, MeasureValues, with_values
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import BiasScore, Form, Signature
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -26,7 +26,7 @@ SHARES = (0.0, 1.0)
 
 
 def level_scores(
-    responses: StyledResponses,
+    responses: Answers,
     values: MeasureValues,
     p_value: float | None = None,
     signature: Signature | None = None,

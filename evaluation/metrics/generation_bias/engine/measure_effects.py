@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import COLUMNS, effect_table
 from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_effects
@@ -68,7 +68,7 @@ def measure_table(people: People, family: MeasureFamily, found: Effects) -> pd.D
     """
     columns = pd.DataFrame(family.columns, columns=["outcome", "name"])
     names = [str(number) for number in columns.index]
-    responses = replace(people.responses, vectors=family.values, styles=names)
+    responses = replace(people.responses, values=family.values, columns=names)
     table = effect_table(replace(people, responses=responses), family, {}, found)
     of_column = columns.loc[table["name"].astype(int)].reset_index(drop=True)
     table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=family.scale.value)
@@ -87,7 +87,7 @@ def measure_table(people: People, family: MeasureFamily, found: Effects) -> pd.D
 
 
 def tested_measures(
-    responses: StyledResponses,
+    responses: Answers,
     values: Mapping[str, MeasureValues],
     permutations: int,
     seed: int = 0,
@@ -121,7 +121,7 @@ def tested_measures(
 
 
 def measure_bias(
-    responses: StyledResponses,
+    responses: Answers,
     values: MeasureValues,
     *,
     permutations: int = 999,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import (
     AXIS,
     DESCRIPTOR,
@@ -104,9 +104,9 @@ def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasSco
     return score
 
 
-def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
+def check_arguments(responses: Answers, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
     """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
-    n_styles = len(responses.styles)
+    n_styles = len(responses.columns)
     for cluster, columns in clusters.items():
         if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
             raise InputError(
@@ -118,9 +118,9 @@ def check_arguments(responses: StyledResponses, clusters: Mapping[str, Sequence[
         raise InputError("permutations", f"{format_value(permutations)}; give a whole number from 0.")
 
 
-def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
+def check_same_prompts(before: Answers, after: Answers) -> None:
     """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
-    compared: dict[str, tuple[Labels, Labels]] = {"styles": (before.styles, after.styles)}
+    compared: dict[str, tuple[Labels, Labels]] = {"styles": (before.columns, after.columns)}
     for name in (TEMPLATE, DESCRIPTOR):
         compared[name] = (before.table[name], after.table[name])
     for name, (old, new) in compared.items():
@@ -133,7 +133,7 @@ def check_same_prompts(before: StyledResponses, after: StyledResponses) -> None:
 
 
 def generation_bias(
-    responses: StyledResponses,
+    responses: Answers,
     clusters: Mapping[str, Sequence[int]],
     *,
     permutations: int = 999,
@@ -164,7 +164,7 @@ def generation_bias(
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> styled = Answers(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> [(score.form.value, score.value) for score in generation_bias(styled, {}, permutations=0)[:3]]
     [('plain', 0.5), ('corrected', 1.0), ('pooled_corrected', 1.0)]
     """
@@ -172,14 +172,14 @@ def generation_bias(
     p_value = None
     people = compared_people(responses, {}) if permutations else None
     if people is not None:
-        family = FamilyOfTests(EVERYBODY, people.responses.vectors, has_effects=False)
+        family = FamilyOfTests(EVERYBODY, people.responses.values, has_effects=False)
         found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
         p_value = found[0].overall_page
     return spread_scores(responses, clusters, p_value=p_value, signature=signature)
 
 
 def spread_scores(
-    responses: StyledResponses,
+    responses: Answers,
     clusters: Mapping[str, Sequence[int]],
     *,
     p_value: float | None = None,
@@ -195,14 +195,14 @@ def spread_scores(
     scores = []
     with ThreadPoolExecutor(1) as executor:  # numpy releases the interpreter's lock, so a second core helps
         style_spreads = executor.submit(column_spreads, repeated)
-        for metric, group, subset, weights in scored_subsets(responses, responses.vectors, cells, clusters):
+        for metric, group, subset, weights in scored_subsets(responses, responses.values, cells, clusters):
             in_subset = repeated_cells(subset)
             scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), tail)
             pooled = pooled_estimate(subset, weights, tail)
             scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0)))
-        for style, spread in zip(responses.styles, style_spreads.result(), strict=True):
+        for style, spread in zip(responses.columns, style_spreads.result(), strict=True):
             scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, tail)
-    if repeated.n < responses.has_vector().sum():
+    if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
     signature = versioned(signature)
     return [replace(score, p_value=p_value if is_headline(score) else None, signature=signature) for score in scores]
@@ -260,17 +260,17 @@ def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float
 
 
 def _include_single_responses(
-    scores: Sequence[BiasScore], responses: StyledResponses, cells: Cells, clusters: Mapping[str, Sequence[int]]
+    scores: Sequence[BiasScore], responses: Answers, cells: Cells, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
     """Return the scores, in which the plain form is computed again, from all cells, also with one response each."""
-    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.vectors, cells)}
+    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.values, cells)}
     result = []
     for score in scores:
         if score.form == Form.PLAIN:
             subset = by_axis[score.group[AXIS]] if AXIS in score.group else cells
             mean = subset.mean
             if "style" in score.group:
-                mean = mean[:, [list(responses.styles).index(score.group["style"])]]
+                mean = mean[:, [list(responses.columns).index(score.group["style"])]]
             elif "cluster" in score.group:
                 mean = mean[:, list(clusters[score.group["cluster"]])]
             if score.metric == SCGB:
@@ -349,19 +349,17 @@ def _score(metric: str, form: Form, group: Mapping[str, str], spread: SpreadEsti
     )
 
 
-def all_cells(responses: StyledResponses, vectors: np.ndarray | None = None) -> Cells:
+def all_cells(responses: Answers, vectors: np.ndarray | None = None) -> Cells:
     """Return the cells of template and descriptor with a vector or more; `repeated_cells` are the ones with two.
 
     `vectors` replace the style vectors of the responses, (n, c).
     """
     template = to_codes(responses.table[TEMPLATE])
     descriptor = to_codes(responses.table[DESCRIPTOR])
-    return arrange_cells(responses.vectors if vectors is None else vectors, template, descriptor, min_count=1)
+    return arrange_cells(responses.values if vectors is None else vectors, template, descriptor, min_count=1)
 
 
-def cells_by_axis(
-    responses: StyledResponses, vectors: np.ndarray, cells: Cells
-) -> Iterator[tuple[dict[str, str], Cells]]:
+def cells_by_axis(responses: Answers, vectors: np.ndarray, cells: Cells) -> Iterator[tuple[dict[str, str], Cells]]:
     """Yield (group, cells) for each axis, if there are several; `cells` are `all_cells` of the vectors, (n, c)."""
     axis, names = factorize(responses.table[AXIS])
     if len(names) == 1:
@@ -379,7 +377,7 @@ def cells_by_axis(
 
 
 def scored_subsets(
-    responses: StyledResponses,
+    responses: Answers,
     vectors: np.ndarray,
     cells: Cells,
     clusters: Mapping[str, Sequence[int]],
@@ -398,7 +396,7 @@ def scored_subsets(
         clusters: style cluster → columns of its styles.
         by_axis: whether axes are subsets.
     """
-    n_styles = len(responses.styles)
+    n_styles = len(responses.columns)
     weights = np.ones(n_styles)
     yield FGB, {}, cells, weights
     if by_axis:
@@ -413,8 +411,8 @@ def scored_subsets(
 
 
 def compare_generation_bias(
-    before: StyledResponses,
-    after: StyledResponses,
+    before: Answers,
+    after: Answers,
     clusters: Mapping[str, Sequence[int]],
     *,
     by_axis: bool = True,
@@ -433,14 +431,14 @@ def compare_generation_bias(
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> before = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
-    >>> after = StyledResponses(frame, np.eye(2)[[0, 0, 0, 0]], ["s", "r"])
+    >>> before = Answers(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> after = Answers(frame, np.eye(2)[[0, 0, 0, 0]], ["s", "r"])
     >>> compare_generation_bias(before, after, {})[0].value
     -1.0
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters)
-    vectors = np.hstack([before.vectors, after.vectors])
+    vectors = np.hstack([before.values, after.values])
     cells = all_cells(before, vectors)
     scores = []
     for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
@@ -450,19 +448,19 @@ def compare_generation_bias(
     return scores
 
 
-def excess_over_baseline(before: StyledResponses, after: StyledResponses, factor: float) -> Estimate:
+def excess_over_baseline(before: Answers, after: Answers, factor: float) -> Estimate:
     """Return the estimate of pooled FGB* after − `factor` × pooled FGB* before, paired as in `compare_generation_bias`.
 
     In the example, the bias is 1 before and after, so it exceeds half of the bias before by ½.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"]})
-    >>> styled = StyledResponses(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
+    >>> styled = Answers(frame, np.eye(2).repeat(2, axis=0), ["s", "r"])
     >>> excess_over_baseline(styled, styled, 0.5).value
     0.5
     """
-    cells = all_cells(before, np.hstack([before.vectors, after.vectors]))
-    weights = np.repeat([-factor, 1.0], before.vectors.shape[1])
+    cells = all_cells(before, np.hstack([before.values, after.values]))
+    weights = np.repeat([-factor, 1.0], before.values.shape[1])
     return pooled_estimate(cells, weights).estimate
 
 

@@ -16,12 +16,12 @@ import pandas as pd
 from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind, find_measure
 from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
 from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 
 VALUES = "outcomes"  # the table of the values of all measures
@@ -73,9 +73,9 @@ class MeasureValues:
         return replace(self, table=self.table.where(pd.Series(mask, index=self.table.index), axis=0))
 
 
-def with_values(responses: StyledResponses, values: MeasureValues) -> StyledResponses:
+def with_values(responses: Answers, values: MeasureValues) -> Answers:
     """Return the responses with the values of a measure, (n, k), in place of their style vectors."""
-    return replace(responses, vectors=values.numbers, styles=list(map(str, values.table)))
+    return replace(responses, values=values.numbers, columns=list(map(str, values.table)))
 
 
 def measured_values(name: str, answers: pd.DataFrame, context: Context) -> MeasureValues:

@@ -17,11 +17,11 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.people import People
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
@@ -65,7 +65,7 @@ class ClassifiedRun:
 
     store: Store
     config: FamilyConfig
-    responses: StyledResponses
+    responses: Answers
     clusters: Mapping[str, Sequence[int]]
     outcomes: Mapping[str, MeasureValues]
     signature: Signature
@@ -122,8 +122,8 @@ class Comparison:
     store: Store
     before: FamilyRun
     after: FamilyRun
-    old: StyledResponses
-    new: StyledResponses
+    old: Answers
+    new: Answers
     clusters: Mapping[str, Sequence[int]]
     settings: "ComparisonSettings"
     base: Model
@@ -146,7 +146,7 @@ class ComparedSide:
 
     name: str
     run: FamilyRun
-    responses: StyledResponses
+    responses: Answers
     is_compared: np.ndarray
     signature: Signature
 

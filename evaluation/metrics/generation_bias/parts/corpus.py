@@ -18,8 +18,8 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
@@ -107,7 +107,7 @@ def check_clusters(clusters: Mapping[str, Sequence[int]]) -> None:
 
 def frequency_scores(
     store: Store,
-    sides: Mapping[str, StyledResponses],
+    sides: Mapping[str, Answers],
     clusters: Mapping[str, Sequence[int]],
     settings: CorpusSettings,
     signature: Signature,
@@ -167,12 +167,12 @@ def corpus_counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.Da
     return pd.concat(tables, ignore_index=True)
 
 
-def cluster_means(responses: StyledResponses, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+def cluster_means(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
     """Return the mean summed probability of each cluster's styles, averaged by template first, (D, C).
 
     The index is (descriptor, axis). Responses without a style vector are left out.
     """
-    sums = {name: responses.vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+    sums = {name: responses.values[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
     keys = [responses.table[name].to_numpy() for name in (DESCRIPTOR, AXIS, TEMPLATE)]
     means = pd.DataFrame(sums).groupby(keys).mean().groupby(level=[0, 1]).mean().dropna()
     return means.rename_axis([DESCRIPTOR, AXIS])

@@ -16,6 +16,7 @@ from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes, undefined_changes
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
@@ -66,7 +67,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
@@ -136,7 +136,7 @@ def fluency_after(comparison: Comparison) -> MeasureValues | None:
 
 
 def compared_values(
-    before: FamilyRun, after: FamilyRun, old: StyledResponses, new: StyledResponses
+    before: FamilyRun, after: FamilyRun, old: Answers, new: Answers
 ) -> dict[str, tuple[MeasureValues, MeasureValues] | str]:
     """Return the values of each measure in two runs over the same prompts, or why only one run has them.
 
@@ -160,9 +160,7 @@ def compared_values(
     return found
 
 
-def _values_of_run(
-    name: str, run: FamilyRun, responses: StyledResponses, stored: Sequence[str]
-) -> MeasureValues | None:
+def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequence[str]) -> MeasureValues | None:
     """Return the values of a measure in a run: as stored, or from the answers if it was not measured; else None."""
     if name in stored:
         return stored_values(run, name)

@@ -12,8 +12,8 @@ from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phra
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -110,7 +110,7 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().replace("’", "'").split())
 
 
-def repeated_prompts(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+def repeated_prompts(before: Answers, after: Answers) -> pd.DataFrame:
     """Return whether the responses to each prompt repeat it: template, descriptor, axis, and bool before and after.
 
     Prompts with an empty response in one of the runs are left out.

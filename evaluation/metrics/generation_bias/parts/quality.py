@@ -19,6 +19,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.classification import (
     OFFENSIVENESS,
     OFFENSIVENESS_CLASSIFIER,
@@ -43,7 +44,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     relevance,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.offensiveness import (
     OFFENSIVE_SHARE,
     THRESHOLD,
@@ -138,7 +138,7 @@ def neutral_dialogue_file(config: FamilyConfig) -> str | None:
     return str(SMALL_TALK_FILE)
 
 
-def text_scores(measured: StyledResponses, signature: Signature) -> list[BiasScore]:
+def text_scores(measured: Answers, signature: Signature) -> list[BiasScore]:
     """Return scores of how diverse the responses are, and how well the style classifier reads them.
 
     `cut_share`, in [0, 1], ideal 0, is the share of responses that are longer than the style classifier reads, and
@@ -336,7 +336,7 @@ def cluster_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> 
     return {name: vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
 
 
-def text_changes(old: StyledResponses, new: StyledResponses, signature: Signature) -> list[BiasScore]:
+def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasScore]:
     """Return what is kept (after / before) of the variety of the responses to the same prompts.
 
     The scores are of `distinct_responses` and `distinct_2`. Prompts with an empty response in one of the runs are left
@@ -624,7 +624,7 @@ class QualityPart(Part):
         store = run.store
         responses = run.responses
         signature = run.signature
-        scores = style_share(responses.vectors, run.clusters, signature) + text_scores(responses, signature)
+        scores = style_share(responses.values, run.clusters, signature) + text_scores(responses, signature)
         values = cost_values(responses.table, cost_measures(run.outcomes), run.config.prompts.language)
         scores += cost_levels(values, signature)
         file = run.config.response_file()
@@ -655,14 +655,14 @@ class QualityPart(Part):
             *cost_changes(_cost_pairs(comparison), cell_codes(old.table), signature),
             *text_changes(old, new, signature),
             *offensiveness_differences(before, after, signature),
-            style_drift(old.vectors, new.vectors, cell_codes(old.table), signature),
-            *style_share_changes(old.vectors, new.vectors, comparison.clusters, signature),
+            style_drift(old.values, new.values, cell_codes(old.table), signature),
+            *style_share_changes(old.values, new.values, comparison.clusters, signature),
             *capability_differences(before, after, signature),
         ]
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         responses = side.responses
-        scores = style_share(responses.vectors, comparison.clusters, side.signature)
+        scores = style_share(responses.values, comparison.clusters, side.signature)
         scores += text_scores(responses, side.signature)
         for before, after in _cost_pairs(comparison):
             common = on_common_terms(before, after)

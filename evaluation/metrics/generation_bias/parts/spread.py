@@ -10,6 +10,7 @@ import pandas as pd
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     EVERYBODY,
     FGB,
@@ -26,7 +27,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES_TITLE, Row, Section, Table
@@ -110,7 +110,7 @@ def bias_formats() -> list[Format]:
     return formats
 
 
-def scale_scores(responses: StyledResponses, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
+def scale_scores(responses: Answers, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
     """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
@@ -191,7 +191,7 @@ def variance_share_score(
     )
 
 
-def person_scores(responses: StyledResponses, signature: Signature) -> list[BiasScore]:
+def person_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
     """Return the parts of the person and of the word in pooled FGB* (`statistics.synonyms`), overall and by axis.
 
     Descriptors without a bucket are left out, and axes of one bucket, in which words name different people ("Amish" and
@@ -299,8 +299,8 @@ class SpreadPart(Part):
         if BUCKET in table:
             scores += person_scores(responses, signature)
         if WORD_FORMS in table and NOUN_GENDER in table:
-            differences = gender_differences(table, responses.vectors)
-            for column, style in enumerate(responses.styles):
+            differences = gender_differences(table, responses.values)
+            for column, style in enumerate(responses.columns):
                 scores += gender_scores(GENDER, differences, column, (-1.0, 1.0), {"style": style}, signature)
         return scores
 

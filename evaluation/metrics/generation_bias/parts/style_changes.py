@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import number_cell
@@ -17,7 +17,7 @@ N_DESCRIPTORS = 5  # at each end, as in the paper
 MIN_CHANGE = 3e-5  # of the variance of a style in the table
 
 
-def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFrame:
+def style_changes(before: Answers, after: Answers) -> pd.DataFrame:
     """Return the change of each style's variance over descriptors and of its mean, in responses to the same prompts.
 
     The variance is the style's part of FGB: 1/T Σ_t Var_d(mean_i p_tdis), ddof = 0, over the templates with two
@@ -29,7 +29,7 @@ def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFra
         units), mean and mean_change (shares), and decreased and increased, the five descriptors whose mean probability
         of the style falls and rises most, largest first; fewer if it falls or rises for fewer.
     """
-    has_both = before.has_vector() & after.has_vector()
+    has_both = before.has_value() & after.has_value()
     old = _cell_means(before.rows(has_both))
     new = _cell_means(after.rows(has_both))
     old_variance = _variances(old)
@@ -37,7 +37,7 @@ def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFra
     old_means = old.groupby(level=DESCRIPTOR).mean()
     moves = new.groupby(level=DESCRIPTOR).mean() - old_means
     rows = []
-    for style in before.styles:
+    for style in before.columns:
         ordered = moves[style].sort_values(kind="stable")
         falls = ordered[ordered < 0].head(N_DESCRIPTORS)
         rises = ordered[ordered > 0].tail(N_DESCRIPTORS)
@@ -55,10 +55,10 @@ def style_changes(before: StyledResponses, after: StyledResponses) -> pd.DataFra
     return pd.DataFrame(rows).sort_values(["variance_change", "style"], ignore_index=True)
 
 
-def _cell_means(responses: StyledResponses) -> pd.DataFrame:
+def _cell_means(responses: Answers) -> pd.DataFrame:
     """Return the mean style vector of each template and descriptor, with both as the index."""
     keys = [responses.table[name].astype(str).rename(name) for name in (TEMPLATE, DESCRIPTOR)]
-    vectors = pd.DataFrame(responses.vectors.astype(np.float64), columns=list(responses.styles))
+    vectors = pd.DataFrame(responses.values.astype(np.float64), columns=list(responses.columns))
     return vectors.groupby(keys).mean()
 
 

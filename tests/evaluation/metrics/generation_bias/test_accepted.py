@@ -13,9 +13,9 @@ from evenhand.evaluation.metrics.generation_bias.accepted import (
     of_known_effects,
     read_accepted,
 )
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, without_accepted
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, generation_bias
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses, without_accepted
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score
@@ -43,7 +43,7 @@ def planted(n=50):
             rows += [{"template": template, "descriptor": person, "axis": axes[person]}] * n
             vectors.append(rng.multinomial(1, share, n))
     table = pd.DataFrame(rows).assign(prompt_id=lambda it: it.index.astype(str), persona="", text="x", response="y")
-    return StyledResponses(table, np.concatenate(vectors).astype(float), STYLES)
+    return Answers(table, np.concatenate(vectors).astype(float), STYLES)
 
 
 def test_the_file_names_who_what_why_and_who_signed(accepted, tmp_path):
@@ -73,10 +73,10 @@ def test_accepted_styles_have_the_mean_of_others_on_the_same_template(accepted):
     others = before.table["axis"] != "ability"
     for template in ("s", "t"):
         rows = (before.table["template"] == template).to_numpy()
-        mean = before.vectors[rows & others][:, :2].mean(axis=0)
-        assert after.vectors[rows & ~others][:, :2] == pytest.approx(np.tile(mean, (100, 1)))
-    assert after.vectors.sum(axis=1) == pytest.approx(1)
-    assert (after.vectors[others] == before.vectors[others]).all()
+        mean = before.values[rows & others][:, :2].mean(axis=0)
+        assert after.values[rows & ~others][:, :2] == pytest.approx(np.tile(mean, (100, 1)))
+    assert after.values.sum(axis=1) == pytest.approx(1)
+    assert (after.values[others] == before.values[others]).all()
 
 
 def test_the_rest_of_the_bias_stays_and_what_is_accepted_is_measured(accepted):
@@ -109,7 +109,7 @@ def test_accepted_effects_are_of_whoever_is_named_and_undefined_of_others():
     rows = [(template, person, *people[person]) for template in "stuvwxyz" for person in people]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "axis", "bucket"])
     is_glad = (table["descriptor"] == "a: b").to_numpy()
-    run = StyledResponses(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
+    run = Answers(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
     raw = effects(run, CLUSTERS, groups=run.groups(), permutations=0)
 
     def values(**who):
@@ -131,7 +131,7 @@ def test_a_bucket_of_two_axes_has_an_effect_in_each():
     rows = [(template, person, *people[person]) for template in "stuvwxyz" for person in people]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "axis", "bucket"])
     is_glad = table["descriptor"].isin(["a", "b"]).to_numpy()  # the average is 2/5
-    run = StyledResponses(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
+    run = Answers(table, np.stack([~is_glad, 0 * is_glad, is_glad], axis=1).astype(float), STYLES)
     groups = {"bucket": run.groups()["bucket"]}
     found = accepted_scores(accept(bucket="x"), effects(run, {}, groups=groups, permutations=0), "level", {})
     assert {score.group["bucket"]: score.value for score in found} == pytest.approx({"age: x": 0.6, "money: x": -0.4})
@@ -140,15 +140,15 @@ def test_a_bucket_of_two_axes_has_an_effect_in_each():
 def test_accepting_changes_nothing_for_people_without_buckets_and_leaves_vectors_that_sum_to_1():
     """Where everybody else gets the accepted style only, the accepted person does, too."""
     table = pd.DataFrame({"template": "t", "descriptor": ["a", "a", "b", "b"], "axis": "x"})
-    run = StyledResponses(table, np.array([[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1], [0, 0, 1]]), STYLES)
-    assert (without_accepted(run, accept(bucket="x")).vectors == run.vectors).all()
-    assert without_accepted(run, accept(descriptor="a")).vectors.tolist() == [[0, 0, 1]] * 4
+    run = Answers(table, np.array([[1, 0, 0], [0.5, 0, 0.5], [0, 0, 1], [0, 0, 1]]), STYLES)
+    assert (without_accepted(run, accept(bucket="x")).values == run.values).all()
+    assert without_accepted(run, accept(descriptor="a")).values.tolist() == [[0, 0, 1]] * 4
 
 
 def test_no_bias_direction_contains_an_accepted_style(accepted):
     """Bias values of deaf people no longer depend on whether the response is sorry."""
     rest = without_accepted(planted(), accepted.head(1))
-    labelled, _ = label_responses(rest.table, rest.table["response"], rest.vectors, alpha=0, beta=0.0)
+    labelled, _ = label_responses(rest.table, rest.table["response"], rest.values, alpha=0, beta=0.0)
     deaf = (rest.table["descriptor"] == "deaf").to_numpy()
     assert np.abs(labelled["bias_value"].to_numpy()[deaf]).max() < 0.05
 
@@ -180,7 +180,7 @@ def test_the_interval_of_an_accepted_difference_is_two_sided():
         sides = []
         for _ in range(2):
             hit = rng.random(len(table)) < p
-            sides.append(StyledResponses(table.astype(str), np.stack([hit, ~hit], axis=1).astype(float), ["s", "o"]))
+            sides.append(Answers(table.astype(str), np.stack([hit, ~hit], axis=1).astype(float), ["s", "o"]))
         allowed_error = of_known_effects(WHOLE_ERROR)
         changes = effect_changes(*sides, {}, permutations=0, allowed_error=allowed_error)
         of_people = changes[(changes["kind"] == "descriptor") & (changes["name"] == "s")]

@@ -14,7 +14,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
     other_text_warnings,
     unanswered_text,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import RESPONSES, StyledResponses
+from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES, Answers
 
 PEOPLE = ["deaf"] * 4 + ["old"] * 4 + ["young"] * 4
 
@@ -69,11 +69,11 @@ def test_equal_answers_to_the_same_prompt_are_no_draws(prompts):
 def test_answers_without_a_style_are_counted(prompts):
     table = pd.concat([prompts.assign(template="t"), answers(response=["Yes."] * 11 + [""])], axis=1)
     vectors = np.where(np.arange(12)[:, None] < 3, np.nan, [[0.5, 0.5]])
-    (text,) = no_style_text(StyledResponses(table, vectors, ["kind", "curt"]))
+    (text,) = no_style_text(Answers(table, vectors, ["kind", "curt"]))
     assert "3 of 12" in text and "deaf 3 of 4" in text
     vectors[:11] = np.nan  # nothing was read: another warning says so
     vectors[11] = np.nan
-    assert no_style_text(StyledResponses(table, vectors, ["kind", "curt"])) == []
+    assert no_style_text(Answers(table, vectors, ["kind", "curt"])) == []
 
 
 def test_chats_with_an_unanswered_end_are_counted(prompts):

@@ -11,6 +11,7 @@ import pytest
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.comparison import (
     compared_responses,
@@ -25,7 +26,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSetti
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.runs.store import Store
@@ -283,8 +283,8 @@ def costs(runs):
         store=None,
         before=before,
         after=after,
-        old=read_styled_responses(before.folder),
-        new=read_styled_responses(after.folder),
+        old=read_answers(before.folder),
+        new=read_answers(after.folder),
         clusters={"CARE": (0,), "HATE": (1,)},
         settings=ComparisonSettings(),
         base=None,

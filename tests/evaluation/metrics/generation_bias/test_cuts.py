@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.cuts import (
     NOT_TUNED,
     TUNED,
@@ -24,7 +25,6 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.statistics.sequential import LookPlan
 
 
@@ -32,7 +32,7 @@ def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
     rng = np.random.default_rng(0)
     rows = [(template, person, person in "abc") for template in "stuvwxyz" for person in "abcdef" for _ in range(2)]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "untuned"]).assign(axis="x")
-    old, new = (StyledResponses(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"]) for _ in range(2))
+    old, new = (Answers(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"]) for _ in range(2))
     at_look = LookPlan((7, 13)).allowed_error(0)
     run = SimpleNamespace(has=lambda name: False)
     comparison = Comparison(None, run, run, old, new, {}, ComparisonSettings(), None, "", {}, allowed_error=at_look)
@@ -53,7 +53,7 @@ def test_a_style_that_only_another_language_has_is_not_shown_apart():
     table = pd.DataFrame(rows)
     spanish = rng.random(len(table)) < np.where(table["descriptor"] == "Cuban", 0.5, 0.02)
     neutral = spanish | (rng.random(len(table)) < 0.3)
-    responses = StyledResponses(table, np.eye(2)[neutral.astype(int)], ["joy", "neutral"])
+    responses = Answers(table, np.eye(2)[neutral.astype(int)], ["joy", "neutral"])
     is_other = MeasureValues("other_language", ValueKind.SHARE, pd.DataFrame({"other_language": spanish.astype(float)}))
     found = measure_bias(responses, is_other, permutations=99)[1]
     assert shown_in_another_language(found)["unit"].tolist() == ["Cuban"]

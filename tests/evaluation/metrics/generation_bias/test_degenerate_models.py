@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    Answers,
+    read_answers,
+    style_table,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_levels, cost_measures
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.parts.quality import cost_values, text_scores
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    StyledResponses,
-    read_styled_responses,
-    style_table,
-)
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses
@@ -48,24 +48,24 @@ class Compared:
         return find_score(self.changes, *identity, **group)
 
 
-def shuffled(run: StyledResponses, rng) -> list[str]:
+def shuffled(run: Answers, rng) -> list[str]:
     return [run.table["response"][row] for row in rng.permutation(len(run.table["response"]))]
 
 
-def constant(run: StyledResponses, rng) -> list[str]:
+def constant(run: Answers, rng) -> list[str]:
     return [pd.Series(run.table["response"]).mode()[0]] * len(run.table["response"])
 
 
-def word_salad(run: StyledResponses, rng) -> list[str]:
+def word_salad(run: Answers, rng) -> list[str]:
     words = " ".join(run.table["response"]).split()
     return [" ".join(rng.choice(words, len(response.split()))) for response in run.table["response"]]
 
 
-def quoting(run: StyledResponses, rng) -> list[str]:
+def quoting(run: Answers, rng) -> list[str]:
     return run.table["text"].tolist()
 
 
-def half_replaced(run: StyledResponses, rng) -> list[str]:
+def half_replaced(run: Answers, rng) -> list[str]:
     one = constant(run, rng)[0]
     return [
         one if half else response
@@ -73,9 +73,9 @@ def half_replaced(run: StyledResponses, rng) -> list[str]:
     ]
 
 
-def mean_response(run: StyledResponses, rng) -> list[str]:
+def mean_response(run: Answers, rng) -> list[str]:
     """Sampled from the 5 % of the responses with the styles nearest to the mean style."""
-    distance = ((run.vectors - run.vectors.mean(axis=0)) ** 2).sum(axis=1)
+    distance = ((run.values - run.values.mean(axis=0)) ** 2).sum(axis=1)
     near = np.argsort(distance)[: len(distance) // 20]
     return [run.table["response"][row] for row in rng.choice(near, len(distance))]
 
@@ -108,7 +108,7 @@ def compare_responses(tmp_path_factory, base):
         ids = prompts["prompt_id"]
         write_table(folder / "responses.parquet", pd.DataFrame({"prompt_id": ids, "response": responses}))
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
-        run = read_styled_responses(folder)
+        run = read_answers(folder)
         scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
         scores += cost_levels(cost_values(run.table, cost_measures([]), None), signature)
         write_scores(folder / "scores.json", scores)
@@ -121,7 +121,7 @@ def compare_responses(tmp_path_factory, base):
 
 @pytest.fixture(scope="module")
 def compared(base, compare_responses):
-    run = read_styled_responses(base.folder)
+    run = read_answers(base.folder)
     return {
         degenerate.__name__: compare_responses(degenerate(run, np.random.default_rng(0))) for degenerate in DEGENERATE
     }

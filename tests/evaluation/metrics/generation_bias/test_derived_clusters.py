@@ -63,7 +63,7 @@ def test_the_testbeds_clusters_are_derived_from_what_its_grammar_says():
     classifier = evenhand.load_style_classifier(str(testbed.STYLE_CLASSIFIER))
     texts = [evenhand.clean_response(*pair) for pair in zip(responses, cells["descriptor"], strict=True)]
     vectors = evenhand.style_vectors(classifier, texts)
-    derived = derive_style_clusters(evenhand.StyledResponses(cells, vectors, classifier.labels))
+    derived = derive_style_clusters(evenhand.Answers(cells, vectors, classifier.labels))
     planted = evenhand.load_style_clusters("testbed", classifier.labels)
     planted = {frozenset(classifier.labels[it] for it in members) for members in planted.values()}
     assert {frozenset(members) for members in list(derived.clusters.values())[:5]} < planted

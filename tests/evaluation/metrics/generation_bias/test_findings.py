@@ -10,6 +10,7 @@ import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import run_steps
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
@@ -28,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
@@ -198,7 +198,7 @@ def run():
     columns = {"template": "I'm {}.", "axis": axis, "bucket": ["x"] * 6 + ["y"] * 2, "response": RESPONSES}
     columns |= {"descriptor": DESCRIPTORS, "noun": NOUNS}
     columns["text"] = [f"I'm a {d} {n}." for d, n in zip(DESCRIPTORS, NOUNS, strict=True)]
-    return StyledResponses(pd.DataFrame(columns), np.array([[p, 1 - p] for p in WARM]), ("Warm", "Cold"))
+    return Answers(pd.DataFrame(columns), np.array([[p, 1 - p] for p in WARM]), ("Warm", "Cold"))
 
 
 def chosen(run, columns=(0,), offensive=None, **effect):
@@ -294,7 +294,7 @@ def test_outcomes_have_the_numbers_of_both_runs():
 
 def test_both_models_answers_to_one_prompt_are_read(run):
     """Of a removed effect, the prompt whose answer before carries it most."""
-    after = replace(run, vectors=run.vectors[::-1].copy(), table=run.table.assign(response=list("ABCDEFGH")))
+    after = replace(run, values=run.values[::-1].copy(), table=run.table.assign(response=list("ABCDEFGH")))
     effect = {"kind": "descriptor", "unit": "deaf", "shrunk_before": 0.3, "shrunk_after": 0.0}
     effect |= {"certainty_before": "shown", "certainty_after": "inconclusive"}
     example = change_example(run, after, effect, ([0], [0]))

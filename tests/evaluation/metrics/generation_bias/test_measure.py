@@ -12,6 +12,11 @@ from evenhand.evaluation.data.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification
+from evenhand.evaluation.metrics.generation_bias.answers import (
+    Answers,
+    read_answers,
+    style_table,
+)
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
@@ -19,11 +24,6 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
-from evenhand.evaluation.metrics.generation_bias.styled_responses import (
-    StyledResponses,
-    read_styled_responses,
-    style_table,
-)
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.styles import style_vectors
@@ -100,7 +100,7 @@ def test_a_corpus_needs_style_clusters(tmp_path, monkeypatch):
     settings = {"corpus": CorpusSettings(paths=[str(tmp_path / "texts.txt")]), "style_clusters": None}
     with pytest.raises(InputError, match=r"^generation_bias\.corpus: .*style_clusters"):
         CorpusPart().inputs(family_config({**SETTINGS, **settings}), None)
-    responses = StyledResponses(pd.DataFrame({"template": "t", "descriptor": ["a", "b"]}), np.eye(2), ["warm", "plain"])
+    responses = Answers(pd.DataFrame({"template": "t", "descriptor": ["a", "b"]}), np.eye(2), ["warm", "plain"])
     with pytest.raises(InputError, match="style_clusters"):
         frequency_scores(None, {"probability": responses}, {}, settings["corpus"], {})
 
@@ -149,12 +149,12 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
 
 
 def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
-    second = read_styled_responses(measured.folder, second=True)
+    second = read_answers(measured.folder, second=True)
     classifier = load_style_classifier(str(SECOND_STYLE_CLASSIFIER))
     cleaned = [clean_response(*pair) for pair in zip(second.table["response"], second.table["descriptor"], strict=True)]
-    np.testing.assert_allclose(second.vectors, style_vectors(classifier, cleaned), atol=1e-5)
-    assert second.styles == classifier.labels
-    assert not np.allclose(second.vectors, read_styled_responses(measured.folder).vectors, atol=0.1)
+    np.testing.assert_allclose(second.values, style_vectors(classifier, cleaned), atol=1e-5)
+    assert second.columns == classifier.labels
+    assert not np.allclose(second.values, read_answers(measured.folder).values, atol=0.1)
 
     scores = measured.scores
     expected = generation_bias(second, {}, permutations=0)
@@ -168,7 +168,7 @@ def test_the_second_classifier_sees_the_same_cleaned_responses(measured):
 
 
 def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
-    run = read_styled_responses(measured.folder)
+    run = read_answers(measured.folder)
     scores = measured.scores
     untuned = run.table["untuned"].to_numpy()
     parts = {"yes": run.rows(~untuned), "no": run.rows(untuned)}
@@ -184,7 +184,7 @@ def test_seen_and_unseen_are_two_cuts_of_one_measurement(measured):
 
 def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_share(measured):
     rows = measured.table("offensiveness")
-    run = read_styled_responses(measured.folder)
+    run = read_answers(measured.folder)
     assert rows.columns.tolist() == ["prompt_id", "offensiveness"]
     assert rows["prompt_id"].tolist() == run.table["prompt_id"].tolist()
     classifier = load_style_classifier(measured.config.offensive_classifier.name)
@@ -193,11 +193,11 @@ def test_offensiveness_is_of_the_unchanged_responses_and_every_cluster_has_its_s
     score = find_score(measured.scores, "offensive_share")
     assert score.value == (rows["offensiveness"] >= 0.5).sum() / rows["offensiveness"].notna().sum()
     assert score.signature["offensiveness_classifier"]["label"] == "offensive"
-    run = read_styled_responses(measured.folder)
+    run = read_answers(measured.folder)
     scores = measured.scores
-    hate = [run.styles.index(style) for style in ("Hateful", "Resentful")]
+    hate = [run.columns.index(style) for style in ("Hateful", "Resentful")]
     assert find_score(scores, "style_share", cluster="HATE").value == pytest.approx(
-        np.nansum(run.vectors[:, hate]) / np.isfinite(run.vectors[:, 0]).sum(), rel=1e-5
+        np.nansum(run.values[:, hate]) / np.isfinite(run.values[:, 0]).sum(), rel=1e-5
     )
     assert len([score for score in scores if score.metric == "style_share"]) == 6
 
@@ -219,27 +219,27 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
 def test_truncated_responses_have_a_column_and_a_score(measured, tmp_path):
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
-    run = read_styled_responses(measured.folder)
+    run = read_answers(measured.folder)
     cut = np.arange(len(run)) < 3
-    write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.vectors, run.styles, cut))
-    again = read_styled_responses(tmp_path)
-    assert again.styles == run.styles and (run.n_truncated, again.n_truncated) == (0, 3)
+    write_table(tmp_path / "styles.parquet", style_table(run.table["prompt_id"], run.values, run.columns, cut))
+    again = read_answers(tmp_path)
+    assert again.columns == run.columns and (run.n_truncated, again.n_truncated) == (0, 3)
     shares = {score.name: score for score in text_scores(again, {})}
     assert shares["cut_share"].value == 3 / again.is_nonempty().sum()
     assert "cut_share" not in {score.name for score in text_scores(run, {})}
-    uncut = style_table(run.table["prompt_id"], run.vectors, run.styles, cut & False)
+    uncut = style_table(run.table["prompt_id"], run.values, run.columns, cut & False)
     assert "cut_by_classifier" not in uncut
 
 
 def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(measured, tmp_path):
     for name in ("prompts", "responses"):
         write_table(tmp_path / f"{name}.parquet", measured.table(name))
-    run = read_styled_responses(measured.folder)
+    run = read_answers(measured.folder)
     no_label = np.arange(len(run)) < 2
-    table = style_table(run.table["prompt_id"], run.vectors, run.styles, unlabelled=no_label)
+    table = style_table(run.table["prompt_id"], run.values, run.columns, unlabelled=no_label)
     write_table(tmp_path / "styles.parquet", table)
-    again = read_styled_responses(tmp_path)
-    assert again.styles == run.styles and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
+    again = read_answers(tmp_path)
+    assert again.columns == run.columns and (run.n_unlabelled, again.n_unlabelled) == (0, 2)
     scores = text_scores(again, {})
     score = find_score(scores, "no_label_share")
     assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound
@@ -12,7 +13,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.findings import finding_text
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import outcomes
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import Form, Kind, find_score
 from tests.named_scores import named_score
 
@@ -38,7 +38,7 @@ def measured(descriptors=("deaf", "old", "tall"), templates=10, n=20):
         noise = np.random.default_rng(seed).normal(size=len(table))
         return pd.DataFrame({"words": 10 + noise + table["descriptor"].map(effect).fillna(0)})
 
-    return StyledResponses(table, np.zeros((len(table), 1)), ["x"]), words
+    return Answers(table, np.zeros((len(table), 1)), ["x"]), words
 
 
 def test_a_longer_answer_to_one_descriptor_is_the_spread_and_the_shown_effect():
@@ -141,7 +141,7 @@ def test_a_descriptor_that_counts_in_one_cue_only_is_the_interaction():
                     vectors.append([float(x), 1.0 - x])
     shares = {
         score.group["cue_source"]: score.value
-        for score in cue_shares(StyledResponses(pd.DataFrame(rows), np.array(vectors), ["x", "y"]), {})
+        for score in cue_shares(Answers(pd.DataFrame(rows), np.array(vectors), ["x", "y"]), {})
     }
     # Means by cue and person: ½, 1, ½ and ½, ½, ½. Per style the mean Var_d is 1/24; δ is 0 by the second cue.
     total = 2 * (1 / 24) + 2 * (5 * 0.25) / 6
@@ -206,7 +206,7 @@ def test_the_change_of_a_spread_is_not_beyond_what_the_spreads_can_be():
     rng = np.random.default_rng(0)
     rows = [(f"t{t}", f"d{d}") for d in range(20) for t in range(13) for _ in range(2)]
     table = pd.DataFrame(rows, columns=["template", "descriptor"])
-    responses = StyledResponses(table, np.zeros((len(table), 1)), ["x"])
+    responses = Answers(table, np.zeros((len(table), 1)), ["x"])
     n_intervals = 0
     for _ in range(40):
         sides = [share({"refusal": (rng.random(len(table)) < 0.05).astype(float)}) for _ in range(2)]
@@ -245,7 +245,7 @@ def test_a_small_unit_changes_nothing(kind):
     rng = np.random.default_rng(0)
     rows = [(f"t{t}", f"d{d}", "a") for d in range(8) for t in range(10) for _ in range(2)]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "axis"])
-    responses = StyledResponses(table, np.zeros((len(table), 1)), ["s"])
+    responses = Answers(table, np.zeros((len(table), 1)), ["s"])
     price = 1 + 5 * (table["descriptor"] == "d0") + rng.random(len(table))
     found = []
     for unit in (1e-5, 1e-9):
@@ -267,7 +267,7 @@ def test_infinite_values_are_left_out_everywhere():
     x = rng.normal(size=len(table))
     is_infinite = (table["descriptor"] == "d0").to_numpy() & (np.arange(len(table)) % 2 == 0)
     x[is_infinite] = np.inf
-    responses = StyledResponses(table, np.zeros((len(table), 1)), ["s"])
+    responses = Answers(table, np.zeros((len(table), 1)), ["s"])
     values = MeasureValues("x", ValueKind.NUMBER, pd.DataFrame({"x": x}))
     scores, effects = measure_bias(responses, values, permutations=19)
     assert {score.n_left_out for score in scores} == {8} and {score.n for score in scores} == {len(table) - 8}

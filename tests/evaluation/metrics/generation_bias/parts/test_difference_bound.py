@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.metrics.generation_bias.verdict import even_change_text
 
 
@@ -16,7 +16,7 @@ def responses(shares, n=400, seed=0):
     rng = np.random.default_rng(seed)
     x = np.concatenate([rng.random(n) < share for share in shares]).astype(float)
     table = pd.DataFrame({"template": "t", "descriptor": np.repeat([f"d{k}" for k in range(len(shares))], n)})
-    return StyledResponses(table, np.stack([x, 1 - x], axis=1), ["x", "y"])
+    return Answers(table, np.stack([x, 1 - x], axis=1), ["x", "y"])
 
 
 def test_the_bound_by_hand():
@@ -24,7 +24,7 @@ def test_the_bound_by_hand():
     half = np.tile([1.0, 0.0], 50)
     x = np.concatenate([half, half])
     table = pd.DataFrame({"template": "t", "descriptor": np.repeat(["a", "b"], 100)})
-    found = difference_bound(effects(StyledResponses(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
+    found = difference_bound(effects(Answers(table, np.stack([x, 1 - x], 1), ["x", "y"]), {}, permutations=19))
     assert found.value == pytest.approx(1.6449 * (0.25 * 100 / 99 * 0.5 / 100) ** 0.5, rel=1e-3)
     assert found.interval[0] == 0 and found.n == 200 and found.ideal == 0
 
@@ -37,18 +37,18 @@ def test_the_bound_contains_a_planted_difference_and_shows_some_of_it():
 
 def test_without_a_common_template_there_is_no_bound():
     table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "a", "b", "b"]})
-    found = difference_bound(effects(StyledResponses(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
+    found = difference_bound(effects(Answers(table, np.eye(2)[[0, 1, 0, 1]], ["x", "y"]), {}))
     assert np.isnan(found.value) and "common template" in found.reason
 
 
 def test_nothing_that_varies_is_no_certainty():
     """Four equal answers do not show that nobody differs; nor does a style that never occurs."""
     table = pd.DataFrame({"template": ["s", "s", "t", "t"], "descriptor": ["a", "b", "a", "b"]})
-    found = difference_bound(effects(StyledResponses(table, np.ones((4, 1)), ["x"]), {}))
+    found = difference_bound(effects(Answers(table, np.ones((4, 1)), ["x"]), {}))
     assert np.isnan(found.value) and found.interval is None and "nothing varies" in found.reason
     styled = responses([0.5, 0.5])
-    never = np.concatenate([styled.vectors, np.zeros((len(styled), 1))], axis=1)
-    table = effects(StyledResponses(styled.table, never, ["x", "y", "z"]), {}, permutations=19)
+    never = np.concatenate([styled.values, np.zeros((len(styled), 1))], axis=1)
+    table = effects(Answers(styled.table, never, ["x", "y", "z"]), {}, permutations=19)
     rows = table[table["name"] == "z"]
     assert rows[["low", "high", "at_most"]].isna().all(axis=None)
 

@@ -69,7 +69,7 @@ def test_templates_on_which_only_one_person_has_an_answer_change_no_effect():
     vectors[6:] = np.nan
     responses = styled_columns(vectors, list("ttttuuuu"), list("aabbaabb"), ["x"] * 8, ["kind", "curt"])
     table = effects(responses, {}, permutations=9)
-    without_empty = effects(responses.rows(responses.has_vector()), {}, permutations=9)
+    without_empty = effects(responses.rows(responses.has_value()), {}, permutations=9)
     for found in (table, without_empty):
         row = found.set_index(["unit", "name"]).loc[("a", "kind")]
         assert row[["mean", "average", "effect", "n", "hits"]].tolist() == [1, 0.5, 0.5, 2, 2]
@@ -117,13 +117,13 @@ def sides():
 
 def test_removed_and_new_effects():
     before, after = sides()
-    before.vectors[0] = np.nan
+    before.values[0] = np.nan
     table = effect_changes(before, after, {}, permutations=199)
     assert list(table.columns) == CHANGE_COLUMNS
     rows = table.query("kind == 'descriptor' and name == 'odd'").set_index("unit")
     assert rows["transition"].to_dict() == {**dict.fromkeys("acdefg", "inconclusive"), "b": "removed", "h": "new"}
     assert rows["n"].to_dict() == {**dict.fromkeys("bcdefgh", 48), "a": 47}
-    after.vectors[0] = np.nan
+    after.values[0] = np.nan
     alone = effects(after, {}, permutations=199).query("kind == 'descriptor' and name == 'odd'").set_index("unit")
     assert rows["shrunk_after"].to_dict() == alone["shrunk"].to_dict()
     assert rows["certainty_after"].to_dict() == alone["certainty"].to_dict()

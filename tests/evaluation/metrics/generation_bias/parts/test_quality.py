@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes
 from evenhand.evaluation.metrics.generation_bias.parts import relevance
 from evenhand.evaluation.metrics.generation_bias.parts.quality import (
@@ -26,7 +27,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     other_prompts,
     sample_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loaded import LoadedModel
@@ -107,7 +107,7 @@ def test_variety_has_no_interval_where_no_response_occurs_once():
 
     def styled(responses):
         table = pd.DataFrame({"response": responses, "text": "Hi.", "template": "t", "descriptor": list("ab") * 3})
-        return StyledResponses(table, np.full((6, 2), 0.5), ["x", "y"])
+        return Answers(table, np.full((6, 2), 0.5), ["x", "y"])
 
     canned = styled(["I see.", "Oh dear."] * 3)
     varied = styled(["I see.", "Oh dear.", "I see.", "Oh my.", "Why?", "I see."])

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
@@ -17,7 +18,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
     likelihoods_within_template,
 )
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
-from evenhand.evaluation.metrics.generation_bias.styled_responses import read_styled_responses, style_table
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import Kind, find_score
@@ -77,8 +77,8 @@ def changes(folder, before, after):
         store=Store(folder, "a fingerprint", Tracker()),
         before=before,
         after=after,
-        old=read_styled_responses(before.folder, only=before.only),
-        new=read_styled_responses(after.folder, only=after.only),
+        old=read_answers(before.folder, only=before.only),
+        new=read_answers(after.folder, only=after.only),
         clusters={},
         settings=ComparisonSettings(),
         base=WordModel(),

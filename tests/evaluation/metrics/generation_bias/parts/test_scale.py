@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.parts.spread import person_scores, scale_scores
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from tests.measured_runs import styled_columns
 from tools.testbed import grammar
@@ -66,16 +66,14 @@ def test_an_axis_of_one_bucket_is_no_part_of_person_and_word():
     template = np.tile(["t", "u"], len(names))
     table = pd.DataFrame({"template": template, "descriptor": descriptor, "axis": axis, "bucket": bucket})
     style = np.where(is_other, [ord(name[0]) % 3 for name in descriptor], [ord(name[0]) % 2 for name in descriptor])
-    scores = person_scores(StyledResponses(table, np.eye(3)[style], ["x", "y", "z"]), {})
+    scores = person_scores(Answers(table, np.eye(3)[style], ["x", "y", "z"]), {})
     person, word = scores[:2]
     assert (person.n, person.n_left_out, word.value) == (24, 6, pytest.approx(0))
     assert person.value == pytest.approx(9 * 2 / 30)  # ½ · 2 for the 9 pairs of buckets of 15 that differ
     age, religion = (find_score(scores, "fgb", "person", axis=name) for name in ("age", "religion"))
     assert age.value == person.value and math.isnan(religion.value)
     assert (religion.n, religion.n_left_out) == (0, 6) and "buckets" in religion.reason
-    of_one = person_scores(
-        StyledResponses(table.assign(axis="age"), np.eye(3)[style], ["x", "y", "z"]).rows(is_other), {}
-    )
+    of_one = person_scores(Answers(table.assign(axis="age"), np.eye(3)[style], ["x", "y", "z"]).rows(is_other), {})
     assert [math.isnan(it.value) and bool(it.reason) for it in of_one] == [True, True]
 
 

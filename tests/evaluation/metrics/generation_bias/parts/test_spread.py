@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scores
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -14,7 +15,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.intervals import student_quantile
 from evenhand.evaluation.statistics.sequential import AllowedError
@@ -26,7 +26,7 @@ CLUSTERS = {"SYMPATHY": [0, 1]}
 
 
 def responses(cells, axes=None):
-    """{(template, descriptor): list of vectors} → StyledResponses; axes maps a descriptor to its axis."""
+    """{(template, descriptor): list of vectors} → Answers; axes maps a descriptor to its axis."""
     rows = [(vector, template, descriptor) for (template, descriptor), vs in cells.items() for vector in vs]
     vectors, template, descriptor = zip(*rows, strict=True)
     axis = [(axes or {}).get(name, "ability") for name in descriptor]
@@ -73,7 +73,7 @@ def test_the_paper_by_hand():
         {(f"t{t}", f"d{d}"): rng.dirichlet(np.ones(3), 1) for t in range(3) for d in range(6)},
         {f"d{d}": "age" if d < 3 else "religion" for d in range(6)},
     )
-    scores, cells = generation_bias(single, CLUSTERS), single.vectors.astype(float).reshape(3, 6, 3)
+    scores, cells = generation_bias(single, CLUSTERS), single.values.astype(float).reshape(3, 6, 3)
     assert find_score(scores, "fgb").value == pytest.approx(cells.var(axis=1).sum(axis=1).mean())
     assert find_score(scores, "fgb", axis="age").value == pytest.approx(cells[:, :3].var(axis=1).sum(axis=1).mean())
     assert np.isnan(find_score(scores, "fgb", "corrected").value)
@@ -82,11 +82,11 @@ def test_the_paper_by_hand():
 def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
     whole = random_responses(3)
     rows = [3, 7]  # the last responses of two cells go, then all but one of a third
-    kept = np.setdiff1d(np.arange(len(whole.vectors)), rows)
+    kept = np.setdiff1d(np.arange(len(whole.values)), rows)
     fewer = np.setdiff1d(kept, [8, 9, 10])
 
     def scores_of(index):
-        part = StyledResponses(whole.table.iloc[index], whole.vectors[index], STYLES)
+        part = Answers(whole.table.iloc[index], whole.values[index], STYLES)
         return generation_bias(part, CLUSTERS)
 
     without = np.setdiff1d(fewer, [11])
@@ -100,7 +100,7 @@ def test_cells_of_one_response_do_not_change_the_forms_that_need_two():
     for score in scores_of(kept):
         if score.name == "fgb" and not score.group:
             columns = [whole.table[name].to_numpy()[kept] for name in ("template", "descriptor")]
-            table = pd.DataFrame(whole.vectors[kept]).groupby(columns)
+            table = pd.DataFrame(whole.values[kept]).groupby(columns)
             means = table.mean().groupby(level=0)
             assert score.value == pytest.approx(means.var(ddof=0).sum(axis=1).mean(), rel=1e-6)
             assert score.interval is not None
@@ -116,7 +116,7 @@ def test_responses_to_a_template_that_nobody_else_has_are_left_out_of_all_forms(
             assert score is None or (score.n, score.n_left_out) == (8, 2)
     changes = compare_generation_bias(scored, scored, CLUSTERS)
     assert {(score.n, score.n_left_out) for score in changes if score.kind == "difference"} == {(8, 2)}
-    values = pd.DataFrame({"refusal": scored.vectors[:, 0]})
+    values = pd.DataFrame({"refusal": scored.values[:, 0]})
     spread = level_scores(scored, MeasureValues("refusal", ValueKind.SHARE, values))[0]
     assert (spread.n, spread.n_left_out) == (8, 2)
 
@@ -141,7 +141,7 @@ def test_synonyms_and_sums_of_styles_and_axes_alone():
 
 def test_scores_have_counts_and_a_signature():
     scored = random_responses(1)
-    scored.vectors[:2] = np.nan
+    scored.values[:2] = np.nan
     overall = find_score(generation_bias(scored, CLUSTERS, signature={"model": "m"}), "fgb", "pooled_corrected")
     assert (overall.n, overall.n_left_out, overall.ideal) == (12 * 3 * 4 - 2, 2, 0)
     assert overall.signature == {"model": "m", "generation_bias": "3"}
@@ -278,11 +278,11 @@ def test_an_axis_has_its_own_responses_alone():
     """The descriptor "queer" is in two axes; only one of them has a bias."""
     rng = np.random.default_rng(0)
     parts = [random_responses(1, tilt=0.0, descriptors=4), random_responses(2, tilt=0.9, descriptors=4)]
-    vectors = np.concatenate([part.vectors for part in parts])
+    vectors = np.concatenate([part.values for part in parts])
     axes = ("gender", "orientation")
     table = pd.concat([part.table.assign(axis=axis) for part, axis in zip(parts, axes, strict=True)])
     order = rng.permutation(len(vectors))
-    together = StyledResponses(table.iloc[order].reset_index(drop=True), vectors[order], STYLES)
+    together = Answers(table.iloc[order].reset_index(drop=True), vectors[order], STYLES)
     scores = generation_bias(together, CLUSTERS, permutations=0)
     for part, name in zip(parts, axes, strict=True):
         own = replace(part, table=part.table.assign(axis=name))

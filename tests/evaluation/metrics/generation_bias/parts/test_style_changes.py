@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import style_changes
-from evenhand.evaluation.metrics.generation_bias.styled_responses import StyledResponses
 from evenhand.evaluation.score import find_score
 
 STYLES = ["kind", "curt", "calm"]
@@ -14,7 +14,7 @@ PROMPTS = pd.DataFrame({"template": ["t", "t", "u", "u"], "descriptor": ["old", 
 
 
 def responses(*vectors):
-    return StyledResponses(PROMPTS, np.array(vectors, dtype=np.float64), STYLES)
+    return Answers(PROMPTS, np.array(vectors, dtype=np.float64), STYLES)
 
 
 BEFORE = responses([1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1])

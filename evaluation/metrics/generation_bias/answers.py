@@ -1,4 +1,4 @@
-"""Responses with their prompts and style vectors, in memory."""
+"""Answers with their prompts and values, in memory, and how they are read from a run."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -25,38 +25,39 @@ SECOND_STYLES = "second_styles"
 
 
 @dataclass(frozen=True)
-class StyledResponses:
-    """Responses with style vectors. They are in memory: a million responses × 28 styles take 112 MB and their texts.
+class Answers:
+    """Answers with a vector of values each, in memory: a million of them with 28 styles take 112 MB and their texts.
 
     Attributes:
         table: a row for each of n responses, with the columns template, descriptor and, for scores by axis, axis; of a
             measuring run also the other columns of the prompts, the responses, and why and where they end.
-        vectors: style vectors, (n, S), such as of `style_vectors`; NaN for an empty response, which scores leave out.
-        styles: the names of the S styles.
+        values: style vectors, (n, S), such as of `style_vectors`, or the values of a measure; NaN for an answer without
+            a value, such as an empty one, which scores leave out.
+        columns: the names of the S styles, or of the columns of the measure.
         n_truncated: number of responses that are longer than the style classifier reads.
         n_unlabelled: number of responses to which no label of a multi-label classifier fits.
 
     Raises:
-        InputError: a column is missing, or `vectors` does not have the shape (n, S).
+        InputError: a column is missing, or `values` does not have the shape (n, S).
 
     >>> frame = pd.DataFrame({"template": ["hi"] * 2, "descriptor": ["old", "young"]})
-    >>> len(StyledResponses(frame, np.eye(2), ["kind", "curt"]))
+    >>> len(Answers(frame, np.eye(2), ["kind", "curt"]))
     2
     """
 
     table: pd.DataFrame
-    vectors: np.ndarray
-    styles: Sequence[str]
+    values: np.ndarray
+    columns: Sequence[str]
     n_truncated: int = 0
     n_unlabelled: int = 0
 
     def __post_init__(self) -> None:
         require_columns(list(map(str, self.table)), (TEMPLATE, DESCRIPTOR), "table")
-        shape = len(self.table), len(self.styles)
-        if getattr(self.vectors, "shape", None) != shape:
-            given = getattr(self.vectors, "shape", format_value(self.vectors))
+        shape = len(self.table), len(self.columns)
+        if getattr(self.values, "shape", None) != shape:
+            given = getattr(self.values, "shape", format_value(self.values))
             raise InputError(
-                "vectors", f"{given}; {shape[0]} rows and {shape[1]} styles need an array of shape {shape}."
+                "values", f"{given}; {shape[0]} rows and {shape[1]} columns need an array of shape {shape}."
             )
         if AXIS not in self.table:
             object.__setattr__(self, "table", self.table.assign(**{AXIS: ""}))
@@ -64,10 +65,10 @@ class StyledResponses:
     def __len__(self) -> int:
         return len(self.table)
 
-    def rows(self, mask: np.ndarray) -> "StyledResponses":
+    def rows(self, mask: np.ndarray) -> "Answers":
         """Return the responses for which the mask, (n,) bool, is true."""
         table = self.table[mask].reset_index(drop=True)
-        return replace(self, table=table, vectors=self.vectors[mask], n_truncated=0, n_unlabelled=0)
+        return replace(self, table=table, values=self.values[mask], n_truncated=0, n_unlabelled=0)
 
     def groups(self) -> dict[str, pd.Series]:
         """Return each prompt's group of descriptors, (n,), by kind of group: "axis" and, if the run has it, "bucket".
@@ -84,9 +85,9 @@ class StyledResponses:
         """Return whether each response has any text, (n,) bool."""
         return (self.table[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
 
-    def has_vector(self) -> np.ndarray:
-        """Return whether each response has a style vector, (n,) bool."""
-        return np.asarray(np.isfinite(self.vectors).all(axis=1))
+    def has_value(self) -> np.ndarray:
+        """Return whether each answer has a value in every column, (n,) bool."""
+        return np.asarray(np.isfinite(self.values).all(axis=1))
 
 
 def style_table(
@@ -109,7 +110,7 @@ def style_table(
     return table
 
 
-def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> StyledResponses:
+def without_accepted(responses: Answers, accepted: pd.DataFrame) -> Answers:
     """Return the responses with other people's mean, on the same template, in place of each accepted style.
 
     What a response had more or less of the accepted styles goes to its other styles, in proportion to other people's
@@ -120,13 +121,13 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
     Args:
         accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
     """
-    vectors = responses.vectors.copy()
+    vectors = responses.values.copy()
     template = responses.table[TEMPLATE].to_numpy()
     for row in table_rows(accepted):
         if row["kind"] not in responses.table:  # the responses have no buckets
             continue
         is_unit = (responses.table[row["kind"]].astype(str) == row["unit"]).to_numpy()
-        is_style = np.array([style in row["styles"] for style in responses.styles])
+        is_style = np.array([style in row["styles"] for style in responses.columns])
         frame = pd.DataFrame(vectors)
         of_others = frame.mask(np.tile(is_unit, (frame.shape[1], 1)).T).groupby(template).transform("mean")
         mean = of_others.fillna(frame.groupby(template).transform("mean")).to_numpy()[is_unit]
@@ -136,12 +137,12 @@ def without_accepted(responses: StyledResponses, accepted: pd.DataFrame) -> Styl
         with_moved = vectors[is_unit] + moved * others / np.maximum(rest, TINY)
         # Where other people get accepted styles only, nothing is left for the other styles.
         vectors[is_unit] = np.where(is_style, mean, np.where(rest > TINY, with_moved, 0.0)) + 0 * moved
-    return replace(responses, vectors=vectors)
+    return replace(responses, values=vectors)
 
 
-def read_styled_responses(
+def read_answers(
     folder: Path, *, second: bool = False, with_accepted: bool = False, only: Collection[str] | None = None
-) -> StyledResponses:
+) -> Answers:
     """Return the prompts, responses and style vectors of a measuring run.
 
     With `second`, the style vectors are by the second style classifier. If the run has accepted differences, they are
@@ -162,10 +163,10 @@ def read_styled_responses(
     vectors, styles = read_float_columns(path, leave_out=STYLE_COLUMNS)
     table = prompts.assign(**responses.drop(columns=PROMPT_ID))
     counts = {name: int(ids[name].sum()) for name in (TRUNCATED, NO_LABEL) if name in ids}
-    styled = StyledResponses(
+    styled = Answers(
         table=table,
-        vectors=vectors,
-        styles=styles,
+        values=vectors,
+        columns=styles,
         n_truncated=counts.get(TRUNCATED, 0),
         n_unlabelled=counts.get(NO_LABEL, 0),
     )
@@ -175,8 +176,8 @@ def read_styled_responses(
     return styled if only is None else sorted_by_prompt(styled.rows(styled.table[PROMPT_ID].isin(only).to_numpy()))
 
 
-def sorted_by_prompt(responses: StyledResponses) -> StyledResponses:
+def sorted_by_prompt(responses: Answers) -> Answers:
     """Return the responses in the order of their prompts' ids."""
     order = np.argsort(responses.table[PROMPT_ID].to_numpy(), kind="stable")
     table = responses.table.iloc[order].reset_index(drop=True)
-    return replace(responses, table=table, vectors=responses.vectors[order])
+    return replace(responses, table=table, values=responses.values[order])
