@@ -163,7 +163,7 @@ class ModelSettings(CheckpointSettings):
         default=None,
         description="[start, end] markers of the model's reasoning, in addition to the known ones; null: the known "
         "ones only",
-        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+        json_schema_extra=OMITTED_IF_NULL,
     )
     strip: list[str] | None = Field(
         default=None,
