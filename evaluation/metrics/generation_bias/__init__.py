@@ -34,6 +34,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     ACCEPTED,
     PROMPTS,
     RESPONSES,
+    answers_of,
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
@@ -52,6 +53,7 @@ from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     record_saved_requests,
     record_that_all_is_asked,
 )
+from evenhand.evaluation.metrics.generation_bias.likelihoods import TABLES
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     asked_prompts,
     check_repeated_prompts,
@@ -59,15 +61,14 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.measures import Context
-from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
@@ -99,7 +100,7 @@ PARTS = (
     OutcomesPart(),
     Cuts(),
     SpreadPart(),
-    RelevancePart(),
+    CostsPart(),
     QualityPart(),
     PhrasesPart(),
     StyleChangesPart(),
@@ -322,7 +323,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {FLUENCY: store.read(FLUENCY)} if FLUENCY in settings.outcomes else {}
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS) if store.has(name)}
     context = Context(config.prompts.language, tables)
     return ClassifiedRun(
         store=store,
@@ -330,6 +331,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         responses=responses,
         clusters=load_style_clusters(settings.style_clusters, responses.columns),
         outcomes=all_values(settings.outcomes, responses.table, context),
+        context=context,
         signature=signature,
         classifiers=facts,
         stop=read_stop(store),

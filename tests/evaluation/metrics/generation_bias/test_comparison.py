@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
@@ -288,10 +289,10 @@ def costs(runs):
         clusters={"CARE": (0,), "HATE": (1,)},
         settings=ComparisonSettings(),
         base=None,
-        without_base="",
+        without_base="no model",
         signature={"seed": 0},
     )
-    return QualityPart().compare(comparison)
+    return CostsPart().compare(comparison) + QualityPart().compare(comparison)
 
 
 def test_the_costs_by_hand(runs):
