@@ -2,11 +2,13 @@
 
 $ python -m benchmarks.map                                     # SmolLM2, 20 descriptors, one seed, to be continued
 $ python -m benchmarks.map --descriptors 60 --seeds 0 1 2 --methods distill opening shrink control_tags
+$ python -m benchmarks.map --run runs/half --results runs/half-loop          # from a finished measurement
 $ python -m benchmarks.map --config loop --methods distill shrink --max_rows 48 --page runs/map/page.md   # a try
 
-Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. Stages and
-results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated. When
-all are done, the section between the markers of `--page` is written, with a figure beside the page.
+Each method's model is made and measured as by `evenhand loop`, half of the axes being left out of tuning. With `--run`,
+the base is the finished measurement, with its settings and seed, and stages of a loop in `--results` are used. Stages
+and results are kept in `--results`: the same command continues after a kill, and a finished method is not repeated.
+When all are done, the section between the markers of `--page` is written, with a figure beside the page.
 
 - removed: of pooled FGB*, over all people, those tuned on and those never tuned on;
 - removed of the divergence: of the predictions of an answer's first four tokens between eight people, in nats;
@@ -19,16 +21,17 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import torch
+from datasets import Dataset
 
 from benchmarks.measuring import parse_options
+from benchmarks.thresholds import row_divergences
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
@@ -36,15 +39,18 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
 from evenhand.evaluation.score import SCORES, UNTUNED, Kind, read_scores
-from evenhand.mitigation.divergences import response_divergences
 from evenhand.mitigation.hidden_state_maps import load_maps
+from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods import load_method, names
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.mitigation.shrinking import divergence_and_change, encoded_groups
+from evenhand.mitigation.trainers import DistillTrainer
+from evenhand.recipes.automatic import with_folder
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
 from evenhand.recipes.point import Point, plan_points
-from evenhand.recipes.settings import LoopSettings
+from evenhand.recipes.settings import FAMILY, LoopSettings, family_config
 from evenhand.recipes.sweep.points import point_results
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
@@ -69,20 +75,28 @@ COLUMNS = {
     "divergence_untuned": "… never tuned on",
     "relevance_to_person_kept": "response to the person kept",
     "relevance_kept": "relevance kept",
-    "perplexity_change": "perplexity",
+    "response_perplexity_change": "perplexity of the responses",
     "piqa": "PIQA",
 }
 
 
 def map_points(settings: LoopSettings, methods: Sequence[str], seeds: Sequence[int]) -> list[Point]:
-    """Return the point of each method and seed; methods share the stages of the base."""
+    """Return the point of each method and seed; methods share the stages of the base.
+
+    With `base_run`, the seed is the run's, and stages have the folders of a loop.
+    """
     points = []
-    for seed in seeds:
+    for seed in seeds if settings.base_run is None else [settings.seed]:
         of_seed = settings.replaced(seed=seed)
+        folder = stages_folder(settings, seed)
         for method in methods:
-            folder = settings.output_dir / f"seed_{seed}"
             points += plan_points(of_seed, method, lambda name, command, stage, folder=folder: folder / name)
     return points
+
+
+def stages_folder(settings: LoopSettings, seed: int) -> Path:
+    """Return the folder of a seed's stages and results."""
+    return settings.output_dir / f"seed_{seed}" if settings.base_run is None else settings.output_dir
 
 
 def result_of(point: Point, stages: Stages) -> dict[str, Any]:
@@ -112,28 +126,49 @@ def divergence_columns(point: Point) -> dict[str, float]:
     if point.tune is None:
         return {}
     adapter = Path(point.after.model.name)
-    base = load_dialogue_model(point.before.model)
-    maps = load_maps(adapter / MAPS_FILE) if (adapter / MAPS_FILE).exists() else None
-    tuned = None if maps is not None else load_dialogue_model(point.after.model)
-    table = read_answers(point.before.output_dir).table
+    has_maps = (adapter / MAPS_FILE).exists()
+    model = load_dialogue_model(point.before.model if has_maps else point.after.model)
+    maps = load_maps(adapter / MAPS_FILE) if has_maps else None
     columns = {}
     for name, is_untuned in (("divergence_tuned", False), ("divergence_untuned", True)):
-        rows = table[table[UNTUNED].to_numpy(dtype=bool) == is_untuned]
-        chosen = rows.iloc[np.random.default_rng(0).permutation(len(rows))[:N_DIVERGENCES]]
-        if tuned is None:
-            before = _mapped_divergence(base, rows.loc[chosen.index], {})
-            after = _mapped_divergence(base, rows.loc[chosen.index], maps)
+        before = base_divergence(point.before.output_dir, is_untuned)
+        rows = divergence_rows(model, point.before.output_dir, is_untuned)
+        if before is None or rows is None:
+            continue
+        if maps is None:
+            after = row_divergences(model, DistillTrainer.encode_rows(model, rows)).mean()
         else:
-            before = response_divergences(base, chosen, FIRST_TOKENS).mean()
-            after = response_divergences(tuned, chosen, FIRST_TOKENS).mean()
+            groups = encoded_groups(model, rows, FIRST_TOKENS)
+            after = divergence_and_change(model, groups, maps, FIRST_TOKENS)[0]
         columns[name] = float(1 - after / before)
     return columns
 
 
-def _mapped_divergence(base: DialogueModel, responses: pd.DataFrame, maps: Any) -> float:
-    """Return the mean divergence of responses with maps of hidden states."""
-    rows = load_method("shrink").training_part.rows(responses, partial(render_contexts, base))
-    return divergence_and_change(base, encoded_groups(base, rows, FIRST_TOKENS), maps, FIRST_TOKENS)[0]
+@cache
+def base_divergence(run: Path, is_untuned: bool) -> float | None:
+    """Return the mean divergence of the base's responses to people tuned on or never tuned on, None without such."""
+    settings, _ = read_measurement(run, "run")
+    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    rows = divergence_rows(base, run, is_untuned)
+    return None if rows is None else float(row_divergences(base, DistillTrainer.encode_rows(base, rows)).mean())
+
+
+def divergence_rows(model: DialogueModel, run: Path, is_untuned: bool) -> Dataset | None:
+    """Return some responses of a run to people tuned on or never tuned on, each with the contexts of eight of them.
+
+    The contexts end with the model's control tag, if it has one. Without such responses, the result is None.
+    """
+    table = read_answers(run).table
+    of_untuned = table[UNTUNED].to_numpy(dtype=bool) if UNTUNED in table else np.zeros(len(table), dtype=bool)
+    in_side = of_untuned == is_untuned
+    if not in_side.any():
+        return None
+
+    def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
+        return render_contexts(model, prompts, personas, model.control_tag)
+
+    rows = rows_of_several_people(table[in_side], render, "", 0).shuffle(0)
+    return rows.select(range(min(N_DIVERGENCES, len(rows))))
 
 
 def needs_of(method: str) -> str:
@@ -167,8 +202,8 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
         "## The map",
         "",
         f"Every method on the same base, {settings.measure.model.name.rpartition('/')[2]}, and {prompts.descriptors} "
-        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). Half of the axes were "
-        "left out of tuning.",
+        f"descriptors ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}). "
+        + ("Half of the axes were left out of tuning." if prompts.untuned_by else "All people were tuned on."),
         "",
         "```console",
         f"$ .venv/bin/{command}",
@@ -235,14 +270,20 @@ def write_figure(file: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def loop_settings(options: Any) -> LoopSettings:
     """Return the settings of the loop whose stages the map runs."""
-    flags = ["loop", "--config", options.config, "--output_dir", str(options.results), "--report_to", "none"]
-    flags += ["--measure.prompts.descriptors", str(options.descriptors), "--measure.prompts.untuned_by", "axis"]
-    flags += ["--allow_no_bias", "true", "--tune.measure_every", "0"]
+    if options.run:
+        flags = ["loop", str(options.run)]
+    else:
+        flags = ["loop", "--config", options.config, "--measure.prompts.untuned_by", "axis"]
+        flags += ["--measure.prompts.descriptors", str(options.descriptors)]
+    flags += ["--output_dir", str(options.results), "--report_to", "none", "--allow_no_bias", "true"]
+    flags += ["--tune.measure_every", "0", "--train_answers_per_cell", "2"]
     if options.piqa:
         flags += ["--measure.capabilities", "[piqa]"]
+    if options.learning_rate:
+        flags += ["--tune.training.learning_rate", str(options.learning_rate)]
     if options.max_rows:
         flags += ["--tune.training.max_rows", str(options.max_rows)]
-    return parse(flags)
+    return with_folder(parse(flags))
 
 
 def main() -> None:
@@ -252,7 +293,9 @@ def main() -> None:
         descriptors=(20, "that are measured"),
         seeds=([0], "of prompts, responses and training"),
         methods=(names(), "of the map"),
+        run=(Path, "finished measurement of the base, in place of config, descriptors and seeds"),
         max_rows=(0, "responses to tune on; 0: the method's own number"),
+        learning_rate=(0.0, "of training; 0: the method's own"),
         piqa=(False, "also score PIQA, by lm-evaluation-harness"),
         results=(Path("runs/map"), "folder of stages and results"),
         page=(Path("docs/benchmarks/methods.md"), "page with the section"),
@@ -260,7 +303,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings = loop_settings(options)
     points = map_points(settings, options.methods, options.seeds)
-    files = [settings.output_dir / f"seed_{point.seed}" / f"{point.method}.json" for point in points]
+    files = [stages_folder(settings, point.seed) / f"{point.method}.json" for point in points]
     n_left = sum(not file.exists() for file in files)
     n_trained = sum(point.tune is not None and not file.exists() for point, file in zip(points, files, strict=True))
     print(

@@ -45,9 +45,10 @@ from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods.control_tags import NO_BIAS_TAG
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config
-from evenhand.mitigation.trainers import DistillConfig, DistillTrainer, log_probabilities, sequences_of
+from evenhand.mitigation.trainers import SFT, DistillConfig, DistillTrainer, log_probabilities, sequences_of
 from evenhand.mitigation.training import trainable_model
 from evenhand.mitigation.training_batches import IGNORE_INDEX
+from evenhand.mitigation.training_rows import token_ids
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, family_config
 
@@ -86,13 +87,15 @@ def one_trained_prompt(rows: Dataset) -> Dataset:
 class Variant:
     """A training: its learning rate, a change of its rows, the control tag, and whether its adapter is activated.
 
-    The control tag activates it, or, without a tag, the generation prompt of the chat template.
+    The control tag activates it, or, without a tag, the generation prompt of the chat template. `trained_tags` are
+    strings whose embeddings are trained.
     """
 
     learning_rate: float = DEFAULT_RATE
     change: Callable[[Dataset], Dataset] = lambda rows: rows
     tag: str = ""
     is_activated: bool = False
+    trained_tags: Sequence[str] = ()
 
 
 VARIANTS = {
@@ -176,11 +179,16 @@ def adapter_config(base: DialogueModel, variant: Variant) -> LoraConfig:
         else:
             n_common = common_prefix_length(plain[::-1], other[::-1])
             invocation = plain[len(plain) - n_common :]
-    return lora_config(base.model, TuningSettings(), invocation=invocation)
+    return lora_config(base.model, TuningSettings(), token_ids(base, variant.trained_tags), invocation)
 
 
 def fit(
-    base: DialogueModel, variant: Variant, rows: Dataset, n_steps: int, seed: int = SEED
+    base: DialogueModel,
+    variant: Variant,
+    rows: Dataset,
+    n_steps: int,
+    seed: int = SEED,
+    trainer_class: type[SFT] = DistillTrainer,
 ) -> tuple[torch.nn.Module, float]:
     """Return the model after so many steps, and the CPU seconds of its training."""
     with tempfile.TemporaryDirectory() as folder, ignore_renamed_checkpointing():
@@ -203,10 +211,10 @@ def fit(
             **DistillTrainer.config_fields,
         )
         model = trainable_model(base, config, adapter_config(base, variant))
-        trainer = DistillTrainer(
+        trainer = trainer_class(
             model,
             args=config,
-            data_collator=DistillTrainer.collator(base, pad_token_id=0),
+            data_collator=trainer_class.collator(base, pad_token_id=0),
             train_dataset=rows,
             processing_class=base.tokenizer,
         )

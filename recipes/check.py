@@ -10,7 +10,9 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.recipes.check_findings import BROKEN, HOLDS, INCONCLUSIVE, Finding, check_findings
-from evenhand.recipes.settings import CheckSettings
+from evenhand.recipes.check_screen import SCREEN, screen_findings
+from evenhand.recipes.finished_runs import read_measurement
+from evenhand.recipes.settings import FAMILY, CheckSettings
 
 log = logging.getLogger("evenhand")
 
@@ -38,7 +40,7 @@ def check(settings: CheckSettings) -> int:
     """
     claim_pages(settings.output_dir, "check")
     clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
-    findings = check_findings(settings)
+    findings = family_findings(settings)
     status = _worst_status(findings)
     title = sanitize(str(settings.run))
     if settings.against is not None:
@@ -49,6 +51,14 @@ def check(settings: CheckSettings) -> int:
     print("\n\n".join([f"{title}: {status}\n{RULE}", *map(str, findings), f"Next: {next_step}"]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
+
+
+def family_findings(settings: CheckSettings) -> list[Finding]:
+    """Return the findings on a run of generation bias or, if it has none, on a screen."""
+    families = read_measurement(settings.run, "run")[0].metrics
+    if SCREEN in families and FAMILY not in families:
+        return screen_findings(settings)
+    return check_findings(settings)
 
 
 def _worst_status(findings: Sequence[Finding]) -> str:
@@ -86,7 +96,7 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
             a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
-    findings = check_findings(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
+    findings = family_findings(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
     failed = [str(found) for found in findings if found.status != HOLDS]
     if failed:
         raise AssertionError("\n".join(failed))

@@ -201,26 +201,35 @@ def _write_with_card(
 
 def _check_merge(settings: ExportSettings, model: ModelSettings, method: str) -> None:
     """Raise InputError if the adapter cannot be merged into its base, or cannot be exported alone."""
-    trained = trained_method(method)
-    if settings.merge and not trained.changes_weights:
-        text = f"{trained.name} acts on the first tokens of a response only, and merged weights would act on all"
-        raise InputError("merge", f"{text}; use --merge false.")
     adapter = settings.tuning / ADAPTER_FOLDER
     check_links_inside(adapter, "tuning", within=settings.tuning)  # all files in the folder are exported and uploaded
-    if settings.merge and model.quantization:
-        text = f"{settings.tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
-        raise InputError("merge", f"{text}; use --merge false.")
-    if (adapter / MAPS_FILE).exists():
-        return
     base = adapter_base(adapter)[0] if is_adapter(adapter) else None
-    is_activated = base is not None and invocation_in(adapter) is not None
-    if settings.merge and is_activated:
-        text = f"{settings.tuning} has an activated adapter, which acts after some tokens only and is never merged"
-        raise InputError("merge", f"{text}; use --merge false.")
-    if not settings.merge and (base is None or is_gguf(base) or is_adapter(Path(base))):
+    has_maps = (adapter / MAPS_FILE).exists()
+    loads_alone = has_maps or not (base is None or is_gguf(base) or is_adapter(Path(base)))
+    reason = _never_merged(
+        settings.tuning, model, method, is_activated=base is not None and invocation_in(adapter) is not None
+    )
+    other_base = "tune a base that is saved as safetensors"
+    if settings.merge and reason:
+        fix = "use --merge false" if loads_alone else f"it cannot be exported with its base {base}: {other_base}"
+        raise InputError("merge", f"{reason}; {fix}.")
+    if not settings.merge and not loads_alone:
         text = f"{adapter} is no adapter that PEFT loads alone (its base: {base})"
-        fix = "tune a base that is saved as safetensors" if is_activated else "use --merge true"
-        raise InputError("merge", f"{text}; {fix}.")
+        if reason:
+            raise InputError("merge", f"{text}, and {reason}; {other_base}.")
+        raise InputError("merge", f"{text}; use --merge true.")
+
+
+def _never_merged(tuning: Path, model: ModelSettings, method: str, *, is_activated: bool) -> str:
+    """Return why the tuned model cannot be merged into its base; "" if it can."""
+    trained = trained_method(method)
+    if not trained.changes_weights:
+        return f"{trained.name} acts on the first tokens of a response only, and merged weights would act on all"
+    if model.quantization:
+        return f"{tuning} was tuned on a base of {model.quantization}, into which no adapter can be merged"
+    if is_activated:
+        return f"{tuning} has an activated adapter, which acts after some tokens only and is never merged"
+    return ""
 
 
 def _write(settings: ExportSettings, measured: MeasureSettings, folder: Path) -> tuple[DialogueModel, str]:

@@ -38,6 +38,18 @@ def people_divergence(
     >>> people_divergence(log_p, torch.zeros(1, 1, dtype=torch.long)).flatten().tolist()
     [0.6931471824645996, 0.6931471824645996]
     """
+    weights, terms = divergence_terms(log_p, openings, is_token)
+    return (weights * terms.sum(-1)).sum(-1)
+
+
+def divergence_terms(
+    log_p: "torch.Tensor", openings: "torch.Tensor", is_token: "torch.Tensor | None" = None
+) -> "tuple[torch.Tensor, torch.Tensor]":
+    """Return the weights of each person's divergences, (people, openings, k), and their terms for all tokens.
+
+    The divergence is the sum over tokens of weights times terms, (people, openings, k, vocabulary). The arguments are
+    those of `people_divergence`.
+    """
     n_people = len(log_p)
     tokens = openings.clamp(min=0)[None, :, :, None].expand(n_people, -1, -1, 1)
     log_p_of_token = log_p.gather(-1, tokens).squeeze(-1)
@@ -45,9 +57,8 @@ def people_divergence(
     before[..., 0] = 0.0
     log_share = before.log_softmax(0)  # the probability of each person, given the opening so far
     log_mean = (log_p + log_share[..., None]).logsumexp(0)  # log M(·|y_<j)
-    terms = log_p.exp() * (log_p - log_mean)
-    kl = terms.masked_fill(log_p.isneginf(), 0.0).sum(-1)
-    weighted = n_people * log_share.exp() * kl
+    terms = (log_p.exp() * (log_p - log_mean)).masked_fill(log_p.isneginf(), 0.0)
+    weights = n_people * log_share.exp()
     if is_token is not None:
-        weighted = weighted.masked_fill(~is_token, 0.0)
-    return weighted.sum(-1)
+        weights = weights.masked_fill(~is_token, 0.0)
+    return weights, terms

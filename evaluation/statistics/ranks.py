@@ -27,19 +27,14 @@ def rank_intervals(
     """
     n_people, n_templates = values.shape
     first, second = np.triu_indices(n_people, k=1)
-    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(n_templates, draws))
+    signs = _random_signs(n_templates, draws, seed)
     observed = np.zeros(len(first))
     largest = np.zeros(draws)
     for start in range(0, len(first), PAIRS_AT_ONCE):
         pairs = slice(start, start + PAIRS_AT_ONCE)
-        difference = values[first[pairs]] - values[second[pairs]]
-        mean = difference.mean(axis=1, keepdims=True)
-        centered = difference - mean
-        mean_square = (centered**2).mean(axis=1, keepdims=True)
-        observed[pairs] = _studentised(mean, mean_square, n_templates)[:, 0]
-        drawn = centered @ signs / n_templates
-        statistics = np.abs(_studentised(drawn, mean_square - drawn**2, n_templates))
-        largest = np.maximum(largest, statistics.max(axis=0, initial=0.0))
+        differences = values[first[pairs]] - values[second[pairs]]
+        observed[pairs], of_pairs = _observed_and_largest(differences, signs)
+        largest = np.maximum(largest, of_pairs)
     critical = np.quantile(largest, 1 - error, method="higher")
     first_is_above = observed > critical
     second_is_above = observed < -critical
@@ -48,6 +43,44 @@ def rank_intervals(
     n_below = np.bincount(first[first_is_above], minlength=n_people)
     n_below += np.bincount(second[second_is_above], minlength=n_people)
     return 1 + n_above, n_people - n_below
+
+
+def mean_intervals(values: np.ndarray, error: float = 0.05, draws: int = 999, seed: int = 0) -> np.ndarray:
+    """Return intervals of the means over templates that hold together for all rows, (rows, 2).
+
+    With a probability of about 1 − `error`, every mean lies within its interval; the quantile is as in
+    `rank_intervals`.
+
+    Args:
+        values: (rows, templates); no NaN; at least two templates.
+
+    >>> mean_intervals(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
+    """
+    signs = _random_signs(values.shape[1], draws, seed)
+    _, largest = _observed_and_largest(values, signs)
+    critical = np.quantile(largest, 1 - error, method="higher")
+    mean = values.mean(axis=1)
+    half = critical * np.sqrt(values.var(axis=1) / (values.shape[1] - 1))
+    return np.stack([mean - half, mean + half], axis=1)
+
+
+def _random_signs(n_templates: int, draws: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).choice([-1.0, 1.0], size=(n_templates, draws))
+
+
+def _observed_and_largest(values: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the studentised mean of each row, (rows,), and the largest absolute one of each draw of signs, (draws,).
+
+    Signs are drawn for deviations from the mean, so that the draws follow the null hypothesis.
+    """
+    n_templates = values.shape[1]
+    mean = values.mean(axis=1, keepdims=True)
+    centered = values - mean
+    mean_square = (centered**2).mean(axis=1, keepdims=True)
+    drawn = centered @ signs / n_templates
+    statistics = np.abs(_studentised(drawn, mean_square - drawn**2, n_templates))
+    return _studentised(mean, mean_square, n_templates)[:, 0], statistics.max(axis=0, initial=0.0)
 
 
 def _studentised(mean: np.ndarray, variance: np.ndarray, n: int) -> np.ndarray:

@@ -21,7 +21,9 @@ ROW = {
     "relevance_to_person_kept_high": 1.0,
 }
 SETTINGS = SimpleNamespace(
-    measure=SimpleNamespace(model=SimpleNamespace(name="org/model"), prompts=SimpleNamespace(descriptors=20))
+    measure=SimpleNamespace(
+        model=SimpleNamespace(name="org/model"), prompts=SimpleNamespace(descriptors=20, untuned_by="axis")
+    )
 )
 
 

@@ -304,6 +304,16 @@ def test_an_adapter_for_first_tokens_is_not_merged_and_its_card_says_so(tmp_path
     assert (folder / "adapter_model.safetensors").exists()
 
 
+@pytest.mark.parametrize("merge", [True, False])
+def test_what_is_never_merged_cannot_be_exported_with_the_base_of_a_gguf_file(merge, tmp_path):
+    settings = of_first_tokens(tuning(tmp_path, tiny_checkpoints.gguf), "opening")
+    with pytest.raises(
+        InputError, match="^merge: .*opening acts on the first tokens.*tune a base.*safetensors"
+    ) as error:
+        export(ExportSettings(**settings, merge=merge))
+    assert "--merge" not in str(error.value)  # neither value works
+
+
 def test_maps_are_exported_with_their_card(tmp_path):
     tuned = tuning(tmp_path, tiny_checkpoints.base_without_template)
     for file in (tuned / "adapter").glob("*"):

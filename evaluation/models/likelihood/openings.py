@@ -14,11 +14,14 @@ from evenhand.evaluation.models.batches import (
     run_batches,
 )
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
+from evenhand.evaluation.models.decoding import decoding_arguments
+from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import IGNORED_LABEL, causal_logits
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.statistics.people_divergence import people_divergence
+from evenhand.evaluation.statistics.people_divergence import divergence_terms, people_divergence
 
 LOGITS_COPIES = 16  # bytes for float32 copies of each logit
+NUMBERS_AT_ONCE = 2**26  # log-probabilities that are kept at once: 256 MiB of float32
 
 
 def opening_divergences(
@@ -36,7 +39,6 @@ def opening_divergences(
     Args:
         contexts: rendered contexts, the same number of people for each of n rows; the first is that of the response.
         responses: a response for each row, (n,), to the first of its contexts.
-        written: the token ids of the responses, as of `encode_responses`.
         written: the token ids in which each response was written, None where they are unknown (`encode_responses`).
 
     Raises:
@@ -79,3 +81,72 @@ def _divergences(model: DialogueModel, heads: list[list[list[int]]], openings: l
         tokens = torch.tensor([opening], device=logits.device)
         found.append(people_divergence(predictions.float().log_softmax(-1), tokens)[:, 0])
     return torch.stack(found).double().cpu().numpy()
+
+
+def draw_openings(
+    model: DialogueModel, contexts: Sequence[str], seeds: Sequence[int], n_tokens: int
+) -> list[list[int]]:
+    """Return an opening of at most `n_tokens` tokens for each rendered context, drawn from the model's predictions.
+
+    Temperature, top-k and top-p have no influence. An opening is shorter if the model ends its response.
+    """
+    openings: list[list[int]] = [[] for _ in contexts]
+    arguments = decoding_arguments("sample", max_new_tokens=n_tokens, temperature=1.0, top_k=0, top_p=1.0)
+    for batch in generate_responses(model, close_reasoning(contexts, model.reasoning), seeds, arguments):
+        for row, response in batch.items():
+            openings[row] = response.ids or []
+    return openings
+
+
+def divergences_along(
+    model: DialogueModel, contexts: Sequence[str], openings: Sequence[list[int]], n_tokens: int, counted: list[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each person's divergence of the first tokens, and its part on some tokens, in nats, (people,) each.
+
+    Both are means over the openings (`people_divergence`), which are drawn equally often from each person.
+
+    Args:
+        contexts: rendered contexts, which differ in who asks, (people,).
+        openings: token ids of drawn openings, of at most `n_tokens` − 1 tokens.
+        n_tokens: the number of tokens whose predictions are compared.
+        counted: the tokens of the vocabulary of which the second array is.
+
+    Raises:
+        InputError: the model is an encoder-decoder model.
+    """
+    if model.kind == "encoder_decoder":
+        raise InputError("model", f"{model.name} is an encoder-decoder model; more first tokens need a causal model.")
+    heads = encode_contexts(model, close_reasoning(contexts, model.reasoning))
+    at_once = max(1, NUMBERS_AT_ONCE // (len(heads) * n_tokens * len(model.tokenizer)))
+    totals = np.zeros((2, len(heads)))
+    for start in range(0, len(openings), at_once):
+        part = openings[start : start + at_once]
+        log_p, tokens, is_token = _predictions_along(model, heads, part, n_tokens)
+        weights, terms = divergence_terms(log_p, tokens, is_token)
+        sums = torch.stack([terms.sum(-1), terms[..., counted].sum(-1)])
+        totals += (weights * sums).sum((-1, -2)).double().numpy()
+    divergence, of_counted = totals / len(openings)
+    return divergence, of_counted
+
+
+@torch.inference_mode()
+def _predictions_along(
+    model: DialogueModel, heads: Sequence[list[int]], openings: Sequence[list[int]], n_tokens: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return log-probabilities (people, openings, tokens, vocabulary), the tokens, and whether each is a token.
+
+    The prediction after an opening is read where another token would stand; no prediction follows the end of a
+    response.
+    """
+    ends = set(np.atleast_1d(model.model.generation_config.eos_token_id).tolist())
+    any_token = 0
+    tails = [ids if ids and ids[-1] in ends else [*ids, any_token] for ids in openings]
+    tokens = torch.tensor([tail + [any_token] * (n_tokens - len(tail)) for tail in tails])
+    is_token = torch.arange(n_tokens)[None] < torch.tensor([len(tail) for tail in tails])[:, None]
+    found = []
+    for head in heads:
+        logits, labels = causal_logits(model, [head] * len(tails), tails, shares_prefix=True)
+        log_p = torch.zeros(len(tails), n_tokens, logits.shape[-1])
+        log_p[is_token] = logits[labels != IGNORED_LABEL].float().log_softmax(-1).cpu()
+        found.append(log_p)
+    return torch.stack(found), tokens, is_token

@@ -1,6 +1,7 @@
 """The screen: divergences by hand, a planted difference, equal people, and the testbed from command to page."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,14 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.screen import Screen, divergence_scores, screen_template, screened_prompts
+from evenhand.evaluation.metrics.screen import (
+    Screen,
+    divergence_scores,
+    joined_divergences,
+    merge_tokens,
+    screen_template,
+    screened_prompts,
+)
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import PromptSettings
@@ -98,6 +106,40 @@ def test_all_people_have_the_same_noun_at_a_template():
         assert len({text.replace("an X", "a X").lower() for text in texts}) == 1
 
 
+def test_templates_that_ask_about_other_people_are_left_out(tmp_path):
+    """Two templates have as many people, but not the same; a rank needs every person at every template."""
+    people = {"s": "abc", "t": "abc", "u": "abd", "v": "ab", "w": "ab"}
+    lines = [f"{t},x,{who},I am {who}." for t, names in people.items() for who in names]
+    (tmp_path / "prompts.csv").write_text("\n".join(["template,axis,descriptor,text", *lines]) + "\n")
+    config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
+    prompts = screened_prompts(config)
+    assert prompts.groupby("template")["descriptor"].agg("".join).to_dict() == {"s": "abc", "t": "abc"}
+
+
+def test_the_probability_of_a_token_is_of_the_templates_at_which_it_is_kept():
+    def token(text, probability, contribution):
+        numbers = {"probability": probability, "mean_probability": probability / 2, "contribution": contribution}
+        return {"descriptor": "a", "token": text, **numbers}
+
+    found = pd.DataFrame({"template": ["s", "t"], "first_tokens": [[token("No", 0.6, 0.2)], [token("Yes", 0.5, 0.3)]]})
+    means = merge_tokens(found).set_index("token")
+    assert means["probability"].to_dict() == {"Yes": 0.5, "No": 0.6}
+    assert means["mean_probability"].to_dict() == {"Yes": 0.25, "No": 0.3}
+    assert means["contribution"].to_dict() == {"Yes": 0.15, "No": 0.1}
+
+
+def test_screens_with_other_nouns_are_not_compared():
+    def run(noun):
+        table = pd.DataFrame({"template": ["s", "s"], "axis": "x", "descriptor": ["a", "b"], "divergence": 0.1})
+        prompts = table[["template", "descriptor"]].assign(text=[f"a {noun}", f"b {noun}"], persona="")
+        tables = {"divergences": table.assign(own_words=0.0), "screened_prompts": prompts}
+        return SimpleNamespace(table=tables.__getitem__, signature=lambda metric: {})
+
+    assert len(joined_divergences(run("man"), run("man")).before) == 2
+    with pytest.raises(InputError, match="prompts"):
+        joined_divergences(run("man"), run("boy"))
+
+
 def test_the_testbed_is_screened_compared_and_shown(tmp_path):
     config = FamilyConfig(model=MODEL, prompts=PROMPTS)
     run = measure_family(tmp_path / "run", "screen", config)
@@ -116,3 +158,51 @@ def test_a_masked_model_and_too_few_templates_are_refused(tmp_path):
     one = PROMPTS.replaced(filters={"template": ["I'm {noun_phrase}."]})
     with pytest.raises(InputError, match="two templates"):
         screened_prompts(FamilyConfig(model=MODEL, prompts=one))
+
+
+def test_divergences_along_drawn_openings_are_those_of_all_openings():
+    """With all first tokens known, the divergence of two tokens is a sum over them; drawn openings agree with it."""
+    import torch
+
+    from evenhand.evaluation.models.likelihood.openings import divergences_along, draw_openings
+
+    model = tiny("llama")
+    contexts = ["a b c", "a d c", "f b e"]
+    ends = np.atleast_1d(model.model.generation_config.eos_token_id).tolist()
+    first = np.exp(first_token_log_probabilities(model, contexts).astype(np.float64))
+    first /= first.sum(1, keepdims=True)
+    ids = [model.tokenizer(context)["input_ids"] for context in contexts]
+    expected = (first * np.log(first / first.mean(0))).sum(1)
+    own = [3, 4]
+    of_own = (first * np.log(first / first.mean(0)))[:, own].sum(1)
+    for token in range(first.shape[1]):
+        if token in ends:
+            continue
+        rows = [model.model(input_ids=torch.tensor([[*head, token]])).logits[0, -1] for head in ids]
+        second = torch.stack(rows).double().softmax(-1).detach().numpy()
+        mean = first[:, token] @ second / first[:, token].sum()
+        terms = second * np.log(second / mean)
+        expected += first[:, token] * terms.sum(1)
+        of_own += first[:, token] * terms[:, own].sum(1)
+    n = 400
+    openings = draw_openings(model, [context for context in contexts for _ in range(n)], list(range(3 * n)), 1)
+    assert all(len(opening) == 1 for opening in openings)
+    divergence, of_counted = divergences_along(model, contexts, openings, 2, own)
+    np.testing.assert_allclose(divergence, expected, rtol=0.05)
+    np.testing.assert_allclose(of_counted, of_own, rtol=0.2, atol=2e-3)
+    one_by_one = [divergences_along(model, contexts, [opening], 2, own)[0] for opening in openings[:5]]
+    np.testing.assert_allclose(
+        np.mean(one_by_one, 0), divergences_along(model, contexts, openings[:5], 2, own)[0], rtol=1e-4
+    )
+
+
+def test_more_first_tokens_diverge_more_and_are_not_compared_with_fewer(tmp_path):
+    runs = {}
+    for first_tokens in (1, 3):
+        config = FamilyConfig(model=MODEL, prompts=PROMPTS)
+        runs[first_tokens] = measure_family(tmp_path / str(first_tokens), "screen", config, first_tokens=first_tokens)
+    one = find_score(runs[1].scores, "divergence")
+    three = find_score(runs[3].scores, "divergence")
+    assert three.value > one.value
+    with pytest.raises(InputError, match="first_tokens"):
+        compare_family(tmp_path / "compared", "screen", runs[1], runs[3])

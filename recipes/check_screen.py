@@ -1,0 +1,66 @@
+"""The findings of `check` on two screens: for whom the predictions of first tokens depend more on the person.
+
+Predictions are computed, so that the only noise is that of templates. The changes of all people are tested together.
+"""
+
+import numpy as np
+
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
+from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, find_score
+from evenhand.evaluation.statistics.ranks import mean_intervals
+from evenhand.recipes.check_findings import BROKEN, HOLDS, Finding
+from evenhand.recipes.finished_runs import read_measurement
+from evenhand.recipes.settings import CheckSettings, family_config
+
+SCREEN = "screen"
+NEGLIGIBLE = 0.02  # nats: a divergence that grows by less is no failure
+MAX_ROWS = 20  # people that a finding lists
+
+
+def screen_findings(settings: CheckSettings) -> list[Finding]:
+    """Return the finding on the people whose divergence has grown since the baseline.
+
+    Raises:
+        InputError: there is no baseline, a limit is given that a screen has not, or the runs are not comparable.
+    """
+    if any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread, settings.max_rise is not None)):
+        raise InputError(
+            "run", f"{settings.run} is a screen, without the numbers that are limited; leave out the limits."
+        )
+    if settings.against is None:
+        raise InputError("against", "give --against RUN, a screen of the baseline over the same prompts.")
+    runs = []
+    for folder, field in ((settings.against, "against"), (settings.run, "run")):
+        runs.append(FamilyRun(folder, family_config(read_measurement(folder, field, SCREEN)[0], SCREEN)))
+    before, after = runs
+    return [grown_divergences(before, after)]
+
+
+def grown_divergences(before: FamilyRun, after: FamilyRun) -> Finding:
+    """Return whether anybody's divergence is shown to have grown by more than a negligible amount."""
+    rows = divergence_changes(joined_divergences(before, after))
+    changes = rows.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE)
+    if changes.shape[1] < MIN_TEMPLATES:
+        raise InputError("against", "it has only one template in common with the run; screen the same prompts.")
+    intervals = mean_intervals(changes.to_numpy(), seed=before.config.seed)
+    means = changes.mean(axis=1).to_numpy()
+    grown = np.flatnonzero(intervals[:, 0] > NEGLIGIBLE)
+    details = []
+    for row in grown[np.argsort(-means[grown])][:MAX_ROWS]:
+        bounds = (intervals[row, 0], intervals[row, 1])
+        change = f"{number(means[row], 3, sign=True)} nats {interval(bounds, 3, sign=True)}"
+        details.append(f"“{sanitize(changes.index[row])}”: {change}")
+    levels = []
+    for run in (before, after):
+        levels.append(value_text(find_score(run.scores, DIVERGENCE)))
+    return Finding(
+        "nobody's answers begin more differently",
+        BROKEN if len(grown) else HOLDS,
+        f"the divergence of {len(grown):,} of {len(changes):,} people is shown to have grown by more than "
+        f"{number(NEGLIGIBLE, 2)} nats; over all people {levels[0]} before, {levels[1]} after.",
+        details,
+    )
