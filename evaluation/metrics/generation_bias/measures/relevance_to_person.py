@@ -27,7 +27,7 @@ MEASURE = Measure(
     "relevance_to_person",
     relevance_to_person,
     ValueKind.NUMBER,
-    "The same for another person’s prompt of the same template; a part of it is bias.",
+    "How much likelier a response is after its prompt than after another person’s; a part of it is bias.",
     unit="nats",
     decimals=3,
     needs=Needs.WEIGHTS,

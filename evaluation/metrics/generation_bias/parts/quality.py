@@ -494,6 +494,7 @@ def style_drift(
 SHARE = partial(Format, unit="%", factor=100)
 COST = partial(SHARE, ideal=0)
 KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
+OTHERS = [measure for measure in COSTS if measure.needs != Needs.WEIGHTS]
 QUALITY = (  # of the responses of a run, in the order of the report's table
     *level_formats(UNDER_MODEL),
     SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
@@ -510,7 +511,7 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
         "Share of different pairs of adjacent words among all; random words have many.",
         decimals=3,
     ),
-    *level_formats(measure for measure in COSTS if measure.needs != Needs.WEIGHTS),
+    *level_formats(OTHERS),
     COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
     COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
     COST(
@@ -523,8 +524,9 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
     ),
 )
 CHANGES = (  # of two runs, without a value of either run alone, in the order of the report's table
-    *change_formats(COSTS),
+    *change_formats(UNDER_MODEL),
     COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
+    *change_formats(OTHERS),
     KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
     KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
 )
