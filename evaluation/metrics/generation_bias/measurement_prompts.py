@@ -205,8 +205,9 @@ def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
                 read_prompts(file, descriptor_column=settings.descriptor_column)
                 hashes[name] = sha256_of(file)
     elif settings.people:
-        crossed_prompts(*_crossed_files(settings))  # raises if they cannot be used
-        hashes = {"dataset": sha256_of(settings.templates), "people": sha256_of(settings.people)}
+        templates, people = _crossed_files(settings)
+        crossed_prompts(templates, people)  # raises if they cannot be used
+        hashes = {"dataset": sha256_of(templates), "people": sha256_of(people)}
     else:
         if settings.descriptor_column:
             raise InputError(
