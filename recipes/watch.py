@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.answers import is_withheld
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
@@ -169,10 +169,9 @@ def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
     Raises:
         InputError: the log has no such column, or a value that is neither yes nor no.
     """
-    left_out = rows[LEFT_OUT] if LEFT_OUT in rows else pd.Series(None, index=rows.index, dtype=object)
-    is_withheld = left_out.isin(FILTER_REASONS)
     if outcome == WITHHELD:
-        return is_withheld.to_numpy(dtype=float)
+        left_out = rows[LEFT_OUT] if LEFT_OUT in rows else [None] * len(rows)
+        return np.array([is_withheld(reason) for reason in left_out], dtype=float)
     if outcome == REFUSAL:
         is_empty = rows[RESPONSE].str.strip() == ""
         refuses = rows[RESPONSE].map(declines).astype(float)

@@ -390,11 +390,12 @@ class Metric(ABC):
         before, after, changes = self._compared(before, after, changes)
         change = self._headline_of(changes)
         form = format_of(change)
+        group = f" ({self.label(change)})" if change.group else ""
         return Page(
             title=f"{self.TITLE}, compared",
             subtitle=before_after(self.subtitle(before), self.subtitle(after)),
             headline_value=form.full_text(change.value),
-            headline_caption=f"{form.label}, after minus before",
+            headline_caption=f"{form.label}{group}, after minus before",
             verdict=self.sentence(facts.verdict),
             warnings=[self._warning(finding) for finding in facts.cautions],
             explanations=[self.sentence(finding) for finding in facts.left_out],

@@ -152,7 +152,7 @@ class LoadedModel(Model):
         texts = prompts[OPENING].tolist()
         openings = encode_continuations(self.load(), contexts, texts)
         written = prompts[OPENING_IDS].tolist() if OPENING_IDS in prompts else None
-        for row, ids in written_ids(self.load(), texts, written).items():
+        for row, ids in written_ids(self.load(), texts, written, is_cut=[True] * len(texts)).items():
             openings[row] = ids
         return openings
 

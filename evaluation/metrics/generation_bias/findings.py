@@ -44,7 +44,8 @@ HOW_SURE = "How sure this is"
 NOBODY = "No person and no group of people is shown to be treated differently."
 CERTAINTY_NOTE = (
     "“Shown”: if everybody were treated alike, 5 of 100 such measurements would still show somebody. “Worth a look”: "
-    "about one in ten of these is chance. Brackets contain 95 % intervals."
+    "about one in ten of these is chance. Brackets hold the 95 % interval of what is shown; of any other difference, "
+    "two bounds that each hold with 95 % confidence."
 )
 # Stands once on a page, after the first difference: 15 of 52 less 4 of 100 is 25 of 100, and 22 after shrinkage.
 SHRINKAGE_NOTE = "Each difference is given smaller than measured, because the largest of many is overestimated."
