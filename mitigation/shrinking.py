@@ -109,7 +109,12 @@ def _save(
         lines = {"rows": f"{result.n_train} for the fit, {result.n_validation} for validation", **card}
         lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in result.validation_losses)
         lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in result.perplexity)
-        text = LOADER.format(base=display_name(base.name), file=MAPS_FILE, rows=table(lines))
+        text = LOADER.format(
+            base=display_name(base.name),
+            file=MAPS_FILE,
+            strength=float(method.settings.strength),
+            rows=table(lines),
+        )
         write_text(folder / "README.md", text)
 
 
@@ -191,7 +196,7 @@ merged into them, and need transformers.
 ```python
 from safetensors.torch import load_file
 
-def shrink(model, file="{file}", strength=1.0):
+def shrink(model, file="{file}", strength={strength}):
     maps, token = load_file(file), [0]
     def count(module, inputs, options):  # a pass over several tokens reads a context; the token after it is the first
         token[0] = 0 if options["input_ids"].shape[1] > 1 else token[0] + 1
