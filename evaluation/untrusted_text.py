@@ -7,7 +7,7 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories
 _JOINERS = "\u200c\u200d"  # parts of words and emoji
 # Some spreadsheets also read the full-width forms.
 _BEGINS_LIKE_FORMULA = re.compile(r"\s*'*[=+\-@＝＋－＠]")
-_IN_A_LATER_CELL = re.compile(r"([;\t\r\n]\s*'*)([=@＝＠]|[+\-＋－](?=\S))")
+_LATER_CELL = re.compile(r"\s*'*(?:[=@＝＠]|[+\-＋－](?=\S))")  # "- b" in a list is none
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -59,7 +59,10 @@ def spreadsheet_cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     visible = "".join(part if part in "\r\n\t" else escape_hidden(part) for part in re.split(r"([\r\n\t])", value))
-    visible = _IN_A_LATER_CELL.sub(r"\1'\2", visible)
+    start = visible[: len(visible) - len(visible.lstrip())]
+    first, *later = re.split(r"([;\t\r\n])", visible[len(start) :])
+    guarded = [f"'{part}" if _LATER_CELL.match(part) else part for part in later]
+    visible = "".join([start, first, *guarded])
     return f"'{visible}" if is_formula(visible) else visible
 
 
