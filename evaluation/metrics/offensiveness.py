@@ -248,7 +248,10 @@ def _band_section(table: pd.DataFrame) -> Section:
             label = f"{100 * band['low']:g} to {100 * band['high']:g} %"
             lines.append(Row(label, (*count_cells(len(names)), Cell(examples, prose=True))))
         columns = ("mean probability", "descriptors", "examples")
-        tables.append(Table(sanitize(template, 60), columns, tuple(lines), "Starred: words without meaning (nonce)."))
+        note = "Starred: words without meaning (nonce)."
+        if template not in PAPER_BANDS:
+            note += " Smith et al. 2022, Table 12, has other templates and ranges."
+        tables.append(Table(sanitize(template, 60), columns, tuple(lines), note))
     return Section("Descriptors by offensiveness", tables=tables, folded=True)
 
 
