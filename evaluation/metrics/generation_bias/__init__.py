@@ -64,6 +64,7 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
@@ -99,6 +100,7 @@ PARTS = (
     EffectsPart(),
     AcceptedDifferences(),
     OutcomesPart(),
+    AttributesPart(),
     Cuts(),
     SpreadPart(),
     CostsPart(),
@@ -354,7 +356,10 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
 
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.allowed_error.draws(run.config.settings.permutations)
+    allowed_error = run.allowed_error
+    if has_attributes(run.responses):
+        allowed_error = allowed_error.part(1 - ERROR_SHARE)
+    permutations = allowed_error.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
     has_value = run.responses.has_value()
     for values in run.outcomes.values():
@@ -366,7 +371,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, run.allowed_error)
+    found = family_effects(people.design, families, permutations, rng, allowed_error)
     names = [family.name for family in families]
     return JointTests(
         people=people,

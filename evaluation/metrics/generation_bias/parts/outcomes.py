@@ -193,7 +193,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
         return Section(title)
     spreads = [score for score in scores if score.form == Form.SPREAD]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
-    rows = [_effect_row(row) for row in table_rows(shown)]
+    rows = [effect_row(row) for row in table_rows(shown)]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
     if (shown["scale"] == ValueKind.RATIO).any():
@@ -226,7 +226,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     )
 
 
-def _effect_row(row: EffectRow) -> Row:
+def effect_row(row: EffectRow) -> Row:
     """Return a table row for a person whose answers are shown to differ in an outcome.
 
     It has the number of such answers, or their mean or typical value; the average over all people; and the difference
