@@ -292,20 +292,27 @@ def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _paired_chats(columns: Mapping[str, list]) -> dict[str, list]:
-    """Return the columns text and response, in which a chat that is both is its last message with an answer."""
+    """Return the columns text and response, in which a chat that is both is its last message with an answer.
+
+    If a text is a chat with turns before its last message, these are in the column persona.
+    """
     texts = []
     responses = []
-    for text, response in zip(columns[TEXT], columns[RESPONSE], strict=True):
+    personas = list(columns.get(PERSONA, [""] * len(columns[TEXT])))
+    has_turns = False
+    for row, (text, response) in enumerate(zip(columns[TEXT], columns[RESPONSE], strict=True)):
         chat = parse_chat(text)
+        turns = ""
         if is_chat(chat) and chat == parse_chat(response):
             found = exchange_in(chat)
-            texts.append(found.text)
-            responses.append(found.answer)
-        else:
-            is_text = isinstance(text, str) and not is_chat(chat)
-            texts.append(text if is_text else prompt_in(chat)[0])
-            responses.append(response)
-    return {TEXT: texts, RESPONSE: responses}
+            text, response, turns = found.text, found.answer, found.turns
+        elif not isinstance(text, str) or is_chat(chat):
+            text, turns = prompt_in(chat)
+        texts.append(text)
+        responses.append(response)
+        personas[row] = turns or personas[row]
+        has_turns = has_turns or turns != ""
+    return {TEXT: texts, RESPONSE: responses, **({PERSONA: personas} if has_turns else {})}
 
 
 def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
