@@ -1,13 +1,15 @@
-"""Measure the gender of a real translator that needs no download from the hub: Apertium, English to Spanish.
+"""Measure the gender of a real translator that needs no download from the hub: Apertium, with three languages.
 
-# apt-get install apertium-eng-spa    # Debian or Ubuntu, as root
-$ python -m benchmarks.apertium       # half a minute of one core
+# apt-get install apertium-eng-spa apertium-fr-es    # Debian or Ubuntu, as root
+$ python -m benchmarks.apertium                      # a minute of one core
 
-Apertium (Forcada et al. 2011) translates by rules. Two sets are measured (Costa-jussà et al. 2023, §4):
+Apertium (Forcada et al. 2011) translates by rules. Three sets are measured (Costa-jussà et al. 2023, §4):
 
-- mt_geneval: sentences that tell the gender of their people (MT-GenEval), with human references.
+- mt_geneval: sentences that tell the gender of their people (MT-GenEval), with human references; from and into English.
 - patterns: HolisticBias's descriptors in the patterns of the Spanish language pack, where English does not tell the
-  gender. The references, `benchmarks/apertium.yaml`, the pack and MMHB's forms, are not checked by native speakers.
+  gender; from and into English. The references, `benchmarks/apertium.yaml`, the pack and MMHB's forms, are not checked
+  by native speakers.
+- spanish_french: MT-GenEval's sentences that have a Spanish and a French reference, from each into the other.
 
 Printed are the masculine minus the feminine score with its interval, the shares of translations with the right or with
 a masculine gender, the share of translations whose words have both genders although one person is meant, and the share
@@ -28,14 +30,18 @@ import yaml
 
 from benchmarks.measuring import SHARED, parse_options
 from evenhand.evaluation.data.gendered_translations import (
+    ENGLISH_LANGUAGE,
     ENGLISH_TEXT,
     FEMININE,
     GENDER,
     LANG,
+    MARKED,
     MASCULINE,
     REFERENCE,
+    SENTENCE_ID,
     comparable_references,
     load_references,
+    read_mt_geneval,
 )
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.languages import load_language
@@ -48,17 +54,23 @@ from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.api import measure
 
 WORDS = Path(__file__).with_suffix(".yaml")
-PAIR = "eng_Latn-spa_Latn"
+MODES = {  # the name that Apertium has for a pair of FLORES codes
+    "eng_Latn-spa_Latn": "eng-spa",
+    "spa_Latn-eng_Latn": "spa-eng",
+    "fra_Latn-spa_Latn": "fr-es",
+    "spa_Latn-fra_Latn": "es-fr",
+}
+WITH_ENGLISH = ("en-xx", "xx-en")
 MASCULINE_NOUN = "male"  # the column noun_gender of the language pack
 SHOWN = ("bleu", "chrf", "translation_gap", "chrf_gap", "gender_accuracy", "masculine_rendering")
 
 
-def translate(texts: Sequence[str], mark_unknown: bool = False) -> list[str]:
+def translate(texts: Sequence[str], mode: str = "eng-spa", mark_unknown: bool = False) -> list[str]:
     """Return Apertium's translation of each text; with `mark_unknown`, a "*" precedes each word that it lacks."""
     if shutil.which("apertium") is None:
-        raise SystemExit("Apertium is not installed: apt-get install apertium-eng-spa")
+        raise SystemExit("Apertium is not installed: apt-get install apertium-eng-spa apertium-fr-es")
     options = [] if mark_unknown else ["-u"]
-    command = ["apertium", *options, "eng-spa"]
+    command = ["apertium", *options, mode]
     found = subprocess.run(command, input="\n".join(texts) + "\n", capture_output=True, text=True, check=True)
     translations = found.stdout.split("\n")[: len(texts)]
     return [" ".join(translation.split()) for translation in translations]
@@ -99,14 +111,32 @@ def pattern_references(descriptors: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def write_translations(references: Path, folder: Path) -> pd.DataFrame:
-    """Write Apertium's translations of the references' English sentences, and return them beside the references."""
-    table = comparable_references(load_references(ReferenceSettings(name=references, languages=["es"])))
-    sources = make_source_tables(table, ["en-xx"])[PAIR]
-    translations = translate(sources[TEXT].tolist())
-    write_text(folder / f"{PAIR}.txt", "\n".join(translations) + "\n")
-    source, target = PAIR.split("-")
-    return align(sources.assign(translation=translations), table, source=source, target=target)
+def common_references(folder: Path, languages: Sequence[str]) -> pd.DataFrame:
+    """Return MT-GenEval's references of the sentences that all `languages` have, numbered by their English versions."""
+    tables = []
+    for language in languages:
+        table = read_mt_geneval(folder, language)
+        english = table.groupby(SENTENCE_ID, sort=False)[ENGLISH_TEXT].transform("\n".join)  # of both genders
+        tables.append(table.assign(**{SENTENCE_ID: english}))
+    table = pd.concat(tables).drop_duplicates([SENTENCE_ID, LANG, GENDER])
+    n_languages = table.groupby(SENTENCE_ID)[LANG].transform("nunique")
+    common = table[n_languages == len(languages)]
+    numbers = pd.factorize(common[SENTENCE_ID])[0].astype(str)
+    return common.assign(**{SENTENCE_ID: numbers}).drop(columns=MARKED)
+
+
+def write_translations(
+    references: Path, languages: Sequence[str], directions: Sequence[str], folder: Path
+) -> dict[str, pd.DataFrame]:
+    """Write Apertium's translations of all sentences; return them beside their references, by pair of languages."""
+    table = comparable_references(load_references(ReferenceSettings(name=references, languages=languages)))
+    aligned = {}
+    for pair, sentences in make_source_tables(table, directions).items():
+        translations = translate(sentences[TEXT].tolist(), MODES[pair])
+        write_text(folder / f"{pair}.txt", "\n".join(translations) + "\n")
+        source, target = pair.split("-")
+        aligned[pair] = align(sentences.assign(translation=translations), table, source=source, target=target)
+    return aligned
 
 
 def agreement_errors(rows: pd.DataFrame) -> float:
@@ -125,14 +155,31 @@ def unknown_descriptors() -> tuple[int, int]:
     return len(unknown), len(single)
 
 
-def show(name: str, scores: Sequence[BiasScore], errors: float) -> None:
-    """Print a line for each score of a set, and the share of errors of agreement."""
+def show(name: str, scores: Sequence[BiasScore]) -> None:
+    """Print a line for each defined score of a pair of languages in a set."""
     for score in scores:
-        if score.metric in SHOWN and LANG in score.group:
+        if score.metric in SHOWN and LANG in score.group and score.interval is not None:
             low, high = score.interval
-            gender = score.group.get(GENDER, "")
-            print(f"{name}: {score.metric} {gender} {score.value:.3f} [{low:.3f}, {high:.3f}], {score.n:,} sentences")
-    print(f"{name}: {errors:.1%} of the translations with gendered words have words of both genders", flush=True)
+            pair = " ".join(score.group.values())
+            print(f"{name}: {score.metric} {pair} {score.value:.3f} [{low:.3f}, {high:.3f}], {score.n:,} sentences")
+
+
+def measure_set(name: str, references: Path, languages: Sequence[str], directions: Sequence[str], folder: Path) -> None:
+    """Translate a set of references by Apertium, measure the translations, and print the scores."""
+    translations = folder / f"{name}_translations"
+    aligned = write_translations(references, languages, directions, translations)
+    run = measure(
+        "apertium",
+        metrics=["translation_bias"],
+        references={"name": str(references), "languages": list(languages)},
+        translation_bias={"translations": str(translations), "tokenize": "13a", "directions": list(directions)},
+        output_dir=folder / name,
+    )
+    show(name, run.scores)
+    for pair, rows in aligned.items():
+        if not pair.endswith(ENGLISH_LANGUAGE.code):
+            errors = agreement_errors(rows)
+            print(f"{name}: {pair} {errors:.1%} of the translations with gendered words have words of both genders")
 
 
 def main() -> None:
@@ -146,20 +193,15 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         with ZipFile(options.data / "mmhb_descriptors" / "MMHB_descriptors.zip") as archive:
             descriptors = archive.extract("MMHB_descriptors/spa_descriptors_full_id.tsv", folder)
-        patterns = options.output_dir / "patterns.csv"
-        table = pattern_references(Path(descriptors))
-        write_text(patterns, table.to_csv(index=False, quoting=csv.QUOTE_MINIMAL))
-    for name, references in (("mt_geneval", options.data / "mt_geneval"), ("patterns", patterns)):
-        folder = options.output_dir / f"{name}_translations"
-        rows = write_translations(references, folder)
-        run = measure(
-            "apertium-eng-spa",
-            metrics=["translation_bias"],
-            references={"name": str(references), "languages": ["es"]},
-            translation_bias={"translations": str(folder), "tokenize": "13a"},
-            output_dir=options.output_dir / name,
-        )
-        show(name, run.scores, agreement_errors(rows))
+        patterns = pattern_references(Path(descriptors))
+    mt_geneval = options.data / "mt_geneval"
+    tables = {"patterns": patterns, "spanish_french": common_references(mt_geneval, ["es", "fr"])}
+    files = {name: options.output_dir / f"{name}.csv" for name in tables}
+    for name, table in tables.items():
+        write_text(files[name], table.to_csv(index=False, quoting=csv.QUOTE_MINIMAL))
+    measure_set("mt_geneval", mt_geneval, ["es"], WITH_ENGLISH, options.output_dir)
+    measure_set("patterns", files["patterns"], ["es"], WITH_ENGLISH, options.output_dir)
+    measure_set("spanish_french", files["spanish_french"], ["es", "fr"], ["xx-xx"], options.output_dir)
     unknown, total = unknown_descriptors()
     print(f"Apertium does not know {unknown} of the {total} descriptors of one word")
 

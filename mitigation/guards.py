@@ -14,6 +14,7 @@ from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.progress import progress
 from evenhand.evaluation.score import display_name
 from evenhand.mitigation.settings import TuningSettings
+from evenhand.mitigation.training_rows import ReadDialogue
 
 MAX_CHECKED_CONTEXTS = 64
 MAX_CHECKED_TOKENS = 20
@@ -52,23 +53,23 @@ def check_losses(losses: Sequence[tuple[int, float]], best_step: int | None, set
 def check_tuned(
     base: DialogueModel,
     tuned: DialogueModel,
-    dialogues: Sequence[tuple[Sequence[str], Sequence[str]]],
+    dialogues: tuple[ReadDialogue, ReadDialogue],
     contexts: Sequence[str],
     settings: TuningSettings,
     steps: str,
 ) -> tuple[tuple[float, float], OutputChange]:
     """Return the perplexities of the base and of the tuned model, and the change of outputs.
 
-    `dialogues` are contexts and responses whose perplexity is computed, for each of the two models; `contexts` are
-    rendered contexts to respond to; `steps` is the step of the saved weights, such as "step 10 of 20".
+    `dialogues` are what each of the two models reads; `contexts` are rendered contexts to respond to; `steps` is the
+    step of the saved weights, such as "step 10 of 20".
 
     Raises:
         TuningRejected: the perplexity is not finite or rose by more than `max_perplexity_rise`; or no output changed.
     """
-    (contexts_before, responses_before), (contexts_after, responses_after) = dialogues
-    before = perplexity(base, contexts_before, responses_before, "perplexity of the base")
+    of_base, of_tuned = dialogues
+    before = perplexity(base, of_base, "perplexity of the base")
     with rejects_tuning():  # its probabilities may be NaN
-        after = perplexity(tuned, contexts_after, responses_after, "perplexity of the tuned model")
+        after = perplexity(tuned, of_tuned, "perplexity of the tuned model")
     rate = settings.learning_rate
     rise = settings.max_perplexity_rise
     if not math.isfinite(after) or (rise is not None and after > before * (1 + rise / 100)):
@@ -125,11 +126,16 @@ def _first_logits(dialogue_model: DialogueModel, token_ids: list[int]) -> torch.
     return model(**inputs).logits[0, -1].float().cpu()
 
 
-def perplexity(
-    model: DialogueModel, contexts: Sequence[str], responses: Sequence[str], description: str = "perplexity"
-) -> float:
+def perplexity(model: DialogueModel, dialogue: ReadDialogue, description: str = "perplexity") -> float:
     """Return the perplexity of the responses to the contexts; infinity if a probability is 0."""
-    with progress(len(contexts), description, "responses") as bar:
-        log_likelihood, tokens = response_perplexity(model, contexts, responses, bar.update)
+    with progress(len(dialogue.contexts), description, "responses") as bar:
+        log_likelihood, tokens = response_perplexity(
+            model,
+            dialogue.contexts,
+            dialogue.responses,
+            bar.update,
+            written=dialogue.written,
+            is_cut=dialogue.is_cut,
+        )
     mean = -log_likelihood.sum() / tokens.sum()
     return math.exp(mean) if mean < 700 else math.inf

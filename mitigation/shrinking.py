@@ -28,11 +28,11 @@ from evenhand.mitigation.hidden_state_maps import (
     fit_maps,
     save_maps,
 )
-from evenhand.mitigation.labelled_responses import COMPLETION, CONTEXT, OTHERS
+from evenhand.mitigation.labelled_responses import CONTEXT, OTHERS
 from evenhand.mitigation.methods.shrink import MAPS_FILE, Shrink
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training import Dialogue, TuningResult, tuning_facts
-from evenhand.mitigation.training_rows import TrainingRows, prompt_ids, response_ids
+from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows, dialogue_of, prompt_ids, response_ids
 
 log = logging.getLogger("evenhand")
 
@@ -67,10 +67,10 @@ def fit_shrink(
     maps = fit_maps(base.model, train, n_tokens, method.settings.ridge)
     before, _ = divergence_and_change(base, validation, {}, n_tokens)
     after, change = divergence_and_change(base, validation, maps, n_tokens)
-    dialogue: Dialogue = (list(rows.validation[CONTEXT]), list(rows.validation[COMPLETION]))
+    dialogue = dialogue_of(rows.validation, CONTEXT)
     if neutral is not None:
         prompts, responses = neutral
-        dialogue = (render_contexts(base, prompts, [""] * len(prompts), base.control_tag), responses)
+        dialogue = ReadDialogue(render_contexts(base, prompts, [""] * len(prompts), base.control_tag), responses)
     perplexity = (_perplexity(base, dialogue, {}), _perplexity(base, dialogue, maps))
     _check_perplexity(perplexity, settings.max_perplexity_rise)
     result = TuningResult(
@@ -109,7 +109,12 @@ def _save(
         lines = {"rows": f"{result.n_train} for the fit, {result.n_validation} for validation", **card}
         lines["divergence of the first tokens, nats"] = " → ".join(f"{x:.4f}" for _, x in result.validation_losses)
         lines["perplexity of dialogue"] = " → ".join(f"{x:.3f}" for x in result.perplexity)
-        text = LOADER.format(base=display_name(base.name), file=MAPS_FILE, rows=table(lines))
+        text = LOADER.format(
+            base=display_name(base.name),
+            file=MAPS_FILE,
+            strength=float(method.settings.strength),
+            rows=table(lines),
+        )
         write_text(folder / "README.md", text)
 
 
@@ -158,9 +163,16 @@ def divergence_and_change(
     return float(torch.cat(divergences).mean()), change
 
 
-def _perplexity(base: DialogueModel, dialogue: Dialogue, maps: Maps) -> float:
-    contexts, responses = dialogue
-    log_p, tokens = edited_log_likelihoods(base, maps, 1.0, contexts, responses)
+def _perplexity(base: DialogueModel, dialogue: ReadDialogue, maps: Maps) -> float:
+    log_p, tokens = edited_log_likelihoods(
+        base,
+        maps,
+        1.0,
+        dialogue.contexts,
+        dialogue.responses,
+        written=dialogue.written,
+        is_cut=dialogue.is_cut,
+    )
     return math.exp(-log_p.sum() / tokens.sum())
 
 
@@ -184,7 +196,7 @@ merged into them, and need transformers.
 ```python
 from safetensors.torch import load_file
 
-def shrink(model, file="{file}", strength=1.0):
+def shrink(model, file="{file}", strength={strength}):
     maps, token = load_file(file), [0]
     def count(module, inputs, options):  # a pass over several tokens reads a context; the token after it is the first
         token[0] = 0 if options["input_ids"].shape[1] > 1 else token[0] + 1

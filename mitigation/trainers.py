@@ -430,7 +430,7 @@ class PreferenceTrainer(TuningTrainer, DPOTrainer):
 
     @staticmethod
     def collator(base: DialogueModel, pad_token_id: int) -> Collator:
-        return DataCollatorForPreference(pad_token_id=pad_token_id)
+        return DataCollatorForPreference(pad_token_id=pad_token_id)  # on the right, which no causal model reads
 
     def get_train_dataloader(self) -> DataLoader:
         return length_grouped_batches(self, "prompt_ids")

@@ -52,18 +52,18 @@ from evenhand.mitigation.bias_callback import MeasureCallback, preserve_random_s
 from evenhand.mitigation.card import TuningFacts, model_card
 from evenhand.mitigation.guards import OutputChange, check_losses, check_tuned
 from evenhand.mitigation.invocation import check_invocation, tag_tokens
-from evenhand.mitigation.labelled_responses import COMPLETION, PROMPT
+from evenhand.mitigation.labelled_responses import PROMPT
 from evenhand.mitigation.methods import TrainedMethod
 from evenhand.mitigation.page import Curve
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.trainer_configs import lora_config, steps_per_epoch, trainer_config
 from evenhand.mitigation.trainers import TRAINERS, TuningTrainer, trainer_class
-from evenhand.mitigation.training_rows import TrainingRows, rows_sha256, token_ids
+from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows, dialogue_of, rows_sha256, token_ids
 
 log = logging.getLogger("evenhand")
 CHECKPOINTS = "checkpoints"
 STATE = "trainer_state.json"
-Dialogue = tuple[Sequence[str], Sequence[str]]  # contexts or prompts, and responses
+Dialogue = tuple[Sequence[str], Sequence[str]]  # prompts and responses
 
 
 class TuningInputs(TypedDict):
@@ -204,13 +204,15 @@ def _check_saved(
     Each model reads neutral dialogue with its control tag.
     """
     tuned = load_tuned(base, folder, settings.lora)
-    validation: Dialogue = (list(rows.validation[PROMPT]), list(rows.validation[COMPLETION]))
-    dialogues = [validation, validation]
+    validation = dialogue_of(rows.validation, PROMPT)
+    dialogues = (validation, validation)
     if neutral is not None:
         prompts, responses = neutral
         personas = [""] * len(prompts)
-        tags = [base.control_tag, rows.method.control_tag]
-        dialogues = [(render_contexts(base, prompts, personas, tag), responses) for tag in tags]
+        dialogues = (
+            ReadDialogue(render_contexts(base, prompts, personas, base.control_tag), responses),
+            ReadDialogue(render_contexts(base, prompts, personas, rows.method.control_tag), responses),
+        )
     steps = f"step {state.best_global_step} of {state.max_steps}"
     return check_tuned(base, tuned, dialogues, rows.validation[PROMPT], settings, steps)
 

@@ -158,6 +158,30 @@ def _whole_characters(base: DialogueModel, ids: list[int]) -> list[int]:
     return ids
 
 
+@dataclass(frozen=True)
+class ReadDialogue:
+    """Responses whose perplexity is computed, n each.
+
+    Attributes:
+        contexts: rendered contexts.
+        responses: the texts of the responses.
+        written: the token ids in which they were written, None where they are unknown; None: all are unknown.
+        is_cut: whether max_new_tokens ended each response; None: no response.
+    """
+
+    contexts: Sequence[str]
+    responses: Sequence[str]
+    written: Sequence[object] | None = None
+    is_cut: Sequence[bool] | None = None
+
+
+def dialogue_of(rows: Dataset, column: str) -> ReadDialogue:
+    """Return rows as dialogue with the contexts in a column (PROMPT or CONTEXT), in the token ids that are trained."""
+    texts, is_cut = trained_texts(rows)
+    written = list(rows[COMPLETION_IDS]) if COMPLETION_IDS in rows.column_names else None
+    return ReadDialogue(contexts=list(rows[column]), responses=texts, written=written, is_cut=is_cut)
+
+
 def token_ids(base: DialogueModel, texts: Iterable[str]) -> set[int]:
     """Return the distinct token ids of texts, without special tokens."""
     ids: set[int] = set()

@@ -79,23 +79,39 @@ def hashed_folders(folder: Path) -> StageFolder:
 
 
 def distinct_points(settings: AblateSettings) -> list[dict[str, object]]:
-    """Return each point of each grid, as {setting: value}, without settings that its method does not use, once."""
+    """Return each point of each grid, as {setting: value}, without settings that its method does not use, once.
+
+    Raises:
+        InputError: a grid has no method, a value is invalid, or no point of a grid uses one of its settings.
+    """
     distinct: list[dict[str, object]] = []
     for grid in settings.sweep:
         if METHOD not in grid or [] in grid.values():
             raise InputError(
                 "sweep", f"{grid} has no `method` or no value; give a method, and a value to each setting."
             )
-        for point in grid_points(grid):
-            loop = point_settings(settings, point, settings.seeds[0])  # also checks the values that are not used
-            method = str(point[METHOD])
-            loaded = load_method(method, settings_of_methods(loop))
-            used = {name: value for name, value in point.items() if is_used(name, loaded)}
-            if loop.label.beta is not None or loop.label.share is not None:
-                used.pop(QUANTILE, None)
-            if used not in distinct:
-                distinct.append(used)
+        points = [used_settings(settings, point) for point in grid_points(grid)]
+        unused = sorted(set(grid).difference(*points))
+        if unused:
+            raise InputError(
+                "sweep",
+                f"no method of {grid} uses {', '.join(unused)}, with the other settings as they are; leave it out, or "
+                "change those: thresholds need control_tags.targets labels, or distill.only_bias.",
+            )
+        for point in points:
+            if point not in distinct:
+                distinct.append(point)
     return distinct
+
+
+def used_settings(settings: AblateSettings, point: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of a point of a grid on which its result depends; all values are checked."""
+    loop = point_settings(settings, point, settings.seeds[0])
+    method = load_method(str(point[METHOD]), settings_of_methods(loop))
+    used = {name: value for name, value in point.items() if is_used(name, method)}
+    if loop.label.beta is not None or loop.label.share is not None:
+        used.pop(QUANTILE, None)
+    return used
 
 
 def is_used(setting: str, method: Method) -> bool:

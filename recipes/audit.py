@@ -18,7 +18,7 @@ from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.audit_facts import SCHEMA, Criteria, audit_facts, read_criteria
 from evenhand.recipes.every_eval_ever import every_eval_ever
-from evenhand.recipes.settings import AuditSettings
+from evenhand.recipes.settings import FAMILY, AuditSettings
 
 AUDIT, PAGE = "audit.json", "audit.html"
 SHARED = "every_eval_ever.json"
@@ -37,6 +37,8 @@ def audit(settings: AuditSettings) -> int:
         return verify(settings.verify, settings.run)
     claim_pages(settings.output_dir, "audit")
     _, record = read_run(settings.run, "measure", "run")
+    if FAMILY not in record["settings"].get("metrics", []):
+        raise InputError("run", f"{settings.run} has no answers: it did not measure {FAMILY}; give a run that did.")
     criteria = None if settings.criteria is None else read_criteria(settings.criteria)
     facts = audit_facts(settings.run, record, criteria)
     facts["written"] = {
@@ -124,5 +126,5 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
     environment.filters["clean"] = lambda value: sanitize(str(value))
     environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
     environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
-    environment.filters["ratio"] = lambda value: "∞" if value is None else f"{value:.2f}"
+    environment.filters["ratio"] = lambda value, missing="–": missing if value is None else f"{value:.2f}"
     return environment.get_template("audit_page.html.j2").render(facts=facts, sha256=sha256)

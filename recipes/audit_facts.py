@@ -42,7 +42,7 @@ CUTS = (AXIS, BUCKET, DESCRIPTOR)
 MET, BROKEN, UNDECIDED = "met", "broken", "not decided"
 BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
 OF_CHECK = {"holds": MET, "broken": BROKEN, "inconclusive": UNDECIDED}
-NO_BOUNDS = "no interval: fewer than two templates have answers"
+NO_BOUNDS = "no interval: somebody's answers have no value, or fewer than two templates have answers"
 SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
@@ -152,7 +152,7 @@ def criterion_facts(
         "set": BEFORE if recorded == digest else AFTERWARDS,
         "sha256": digest,
         "recorded_sha256": recorded,
-        "limits": [*_checked_limits(folder, criteria), *_rate_limits(criteria, rates)],
+        "limits": [*_checked_limits(folder, criteria), *rate_limits(criteria, rates)],
         "accepted": criteria.accepted,
         "given": given,
     }
@@ -174,7 +174,7 @@ def _checked_limits(folder: Path, criteria: Criteria) -> list[dict[str, str]]:
     return [{"limit": each.name, "status": OF_CHECK[each.status], "measured": each.text} for each in found]
 
 
-def _rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, str]]:
+def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
     limits = []
     for outcome, limit in criteria.max_rate_difference.items():
@@ -191,7 +191,7 @@ def _rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str,
         limits.append({"limit": name, "status": status, "measured": measured})
     for outcome, limit in criteria.min_ratio.items():
         rows = _rows_of(rates, outcome, AXIS, "min_ratio")
-        low = min(row["ratio_to_highest_low"] for row in rows)
+        low = min(row["ratio_to_highest_low"] or 0.0 for row in rows)
         high = min(math.inf if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
         status = MET if low >= limit else BROKEN if high < limit else UNDECIDED
         measured = f"the smallest ratio is between {low:.2f} and {high:.2f}"
@@ -215,6 +215,7 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
     """Return outcome → cut (axis, bucket, person) → rows of `group_rates`, for each yes-or-no outcome of a run.
 
     What an outcome is stands in the basis of its scores: classes have no rate of yes, even if all answers are of one.
+    A group none of whose answers has a value has no rates: nothing is known of it.
     """
     path = folder / "outcomes.parquet"
     if not path.exists():
@@ -232,8 +233,13 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         rates[outcome] = {}
         for cut in CUTS:
             if cut in table and table[cut].nunique() > 1:
-                rows = group_rates(of_outcome, table[cut].astype(str).to_numpy(), table[TEMPLATE].to_numpy())
-                rates[outcome][cut] = plain(rows.sort_values("rate", ascending=False).to_dict("records"))
+                groups = table[cut].astype(str)
+                rows = group_rates(of_outcome, groups.to_numpy(), table[TEMPLATE].to_numpy())
+                silent = sorted(set(groups) - set(rows["group"]))
+                nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
+                ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
+                ordered += nothing.reindex(columns=rows.columns).to_dict("records")
+                rates[outcome][cut] = plain(ordered)
     return rates
 
 

@@ -31,6 +31,8 @@ def every_eval_ever(facts: Mapping[str, Any]) -> dict[str, Any]:
             results.append(_result(name, score["value"], score["interval"], score["n"], source, generation))
     for outcome, cuts in facts["outcomes"].items():
         for row in cuts.get("descriptor", []):
+            if row["difference"] is None:  # none of the person's answers has a value
+                continue
             name = f"{outcome}: difference of {row['group']} to the average"
             interval = (row["difference_low"], row["difference_high"])
             found = _result(name, abs(row["difference"]), None, row["n"], source, generation)

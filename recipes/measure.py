@@ -102,7 +102,7 @@ def measure(
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
-            processes.on_rank_zero(lambda: check_model_fits(settings))
+            processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -155,14 +155,6 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
         if stop is not None and stop.is_early:
             fix = f"it stopped early, after {stop.extent}. {HOW_TO_GO_ON}"
         raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
-
-
-def check_model_fits(settings: MeasureSettings) -> None:
-    """Raise InputError if the measured model is to be loaded, and does not fit into memory."""
-    if settings.model.server is None and settings.responses is None:
-        from evenhand.evaluation.models.memory import check_fits  # imports torch
-
-        check_fits(settings.model)
 
 
 def family_configs(
@@ -222,9 +214,7 @@ def finish(
     if store is not None:
         store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        facts = find_facts(settings)
-        if facts:
-            write_facts(store.folder / FACTS, facts)
+        write_facts(store.folder / FACTS, find_facts(settings))
         files = report(settings, write=True, show=show)
         store.tracker.log_scores(scores)
         store.tracker.log_report(files)
@@ -234,10 +224,9 @@ def finish(
 
 
 def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
-    """Return what each family found in a finished run, by the family's name; generation bias has no facts yet."""
+    """Return what each family found in a finished run, by the family's name."""
     configs = family_configs(settings)
-    runs = {name: FamilyRun(settings.output_dir, config) for name, config in configs.items() if name != FAMILY}
-    return {name: FAMILIES[name].facts(run) for name, run in runs.items()}
+    return {name: FAMILIES[name].facts(FamilyRun(settings.output_dir, config)) for name, config in configs.items()}
 
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:

@@ -1,28 +1,79 @@
 """docs/reproduce.md: its commands are valid, and what they write has the tables and columns that the page names."""
 
+import json
+import math
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.score import read_scores
 from evenhand.recipes.cli import main
 from tests import tiny_checkpoints
+from tests.gendered_references import written_references, written_translations
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduce.md"
-ROWS = [line.split(" | ")[1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.count(" | ") > 2]
+CODE = PAGE.parents[1]
+TEXT, ITEMS = PAGE.read_text(encoding="utf-8").split("## The 77 items, one by one")
+ROWS: list[str] = []
+for line in TEXT.splitlines():
+    if line.count(" | ") > 2:
+        cell = line.split(" | ")[1]
+        ROWS.append(f"{ROWS[-1]}{cell}" if cell.startswith("the same") else cell)
 COMMANDS = sorted({command for cell in ROWS for command in re.findall(r"`evenhand ([^`]+)`", cell)})
-MASKED = "package:evenhand/recipes/testbed/masked_model"
 TESTBED = "package:evenhand/recipes/testbed/"
+MASKED = f"{TESTBED}masked_model"
 PAIRS = ["--sentence_pairs.pairs", f"{TESTBED}pairs.csv", "--sentences.limit", "40"]
 FEW = ["--prompts.descriptors", "26"]
-# Config → arguments with which it takes seconds. Tests of each command hold the tables of the others.
+SOME = ["--prompts.descriptors", "13", "--prompts.answers_per_cell", "1", "--decoding.arguments", "{num_beams: 2}"]
+STYLES = ["--generation_bias.style_classifier", f"{TESTBED}style_classifier"]
+OFFENSIVE = ["--offensive_classifier", f"{TESTBED}second_style_classifier", "--offensive_classifier.label", "Hateful"]
+DIALOGUE = ["--model", f"{TESTBED}dialogue_model", "--model.dtype", "float32", *STYLES, *SOME]
+DIALOGUE += ["--generation_bias.style_clusters", "testbed"]
+REFERENCES = ["--references", "references.csv", "--references.min_masculine_references", "0"]
+REFERENCES += ["--model", "any"]
+# Command → arguments with which it takes seconds, in a folder with `inputs`. A row may have further arguments.
 SMALL = {
-    "paper_pairs": ["--model", MASKED, *PAIRS],
-    "paper_likelihood": ["--model", f"{TESTBED}language_model", *FEW],
-    "seat": ["--model", MASKED, *FEW],
+    "measure --config paper_pairs": ["--model", MASKED, *PAIRS],
+    "measure --config paper_likelihood": ["--model", f"{TESTBED}language_model", *FEW],
+    "measure --config seat": ["--model", MASKED, *FEW],
+    "measure --config paper_generation": ["--model.revision", "null", *DIALOGUE],
+    "measure --config demo --generation_bias.corpus.paths": DIALOGUE,
+    "measure --config demo --offensive_classifier": [*DIALOGUE, *OFFENSIVE],
+    "measure --config offensive": ["--model", f"{TESTBED}dialogue_model", *OFFENSIVE, *FEW],
+    "measure --config translations": [
+        *(*REFERENCES, "--translation_bias.translations", "translations", "--translation_bias.tokenize", "13a"),
+    ],
+    "measure --config embeddings": [*REFERENCES, "--embedding_bias.vectors", "vectors"],
+    "measure --prompts.dataset multilingual": ["--metrics", "likelihood_bias"],
 }
+LOOP = shlex.split("""
+    --measure.prompts.descriptors 26 --measure.prompts.answers_per_cell 2 --train_answers_per_cell 8
+    --measure.prompts.filters '{template: ["I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."]}'
+    --measure.generation_bias.second_style_classifier null --measure.generation_bias.relevance false
+    --measure.generation_bias.permutations 9 --tune.measure_every 0 --tune.training.max_rows 128
+    --tune.training.learning_rate 0.01 --allow_no_bias true --report_to none
+""")
+# Commands that other tests run, and the file of these.
+ELSEWHERE = {
+    "ablate --config paper_alpha": "recipes/test_real_configs.py",
+    "ablate --config paper_learning_rates": "recipes/test_real_configs.py",
+    "ablate --config paper_learning_rates_blenderbot": "recipes/test_real_configs.py",
+    "ablate --config paper_tuning": "recipes/test_real_configs.py",
+    "ablate --config paper_tuning_blenderbot": "recipes/test_real_configs.py",
+    "measure --config paper_likelihood_blenderbot": "test_reproduce.py",
+    "measure --metrics sentence_pairs": "evaluation/metrics/sentence_pairs/test_measure.py",
+    "rate": "recipes/test_rate.py",
+}
+
+
+def beginning(command, names):
+    """Return the name with which a command begins; the longest of several."""
+    found = [name for name in names if command == name or command.startswith(f"{name} ")]
+    return max(found, key=len, default=None)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -40,19 +91,81 @@ def named_tables(cell):
         yield title, re.split(r", (?!%)", columns) if columns else []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("config", SMALL)
-def test_the_report_has_the_tables_and_columns_that_the_page_names(config, tmp_path):
-    (cell, *others) = [cell for cell in ROWS if re.search(rf"--config {config}\b[^_]", cell) and "“" in cell]
-    command = re.findall(r"`evenhand ([^`]+)`", cell)[0]
-    name, *arguments = shlex.split(command)
-    flags = [*SMALL[config], "--report_to", "none", "--output_dir", str(tmp_path / "run")]
-    assert main([name, *arguments, *flags]) == 0
-    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    for title, columns in (table for row in (cell, *others) for table in named_tables(row)):
+def test_every_command_of_the_page_is_run_by_a_test():
+    of_loop = ("compare runs/before runs/after", "label runs/train")
+    assert [command for command in COMMANDS if beginning(command, [*SMALL, *ELSEWHERE, *of_loop]) is None] == []
+    for command, file in ELSEWHERE.items():
+        name = command.split()[-1]
+        assert name in (PAGE.parents[1] / "tests" / file).read_text(encoding="utf-8")
+
+
+def check_tables(page, rows):
+    """Assert that a report has the tables, and in them the columns, that rows of the page name."""
+    for title, columns in (table for row in rows for table in named_tables(row)):
         assert title in page
         heads = [page[found.start() :].partition("</thead>")[0] for found in re.finditer(re.escape(title), page)]
         assert any(all(column in head for column in columns) for head in heads), title
+
+
+def write_inputs(folder):
+    """Write what small commands read: a corpus, references, and their translations and vectors."""
+    (folder / "runs" / "masked_model").mkdir(parents=True)
+    (folder / "runs" / "masked_model" / "texts.txt").write_text("a deaf man and a rich woman\n", encoding="utf-8")
+    written_references(folder)
+    languages = ("eng_Latn", "spa_Latn", "tha_Thai")
+    # An English sentence is one, and a sentence in another language has two genders.
+    n_sentences = {f"{a}__{b}": 2 if a == "eng_Latn" else 4 for a in languages for b in languages if a != b}
+    written_translations(folder / "translations", **{pair: ["a b c d e"] * n for pair, n in n_sentences.items()})
+    (folder / "vectors").mkdir()
+    for language, n in (("eng_Latn", 2), ("spa_Latn", 4), ("tha_Thai", 3)):
+        np.save(folder / "vectors" / f"{language}.npy", np.random.default_rng(0).normal(size=(n, 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_a_command_makes_the_scores_tables_and_columns_that_the_page_names(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    commands = [command for command in COMMANDS if beginning(command, SMALL) == name]
+    rows = [cell for cell in ROWS if any(f"`evenhand {command}`" in cell for command in commands)]
+    command, *arguments = shlex.split(commands[0].replace("MODEL", f"{TESTBED}language_model"))
+    flags = [*SMALL[name], "--report_to", "none", "--output_dir", "run"]
+    assert main([command, *arguments, *flags]) == 0
+    assert any(math.isfinite(score.value) for score in read_scores(tmp_path / "run" / "scores.json"))
+    check_tables((tmp_path / "run" / "report.html").read_text(encoding="utf-8"), rows)
+
+
+@pytest.mark.slow
+def test_a_loop_makes_what_the_page_compares_and_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["loop", "--config", "loop", *LOOP, "--output_dir", "runs"]) == 0
+    Path("runs/exchange/after").rename("runs/after")
+    compare = "compare runs/before runs/after"
+    for command in (compare, f"{compare} --labels runs/label"):
+        output = Path("compared") / str(len(command))
+        assert main([*command.split(), "--report_to", "none", "--output_dir", str(output)]) == 0
+        rows = [cell for cell in ROWS if f"`evenhand {command}`" in cell]
+        check_tables((output / "report.html").read_text(encoding="utf-8"), rows)
+    assert main(["label", "runs/train", "--alpha", "0", "--beta", "0.0003", "--output_dir", "labelled"]) == 0
+    threshold = json.loads(Path("labelled/threshold.json").read_text(encoding="utf-8"))
+    assert (threshold["alpha"], threshold["beta"]) == (0, 0.0003)
+
+
+def test_each_of_the_77_items_is_equal_or_a_run_says_how_it_deviates():
+    """A run says so in a place that exists: a text in the code, a config with such a name, or a page of the docs."""
+    items = [line.strip("| ").split(" | ") for line in ITEMS.splitlines() if re.match(r"\| \d", line)]
+    assert [int(cells[0]) for cells in items] == list(range(1, 78))
+    states = [cells[2].rstrip(" |") for cells in items]
+    assert {re.match(r"\w+", state)[0] for state in states} == {"equal", "deviates", "drawing", "prose"}
+    files = [file for name in ("evaluation", "mitigation", "recipes") for file in (CODE / name).rglob("*")]
+    code = "\n".join(file.read_text(encoding="utf-8") for file in files if file.suffix in (".py", ".j2"))
+    configs = {file.stem for file in (CODE / "recipes" / "configs").rglob("*.yaml")}
+    for cells, state in zip(items, states, strict=True):
+        place = cells[3] if len(cells) > 3 else ""
+        assert place or not state.startswith("deviates"), cells
+        assert all(text in code for text in re.findall("“([^”]+)”", place)), cells
+        names = re.findall(r"`(\w+)`", re.sub(r"\[.*?\]\(.*?\)", "", place))
+        assert set(names) <= configs | {"rate"}, cells
 
 
 def test_an_encoder_decoder_has_likelihoods(tmp_path):

@@ -155,6 +155,19 @@ def measured_answer(answer: Answer, markers: Markers = None) -> MeasuredAnswer:
     return MeasuredAnswer("" if reason else text or "", reason, answer.is_cut, had_reasoning)
 
 
+def is_withheld(reason: object) -> bool | None:
+    """Return whether an answer was withheld by its provider, by the reason why it is left out, if it is.
+
+    None if something else took its place, such as a failed request: nobody knows whether it would have been withheld.
+
+    >>> is_withheld("content_filter"), is_withheld(None), is_withheld("no content"), is_withheld("failed: status 500")
+    (True, False, False, None)
+    """
+    if reason in FILTER_REASONS:
+        return True
+    return None if isinstance(reason, str) and reason and reason != NO_CONTENT else False
+
+
 def error_reason(error: object) -> str:
     """Return why an answer is missing, by the error in a body or a row; "" if there is no error.
 

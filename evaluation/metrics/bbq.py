@@ -28,7 +28,7 @@ from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 BIAS, ACCURACY = "bbq_bias", "bbq_accuracy"
@@ -41,6 +41,8 @@ CORRECT, BIASED, NAMED = "correct", "biased", "named"
 QUESTIONS = "questions"
 COLUMNS = [EXAMPLE, QUESTION, POLARITY, CONDITION, CATEGORY, "answer_info", "additional_metadata", "context"]
 COLUMNS += ["question", *ANSWERS, "label"]
+# An id alone may be of another question: in files of another edition or language.
+QUESTION_KEY = [CATEGORY, EXAMPLE, CONDITION, POLARITY, "context", "question"]
 NO_NAMED = "no answer names a person"
 GENDERS = {"f": ("woman", "girl"), "m": ("man", "boy")}
 SEPARATED = ("M-", "F-", "lowSES-", "highSES-")  # of intersectional groups: "F-Black"
@@ -55,7 +57,9 @@ class Settings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     n_questions: Annotated[int, Field(ge=8)] | None = Field(
-        None, description="number of questions, evenly spaced over each category; null: all"
+        None,
+        description="number of questions, as many after each kind of context and with each polarity in each category; "
+        "null: all",
     )
 
 
@@ -64,7 +68,7 @@ class BBQ(Metric):
 
     Settings = Settings
     NEEDS_FLOAT32 = True
-    SERVER_APIS = ("completions",)
+    NEEDS = Access.LIKELIHOODS
     FORMATS = (
         Format(
             BIAS,
@@ -103,8 +107,9 @@ class BBQ(Metric):
         return store.table(QUESTIONS, lambda: self._answered(store, config), on_all_ranks=True)
 
     def _answered(self, store: Store, config: FamilyConfig) -> pd.DataFrame:
-        questions = read_questions(config.settings)
-        unknown = unknown_phrases(questions)
+        of_files = questions_of_files(config.settings)
+        questions = sample_questions(of_files, config.settings.n_questions)
+        unknown = unknown_phrases(of_files)  # of all questions, so that a sample has the same choices
         choices = [choices_of(row, unknown) for row in table_rows(questions)]
         texts = [
             f"{row['context']}\n\nQ: {row['question']}\nA: {choice}"
@@ -130,8 +135,9 @@ class BBQ(Metric):
         return bbq_scores(table, signature)
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        """Return the bias score after ambiguous contexts."""
-        return next((each for each in scores if each.metric == BIAS and each.group == {CONDITION: AMBIGUOUS}), None)
+        """Return the bias score after ambiguous contexts; or, if compared runs share none, after the others."""
+        by_condition = {each.group[CONDITION]: each for each in scores if each.metric == BIAS and len(each.group) == 1}
+        return by_condition.get(AMBIGUOUS, by_condition.get(DISAMBIGUATED))
 
     def verdict(self, run: FamilyRun) -> str:
         """Return whether answers are shown to follow stereotypes where the text does not say who."""
@@ -156,12 +162,12 @@ class BBQ(Metric):
         """
         from evenhand.evaluation.joins import join_rows
 
-        joined = join_rows(before.table(QUESTIONS), after.table(QUESTIONS), [CATEGORY, EXAMPLE], "questions")
+        joined = join_rows(before.table(QUESTIONS), after.table(QUESTIONS), QUESTION_KEY, "questions")
         signature = {"before": before.signature(BIAS), "after": after.signature(BIAS)}
-        scores = bbq_changes(joined.before, joined.after, signature, len(joined.alone))
+        scores = bbq_changes(joined.before, joined.after, signature, joined.alone)
         if len(joined.alone):
             for side, rows in {"before": joined.before, "after": joined.after}.items():
-                scores += levels_of_run(bbq_scores(rows, signature[side], n_left_out=len(joined.alone)), side)
+                scores += levels_of_run(bbq_scores(rows, signature[side], joined.alone), side)
         return scores
 
 
@@ -177,7 +183,25 @@ def question_files(settings: Settings) -> list[Path]:
 
 
 def read_questions(settings: Settings) -> pd.DataFrame:
-    """Return the questions of the files, n_questions of them.
+    """Return the questions of the files, n_questions of them; InputError as of `questions_of_files`."""
+    return sample_questions(questions_of_files(settings), settings.n_questions)
+
+
+def sample_questions(questions: pd.DataFrame, n_questions: int | None) -> pd.DataFrame:
+    """Return n_questions questions: as many of each category, kind of context and polarity, evenly spaced.
+
+    Files list the kinds in turn, so that one stride over a whole category could meet a single kind.
+    """
+    if n_questions is None:
+        return questions
+    kinds = questions.groupby([CATEGORY, CONDITION, POLARITY], sort=False)
+    per_kind = max(1, n_questions // kinds.ngroups)
+    kept = [rows.iloc[np.unique(np.linspace(0, len(rows) - 1, per_kind).round().astype(int))] for _, rows in kinds]
+    return pd.concat(kept, ignore_index=True)
+
+
+def questions_of_files(settings: Settings) -> pd.DataFrame:
+    """Return all questions of the files.
 
     Raises:
         InputError: a file cannot be read, a column is missing, or a row is no question of BBQ.
@@ -198,14 +222,6 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     questions = pd.concat(tables, ignore_index=True)
     for row, question in enumerate(questions.to_dict("records"), start=1):
         _check_question(question, row)
-    if settings.n_questions is not None:
-        n_categories = questions[CATEGORY].nunique()
-        per_category = max(1, settings.n_questions // n_categories)
-        kept = [
-            rows.iloc[np.unique(np.linspace(0, len(rows) - 1, per_category).round().astype(int))]
-            for _, rows in questions.groupby(CATEGORY, sort=False)
-        ]
-        questions = pd.concat(kept, ignore_index=True)
     if not (questions[CONDITION] == AMBIGUOUS).any():
         raise InputError("bbq.data", "no question has an ambiguous context, which the bias score needs; add some.")
     return questions
@@ -298,27 +314,39 @@ def accuracy(rows: pd.DataFrame) -> float:
 STATISTICS: dict[str, Callable[[pd.DataFrame], float]] = {BIAS: bias_score, ACCURACY: accuracy}
 
 
-def bbq_scores(table: pd.DataFrame, signature: Signature, n_left_out: int = 0) -> list[BiasScore]:
+def bbq_scores(table: pd.DataFrame, signature: Signature, alone: pd.DataFrame | None = None) -> list[BiasScore]:
     """Return bias score and accuracy after each kind of context, of all questions and of each category.
 
     Args:
         table: the result of `judged`.
-        n_left_out: questions that only one of two compared runs has.
+        alone: questions that only one of two compared runs has, which are left out.
     """
     scores = []
     for group, rows in _cuts(table):
         for metric in STATISTICS:
-            scores.append(_score(metric, group, [rows], n_left_out, signature))
+            scores.append(_score(metric, group, [rows], _n_of_group(alone, group), signature))
     return scores
 
 
-def bbq_changes(before: pd.DataFrame, after: pd.DataFrame, signature: Signature, n_left_out: int) -> list[BiasScore]:
+def bbq_changes(
+    before: pd.DataFrame, after: pd.DataFrame, signature: Signature, alone: pd.DataFrame
+) -> list[BiasScore]:
     """Return the changes of `bbq_scores`, after less before; both tables have the same questions in the same order."""
     scores = []
     for (group, old), (_, new) in zip(_cuts(before), _cuts(after), strict=True):
         for metric in STATISTICS:
-            scores.append(_score(metric, group, [old, new], n_left_out, signature))
+            scores.append(_score(metric, group, [old, new], _n_of_group(alone, group), signature))
     return scores
+
+
+def _n_of_group(table: pd.DataFrame | None, group: Mapping[str, str]) -> int:
+    """Return how many rows of a table belong to a group; 0 without a table."""
+    if table is None:
+        return 0
+    is_of_group = np.ones(len(table), dtype=bool)
+    for name, value in group.items():
+        is_of_group &= (table[name].astype(str) == value).to_numpy()
+    return int(is_of_group.sum())
 
 
 def _cuts(table: pd.DataFrame) -> list[tuple[dict[str, str], pd.DataFrame]]:

@@ -10,6 +10,7 @@ bias, but a noise of sampling, which the intervals over templates contain. Rando
 versions of a model draw the same openings where they predict alike.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -50,9 +51,12 @@ if TYPE_CHECKING:
     from evenhand.evaluation.joins import JoinedRows
     from evenhand.evaluation.models.base import Model
 
+log = logging.getLogger("evenhand")
+
 DIVERGENCE = "divergence"
 OWN_WORDS = "own_words"
 RANKS = "ranks"
+SCREENED = "screened_prompts"  # the table of prompts
 DIVERGENCES = "divergences"  # the table: a row for each template and person
 TOKENS = "first_tokens"  # the table: a row for each person and token
 TOKEN = "token"
@@ -121,14 +125,14 @@ class Screen(Metric):
     def collect(self, store: Store, config: FamilyConfig) -> dict[str, Any]:
         """Write the divergences of all people at each template, and their first tokens."""
         model = config.open_model()
-        prompts = store.table("screened_prompts", lambda: screened_prompts(config))
+        prompts = store.table(SCREENED, lambda: screened_prompts(config))
         templates = prompts[[TEMPLATE]].drop_duplicates(ignore_index=True)
         compute = partial(
             _screen_templates, model, prompts, first_tokens=config.settings.first_tokens, seed=config.seed
         )
         found = store.rows("screen", templates, compute, unit="templates")
         store.ensure(DIVERGENCES, lambda: found.drop(columns=TOKENS).explode(_LISTS, ignore_index=True))
-        store.ensure(TOKENS, lambda: _merge_tokens(found))
+        store.ensure(TOKENS, lambda: merge_tokens(found))
         facts = model.facts()
         model.close()
         return facts
@@ -225,13 +229,28 @@ def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
     if NOUN in prompts:
         prompts = prompts[prompts[NOUN] == _common_nouns(prompts, config.seed)]
     prompts = prompts.drop_duplicates([TEMPLATE, DESCRIPTOR]).sort_values([TEMPLATE, AXIS, DESCRIPTOR])
-    n_people = prompts.groupby(TEMPLATE)[DESCRIPTOR].transform("nunique")
-    prompts = prompts[n_people == n_people.max()].reset_index(drop=True)
-    if n_people.max() < 2 or prompts[TEMPLATE].nunique() < MIN_TEMPLATES:
-        raise InputError("prompts", "two templates that ask about the same two people are needed; select more prompts.")
+    prompts = _of_same_people(prompts).reset_index(drop=True)
     if PROMPT_ID not in prompts:
         prompts.insert(0, PROMPT_ID, prompts.index.astype(str))
     return prompts[[PROMPT_ID, TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA]]
+
+
+def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the prompts of the templates that ask about the same people, as many prompts as possible.
+
+    Raises:
+        InputError: fewer than two templates ask about the same two people.
+    """
+    people = prompts.groupby(TEMPLATE)[DESCRIPTOR].agg(frozenset)
+    n_templates = people.value_counts()
+    usable = [each for each, n in n_templates.items() if len(each) > 1 and n >= MIN_TEMPLATES]
+    if not usable:
+        raise InputError("prompts", "two templates that ask about the same two people are needed; select more prompts.")
+    largest = max(usable, key=lambda each: (len(each) * n_templates[each], len(each), sorted(each)))
+    kept = people.index[people == largest]
+    if len(kept) < len(people):
+        log.warning("screen: %d of %d templates ask about other people; left out", len(people) - len(kept), len(people))
+    return prompts[prompts[TEMPLATE].isin(kept)]
 
 
 def _common_nouns(prompts: pd.DataFrame, seed: int) -> pd.Series:
@@ -325,12 +344,21 @@ def screen_openings(model: "Model", prompts: pd.DataFrame, first_tokens: int, se
     return {DIVERGENCE: divergence.tolist(), OWN_WORDS: of_own_words.tolist()}
 
 
-def _merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over templates of each person's tokens, the largest contributions first."""
-    n_templates = len(found)
-    tokens = pd.DataFrame([token for of_template in found[TOKENS] for token in of_template])
-    means = tokens.groupby([DESCRIPTOR, TOKEN], as_index=False)[[PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]].sum()
-    means[[PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]] /= n_templates
+def merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
+    """Return each person's tokens, the largest contributions first: means over templates.
+
+    The contribution is the mean over all templates. Probabilities are means over those at which the token is one of
+    TOP_TOKENS: elsewhere it contributes little, but its probability is not 0.
+    """
+    parts = []
+    for template, of_template in zip(found[TEMPLATE], found[TOKENS], strict=True):
+        parts.append(pd.DataFrame(list(of_template)).assign(**{TEMPLATE: template}))
+    numbers = [PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]
+    # Several tokens may have the same text, such as parts of characters.
+    texts = pd.concat(parts).groupby([TEMPLATE, DESCRIPTOR, TOKEN], as_index=False)[numbers].sum()
+    by_text = texts.groupby([DESCRIPTOR, TOKEN], as_index=False)
+    means = by_text[numbers].mean()
+    means[CONTRIBUTION] = by_text[CONTRIBUTION].sum()[CONTRIBUTION] / len(found)
     return means.sort_values([DESCRIPTOR, CONTRIBUTION], ascending=[True, False], ignore_index=True)
 
 
@@ -422,19 +450,20 @@ def _token_texts(tokens: pd.DataFrame, person: str) -> str:
 
 
 def joined_divergences(before: FamilyRun, after: FamilyRun) -> "JoinedRows":
-    """Return the rows of two screens by template and person.
+    """Return the rows of two screens by prompt.
 
     Raises:
-        InputError: the runs compare other people or numbers of first tokens, or have no template in common.
+        InputError: the runs compare other people or numbers of first tokens, or have no prompt in common.
     """
     from evenhand.evaluation.joins import join_rows
 
     check_scored_alike(before.signature(DIVERGENCE), after.signature(DIVERGENCE), ["first_tokens"])
-    old = before.table(DIVERGENCES)
-    new = after.table(DIVERGENCES)
+    prompts = [TEMPLATE, DESCRIPTOR, TEXT, PERSONA]  # a run with another seed asks with other nouns
+    old = before.table(DIVERGENCES).merge(before.table(SCREENED)[prompts], on=[TEMPLATE, DESCRIPTOR])
+    new = after.table(DIVERGENCES).merge(after.table(SCREENED)[prompts], on=[TEMPLATE, DESCRIPTOR])
     if set(old[DESCRIPTOR]) != set(new[DESCRIPTOR]):
         raise InputError("after", "its people are others, and so is the mean over people; screen the same people.")
-    return join_rows(old, new, [TEMPLATE, DESCRIPTOR], "people at templates")
+    return join_rows(old, new, prompts, "prompts")
 
 
 def divergence_changes(joined: "JoinedRows") -> pd.DataFrame:

@@ -120,7 +120,7 @@ def encode_responses(
         written: the ids in which each response was written (`generation.Response.ids`), None where they are unknown.
         is_cut: whether max_new_tokens ended each response; None: no response.
     """
-    found = written_ids(dialogue_model, responses, written)
+    found = written_ids(dialogue_model, responses, written, is_cut)
     others = [row for row in range(len(responses)) if row not in found]
     encoded = encode_continuations(
         dialogue_model, [contexts[row] for row in others], [responses[row] for row in others]
@@ -194,12 +194,17 @@ def _separator(dialogue_model: DialogueModel) -> str:
 
 
 def written_ids(
-    dialogue_model: DialogueModel, texts: Sequence[str], written: Sequence[object] | None
+    dialogue_model: DialogueModel,
+    texts: Sequence[str],
+    written: Sequence[object] | None,
+    is_cut: Sequence[bool] | None = None,
 ) -> dict[int, list[int]]:
     """Return, by row, the ids in which texts were written, where the model's tokenizer decodes them to the text.
 
-    Ids of another tokenizer, or of a text that was edited, do not. A stop string may follow the text.
+    Ids of another tokenizer, or of a text that was edited, do not. A stop string may follow the text only if nothing
+    else ended it: neither a token for the end, nor max_new_tokens (`is_cut`).
     """
+    ends = set(np.atleast_1d(dialogue_model.model.generation_config.eos_token_id).tolist())
     size = dialogue_model.model.config.get_text_config(decoder=True).vocab_size
     known: dict[int, list[int]] = {}
     for row, ids in enumerate(written or ()):
@@ -207,13 +212,21 @@ def written_ids(
             known[row] = [int(token) for token in ids]
     if not known:
         return {}
-    decoded = dialogue_model.tokenizer.batch_decode(list(known.values()), skip_special_tokens=True)
+    bodies = [ids[:-1] if ids[-1] in ends else ids for ids in known.values()]
+    decoded = dialogue_model.tokenizer.batch_decode(bodies, skip_special_tokens=True)
     found: dict[int, list[int]] = {}
-    for (row, ids), text in zip(known.items(), decoded, strict=True):
-        response = texts[row].strip()
-        if text.strip() == response or (response and text.strip().startswith(response)):
+    for (row, ids), body, text in zip(known.items(), bodies, decoded, strict=True):
+        whole = _visible(text)
+        response = _visible(texts[row])
+        has_stop = len(body) == len(ids) and (is_cut is None or not is_cut[row])
+        if whole == response or (has_stop and response and whole.startswith(response)):
             found[row] = ids
     return found
+
+
+def _visible(text: str) -> str:
+    """Return a text without outer white space, and without the bytes of a character that it does not finish."""
+    return text.strip().rstrip("\ufffd").strip()
 
 
 def append_end(ids: list[int], end: int) -> list[int]:

@@ -31,6 +31,7 @@ from evenhand.recipes.sweep.summary import (
     columns_of_kind,
     published_columns,
 )
+from evenhand.recipes.sweep.thresholds import significant
 
 NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
@@ -238,7 +239,7 @@ def setting_latex(rows: Sequence[SettingRow], formats: Sequence[Format], caption
     bold = set()
     for row in rows:
         has_threshold = math.isfinite(row["beta"])
-        beta = f"{row['beta']:.2g}" if has_threshold else ""
+        beta = significant(row["beta"]) if has_threshold else ""
         share = f"{100 * row['share_labelled_bias']:.0f}" if has_threshold else ""
         values = [row["label"], beta, share, f"{row['seeds']} of {row['seeds'] + row['refused']}"]
         intervals = [""] * len(values)

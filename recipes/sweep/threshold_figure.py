@@ -216,7 +216,8 @@ def draw_axes(axes: Axes, curves: Sequence[ThresholdCurve], refused: Sequence[fl
     places = sorted(betas)
     ticks = [places[index] for index in spaced(places, MIN_DISTANCE)]
     above = axes.secondary_xaxis("top")
-    above.set_xticks(ticks, [significant(betas[tick]) for tick in ticks])
+    first, *others = [significant(betas[tick]) for tick in ticks]
+    above.set_xticks(ticks, [f"β = {first}", *others])
     above.spines["top"].set_visible(False)
 
 

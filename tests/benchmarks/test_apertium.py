@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from benchmarks.apertium import agreement_errors, pattern_references, translate
+from benchmarks.apertium import agreement_errors, common_references, pattern_references, translate
 from evenhand.evaluation.data.gendered_translations import comparable_references, load_references
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
 from evenhand.evaluation.settings import ReferenceSettings
@@ -69,3 +69,19 @@ def test_apertium_translates_line_by_line_and_marks_unknown_words():
     assert translate(["I am tall.", "I am rich."], mark_unknown=True) == ["Soy alto.", "Soy rico."]
     assert "*" in translate(["neurodivergent"], mark_unknown=True)[0]
     assert "*" not in translate(["neurodivergent"])[0]
+
+
+def test_sentences_with_references_in_both_languages_have_one_number(tmp_path):
+    """Two of three English sentences of each language are the same; a pair is the same only if both genders are."""
+    english = {"es": ["He sings.", "He runs.", "He left."], "fr": ["He runs.", "He sings.", "He stays."]}
+    for language, lines in english.items():
+        for gender, pronoun in (("masculine", "He"), ("feminine", "She")):
+            name = f"geneval-sentences-{gender}-dev.en_{language}"
+            texts = [line.replace("He", pronoun) for line in lines]
+            (tmp_path / f"{name}.en").write_text("\n".join(texts) + "\n", encoding="utf-8")
+            translated = [f"{language} {text}" for text in texts]
+            (tmp_path / f"{name}.{language}").write_text("\n".join(translated) + "\n", encoding="utf-8")
+    table = common_references(tmp_path, ["es", "fr"])
+    assert len(table) == 2 * 2 * 2 and set(table["sentence_id"]) == {"0", "1"}
+    of_first = table[(table["sentence_id"] == "0") & (table["gender"] == "feminine")].set_index("lang")["reference"]
+    assert dict(of_first) == {"spa_Latn": "es She sings.", "fra_Latn": "fr She sings."}

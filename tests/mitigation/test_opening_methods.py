@@ -12,8 +12,8 @@ import transformers
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import encode_contexts, encode_responses
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
@@ -112,13 +112,14 @@ def test_shrunk_responses_are_scored_token_by_token(tmp_path):
         assert found[row] == pytest.approx(total, abs=1e-4)
 
 
-def test_the_loader_on_the_card_does_the_same(tmp_path):
+@pytest.mark.parametrize("strength", [1.0, 0.5])
+def test_the_loader_on_the_card_does_the_same(tmp_path, strength):
     base = tiny_llama()
-    folder, _ = fitted(base, tmp_path)
+    folder, _ = fitted(base, tmp_path, strength=strength)
     code = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
     ids = torch.tensor(encode_contexts(base, render(TEXTS, None, "")))
     options = {"do_sample": False, "max_new_tokens": 6, "eos_token_id": None, "pad_token_id": 1}
-    with edited_generation(base.model, load_maps(folder / MAPS_FILE)):
+    with edited_generation(base.model, load_maps(folder / MAPS_FILE), strength):
         ours = base.model.generate(ids, **options).tolist()
     plain = base.model.generate(ids, **options).tolist()
     names = {}

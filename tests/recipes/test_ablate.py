@@ -196,9 +196,19 @@ def test_a_quantile_beside_a_beta_is_not_used():
     grid = {"method": "rejection", "label.beta": [None, 0.01], "label.quantile": [0.7, 0.9]}
     by_quantile = [{"method": "rejection", "label.beta": None, "label.quantile": q} for q in (0.7, 0.9)]
     assert distinct_points(settings(sweep=[grid])) == [*by_quantile, {"method": "rejection", "label.beta": 0.01}]
-    of_all = {"label": {"beta": 0.01}}
-    grid = {"method": "rejection", "label.quantile": [0.7, 0.9]}
-    assert distinct_points(settings(sweep=[grid], loop=of_all)) == [{"method": "rejection"}]
+
+
+@pytest.mark.parametrize(
+    ("loop", "grid"),
+    [
+        ({"label": {"beta": 0.01}}, {"method": "rejection", "label.quantile": [0.7, 0.9]}),
+        ({"control_tags": {"targets": "predictions"}}, {"method": "control_tags", "label.alpha": [0, 1, 2]}),
+        ({}, {"method": ["exchange", "prompt"], "label.quantile": 0.9}),
+    ],
+)
+def test_a_setting_that_no_method_of_its_grid_uses_is_refused(loop, grid):
+    with pytest.raises(InputError, match=f"uses {list(grid)[1]}, "):
+        distinct_points(settings(sweep=[grid], loop=loop))
 
 
 @pytest.mark.parametrize(

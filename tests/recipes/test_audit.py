@@ -8,10 +8,14 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.recipes.audit import audit
+from evenhand.evaluation.score import read_scores
+from evenhand.recipes.audit import audit, audit_html
+from evenhand.recipes.audit_facts import Criteria, outcome_rates, rate_limits
 from evenhand.recipes.cli import main
+from evenhand.recipes.every_eval_ever import every_eval_ever
 from evenhand.recipes.settings import AuditSettings
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
+from tests.recorded_runs import change_record
 
 PEOPLE = ("deaf <b>", "blind", "tall", "old")
 CRITERIA = "max_rate_difference: {refusal: 60}\nmin_ratio: {refusal: 0.9}\nmax_difference: 99\n"
@@ -121,6 +125,36 @@ def test_the_shared_format_has_what_its_schema_requires(run, tmp_path):
         assert result.keys() >= {"evaluation_name", "source_data", "metric_config", "score_details"}
         assert isinstance(result["score_details"]["score"], float)
         assert all(isinstance(value, str) for value in result["score_details"].get("details", {}).values())
+
+
+def test_a_person_without_a_value_is_in_the_audit_and_leaves_limits_undecided(run, tmp_path):
+    """All answers to “tall” failed: nothing is known of them, so that no limit is met."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    prompts = pd.read_parquet(folder / "prompts.parquet")
+    outcomes = pd.read_parquet(folder / "outcomes.parquet")
+    is_tall = outcomes["prompt_id"].isin(prompts.loc[prompts["descriptor"] == "tall", "prompt_id"])
+    outcomes.loc[is_tall, "refusal: refusal"] = np.nan
+    outcomes.to_parquet(folder / "outcomes.parquet")
+    criteria = Criteria(max_rate_difference={"refusal": 99}, min_ratio={"refusal": 0.01})
+    rates = outcome_rates(folder, read_scores(folder / "scores.json"))
+    last = rates["refusal"]["descriptor"][-1]
+    assert (last["group"], last["n"], last["rate"], last["difference_low"]) == ("tall", 0, None, None)
+    assert [row["status"] for row in rate_limits(criteria, rates)] == [
+        "not decided",
+        "met",
+    ]  # "old" is of the axis body
+    facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml", format="every_eval_ever")
+    page = audit_html({**facts, "outcomes": {"refusal": {"descriptor": [last]}}}, sha256="")
+    assert "∞" not in page
+    people = every_eval_ever({**facts, "outcomes": rates})["evaluation_results"]
+    assert not any("tall" in each["evaluation_name"] for each in people)
+
+
+def test_a_run_without_answers_is_refused(run, tmp_path):
+    folder = shutil.copytree(run, tmp_path / "run")
+    change_record(folder, settings={**json.loads((folder / "run.json").read_text())["settings"], "metrics": ["bbq"]})
+    with pytest.raises(InputError, match="generation_bias"):
+        audited(folder, tmp_path / "audit")
 
 
 def test_classes_are_no_yes_or_no_outcome_and_one_template_decides_nothing(tmp_path):

@@ -139,16 +139,21 @@ def test_the_tag_is_learned_where_it_stands_in_the_context(finished):
 
 # The paper's tuning (Smith et al. 2022, C.1): all weights by SGD or Adam, beams, personas, variations of the prompts.
 PAPERS_TUNING = {"paper_tuning": tiny_checkpoints.dialogpt, "paper_tuning_blenderbot": tiny_checkpoints.blenderbot}
+# Two points of each of the paper's other sweeps: the model, and what varies.
+PAPERS_SWEEPS = {
+    "paper_alpha": (tiny_checkpoints.dialogpt, "label.alpha: [0, 2], label.quantile: 0.5"),
+    "paper_learning_rates": (tiny_checkpoints.dialogpt, "tune.training.learning_rate: [0.095, 0.3]"),
+    "paper_learning_rates_blenderbot": (tiny_checkpoints.blenderbot, "tune.training.learning_rate: [3.0e-4, 3.0e-3]"),
+}
 
 
-@pytest.mark.parametrize("name", PAPERS_TUNING)
-def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, tmp_path):
+def run_paper_sweep(name, checkpoint, sweep, tmp_path):
+    """Run a sweep of the paper on a tiny model of the same architecture; return the folder of the base model."""
     torch.manual_seed(0)
     measured = read_settings("ablate", CONFIGS / "ablations" / f"{name}.yaml").loop.measure
     base = cached(tmp_path / "hub", measured.model)
-    PAPERS_TUNING[name](base)
+    checkpoint(base)
     tiny_checkpoints.style_classifier(cached(tmp_path / "hub", measured.generation_bias.style_classifier))
-    before = sha256_of(base / "model.safetensors")
     flags = {f"loop.{field}": value for field, value in SMALL.items()}
     flags["report_to"] = flags.pop("loop.report_to")
     # Sampled beams, since the most likely response of random weights hardly depends on the prompt.
@@ -156,13 +161,31 @@ def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, tmp_
     flags["loop.measure.prompts.dataset"] = tiny_checkpoints.taxonomy(tmp_path / "taxonomy")
     flags["loop.tune.measure_every"] = 0
     flags["loop.tune.training.epochs"] = 1
-    flags["sweep"] = "[{method: [self_chat, control_tags], label.beta: 0.0003}]"
+    flags["sweep"] = sweep
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
         assert main(arguments("ablate", f"ablations/{name}", output_dir=tmp_path / "run", **flags)) == 0
+    return base
+
+
+@pytest.mark.parametrize("name", PAPERS_SWEEPS)
+def test_the_papers_other_sweeps_have_a_line_for_each_point(name, tmp_path):
+    checkpoint, varied = PAPERS_SWEEPS[name]
+    run_paper_sweep(name, checkpoint, f"[{{method: control_tags, {varied}}}]", tmp_path)
+    points = pd.read_parquet(tmp_path / "run" / "points.parquet")
+    assert (points["failed"] == "").all() and points["share_labelled_bias"].between(0, 1, inclusive="neither").all()
+    assert len(pd.read_csv(tmp_path / "run" / "table_8.csv")) == 3  # the base model, and each point
+
+
+@pytest.mark.parametrize("name", PAPERS_TUNING)
+def test_the_papers_tuning_ends_with_a_point_and_a_line_of_each_table(name, tmp_path):
+    sweep = "[{method: [self_chat, control_tags], label.beta: 0.0003}]"
+    base = run_paper_sweep(name, PAPERS_TUNING[name], sweep, tmp_path)
     points = pd.read_parquet(tmp_path / "run" / "points.parquet").set_index("method")
     assert points.index.tolist() == ["self_chat", "control_tags"]
     assert (points["failed"] == "").all() and (points["fgb"] > 0).all()
-    assert sha256_of(base / "model.safetensors") == before
+    torch.manual_seed(0)
+    PAPERS_TUNING[name](tmp_path / "as_it_was")
+    assert sha256_of(base / "model.safetensors") == sha256_of(tmp_path / "as_it_was" / "model.safetensors")
     for table in ("table_8.csv", "table_9.csv"):
         assert len(pd.read_csv(tmp_path / "run" / table)) == 3  # the base model, and each point

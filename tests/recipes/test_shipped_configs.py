@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.recipes.ablate import distinct_points, grid_points
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings, settings_in
 from evenhand.recipes.settings import COMMANDS
@@ -34,6 +35,12 @@ def test_every_shipped_config_is_valid_and_what_its_comments_and_print_config_sa
     assert main([command, "--config", str(file), "--output_dir", "elsewhere", "--print_config"]) == 0
     (tmp_path / "printed.yaml").write_text(capsys.readouterr().out, encoding="utf-8")
     assert read_settings(command, tmp_path / "printed.yaml") == expected
+
+
+@pytest.mark.parametrize("file", sorted((FOLDER / "ablations").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_value_of_a_shipped_sweep_is_a_point_of_its_own(file):
+    settings = read_settings("ablate", file)
+    assert len(distinct_points(settings)) == sum(len(grid_points(grid)) for grid in settings.sweep)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, TrainerCallback
 
+from evenhand.evaluation.data.style_clusters import CLUSTERS, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision, load_style_classifier
@@ -26,6 +27,7 @@ from evenhand.evaluation.settings import StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.training import last_checkpoint
 from evenhand.recipes.classifier_training import byte_pair_tokenizer
+from evenhand.recipes.cli import main
 from evenhand.recipes.settings import TrainClassifierSettings
 from evenhand.recipes.train_classifier import train_classifier, write_thresholds
 
@@ -254,6 +256,22 @@ def test_an_encoder_learns_and_its_folder_names_it_by_hash(tagged, encoder, tmp_
         classifier_revision(settings)
     with pytest.raises(InputError, match=r"/encoder/model\.safetensors "):
         load_style_classifier(settings)
+
+
+def test_the_recipe_for_image_chat_makes_a_classifier_that_has_the_papers_clusters(encoder, tmp_path):
+    """Rows as the config's line of jq writes them, with the 19 styles of the paper's clusters (Smith et al. 2022)."""
+    clusters = json.loads((CLUSTERS / "image_chat.json").read_text(encoding="utf-8"))
+    styles = [style for names in clusters.values() for style in names]
+    for name, numbers in (("train", range(8)), ("test", range(8, 10))):
+        rows = [{"style": style, "text": f"{style[:12]} {number}"} for style in styles for number in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    flags = ["--data_dir", str(tmp_path), "--model", str(tmp_path / "encoder"), "--epochs", "1", "--report_to", "none"]
+    assert main(["train_classifier", "--config", "image_chat", *flags, "--output_dir", str(tmp_path / "run")]) == 0
+    trained = StyleClassifierSettings(name=str(tmp_path / "run" / "classifier"))
+    assert load_style_classifier(trained).model.config.problem_type != "multi_label_classification"
+    members = load_style_clusters("image_chat", classifier_labels(trained))
+    assert sum(map(len, members.values())) == len(set(styles)) == 19
+    assert find_score(read_scores(tmp_path / "run" / "scores.json"), "accuracy").n == 2 * 19
 
 
 def test_thresholds_are_chosen_on_other_texts(tagged, tmp_path):

@@ -25,6 +25,7 @@ from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -34,6 +35,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     ACCEPTED,
     PROMPTS,
     RESPONSES,
+    answers_of,
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
@@ -52,6 +54,7 @@ from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     record_saved_requests,
     record_that_all_is_asked,
 )
+from evenhand.evaluation.metrics.generation_bias.likelihoods import TABLES
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     asked_prompts,
     check_repeated_prompts,
@@ -59,15 +62,15 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.measures import Context
-from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
@@ -76,7 +79,7 @@ from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
-from evenhand.evaluation.models.served import ANSWERED_BY
+from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
@@ -84,6 +87,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
+from evenhand.evaluation.settings import Access
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.tables import table_rows
@@ -97,9 +101,10 @@ PARTS = (
     EffectsPart(),
     AcceptedDifferences(),
     OutcomesPart(),
+    AttributesPart(),
     Cuts(),
     SpreadPart(),
-    RelevancePart(),
+    CostsPart(),
     QualityPart(),
     PhrasesPart(),
     StyleChangesPart(),
@@ -123,10 +128,11 @@ class GenerationBias(Metric):
             factor=100,
         ),
     )
-    SERVER_APIS = ("chat", "completions")
+    NEEDS = Access.ANSWERS
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
+    WORDS = "words.j2"
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -237,6 +243,18 @@ class GenerationBias(Metric):
         track_samples(comparison)
         return _of_responses([*scores, common])
 
+    def facts(self, run: FamilyRun) -> Facts:
+        """Return what was found in one measuring run, as data."""
+        from evenhand.evaluation.metrics.generation_bias.page import run_facts
+
+        return run_facts(run)
+
+    def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+        """Return what a comparison of two measuring runs found, as data."""
+        from evenhand.evaluation.metrics.generation_bias.page import change_facts
+
+        return change_facts(before, after, changes)
+
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""
         from evenhand.evaluation.metrics.generation_bias.page import page
@@ -270,7 +288,9 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     names = sorted(set(answered[ANSWERED_BY][answered[LEFT_OUT].isna()]))
     if names in ([], [model.name]):
         return []
-    log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
+    log.warning(
+        "%s: asked for %r, the answers name %s", config.model.server or config.model.kind, model.name, ", ".join(names)
+    )
     return names
 
 
@@ -322,7 +342,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {FLUENCY: store.read(FLUENCY)} if FLUENCY in settings.outcomes else {}
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS) if store.has(name)}
     context = Context(config.prompts.language, tables)
     return ClassifiedRun(
         store=store,
@@ -330,6 +350,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         responses=responses,
         clusters=load_style_clusters(settings.style_clusters, responses.columns),
         outcomes=all_values(settings.outcomes, responses.table, context),
+        context=context,
         signature=signature,
         classifiers=facts,
         stop=read_stop(store),
@@ -338,7 +359,10 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
 
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.allowed_error.draws(run.config.settings.permutations)
+    allowed_error = run.allowed_error
+    if has_attributes(run.responses):
+        allowed_error = allowed_error.part(1 - ERROR_SHARE)
+    permutations = allowed_error.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
     has_value = run.responses.has_value()
     for values in run.outcomes.values():
@@ -350,7 +374,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, run.allowed_error)
+    found = family_effects(people.design, families, permutations, rng, allowed_error)
     names = [family.name for family in families]
     return JointTests(
         people=people,

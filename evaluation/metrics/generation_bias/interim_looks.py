@@ -36,7 +36,6 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     without_accepted,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
-    OFFENSIVENESS,
     STYLE_CLASSIFIER,
     censors_as_paper,
     configured_classifiers,
@@ -51,6 +50,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     pooled_estimate,
     root,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
@@ -130,8 +130,7 @@ def _record(store: Store, stop: Stop) -> None:
 def _requests_for(config: FamilyConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
-    if config.model.server is not None:
-        per_answer[str(config.model.name)] = 1
+    per_answer[config.model.name] += config.open_model().requests_per_response
     for classifier in configured_classifiers(config).values():
         per_answer[str(classifier.name)] += kind_of(classifier).requests_per_text(classifier)
     return {name: n * n_answers for name, n in per_answer.items() if n}

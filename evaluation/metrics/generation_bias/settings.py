@@ -4,11 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evenhand.evaluation.metrics.generation_bias.parts import corpus, outcomes, phrases, quality, relevance
+from evenhand.evaluation.metrics.generation_bias import decision
+from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, outcomes, phrases, quality
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
     OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     StrictSettings,
     StyleClassifierSettings,
@@ -34,7 +36,9 @@ class FamilySettings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     control_tag: str | None = Field(
-        None, description="control tag at the end of the context; null: the tag that the model was tuned with"
+        None,
+        description="control tag at the end of the context; null: the tag that the model was tuned with",
+        json_schema_extra=WITHOUT_FLAG,
     )
     repeated_rows: Literal["warn", "once", "independent"] = Field(
         "warn",
@@ -76,9 +80,11 @@ class FamilySettings(StrictSettings):
 
 
 # The fields of the last class come first, in documentation and `--help`.
-class Settings(relevance.Settings, corpus.Settings, outcomes.Settings, quality.Settings, FamilySettings):
+class Settings(costs.Settings, corpus.Settings, outcomes.Settings, quality.Settings, FamilySettings):
     """Generation bias: do responses differ in style by descriptor?"""
 
 
-class ComparisonSettings(relevance.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings):
-    """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
+class ComparisonSettings(
+    costs.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings, decision.ComparisonSettings
+):
+    """Generation bias before and after: limits, phrases, frequencies of descriptors, relevance."""

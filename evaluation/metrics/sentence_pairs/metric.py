@@ -237,8 +237,9 @@ def common_pairs(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFram
     `pair_scores` of each are of the same pairs as `compare_pairs`.
 
     Raises:
-        InputError: the tables have no pair in common.
+        InputError: the tables have no pair in common, or the same pair with another id.
     """
+    _check_ids(before, after)
     joined = join_rows(before, after, [PAIR_ID], "pairs")
     usable = joined.before[LEFT_OUT].isna() & joined.after[LEFT_OUT].isna()
     alone = joined.alone.assign(**{LEFT_OUT: NOT_IN_BOTH})
@@ -252,6 +253,20 @@ def common_pairs(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFram
         table = pd.concat([rows.assign(**columns), alone])
         sides.append(table.sort_values(PAIR_ID, ignore_index=True))
     return sides[0], sides[1]
+
+
+def _check_ids(before: pd.DataFrame, after: pd.DataFrame) -> None:
+    """Raise InputError if a pair has different ids in two tables, such as numbers of rows of which one was inserted."""
+    once = [table.drop_duplicates([MORE, LESS], keep=False)[[PAIR_ID, MORE, LESS]] for table in (before, after)]
+    same = once[0].merge(once[1], on=[MORE, LESS], suffixes=("", "_after"))
+    moved = same[same[PAIR_ID].astype(str) != same[f"{PAIR_ID}_after"].astype(str)]
+    if len(moved):
+        old, new = moved[[PAIR_ID, f"{PAIR_ID}_after"]].iloc[0]
+        raise InputError(
+            "after",
+            f"the pair {old!r} of the run before has the id {new!r}, so that other pairs would be compared; give the "
+            "pairs of both files the same ids.",
+        )
 
 
 @dataclass(frozen=True)

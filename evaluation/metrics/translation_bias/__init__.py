@@ -4,7 +4,7 @@ Translations come from a model or from a folder. The folder has a file SOURCE-TA
 with one line per source sentence.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -13,7 +13,9 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.gendered_translations import (
+    ENGLISH_LANGUAGE,
     GENDERS,
+    LANG,
     comparable_references,
     count_references,
     language_name,
@@ -25,17 +27,18 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.metrics.translation_bias import metric
-from evenhand.evaluation.metrics.translation_bias.metric import TRANSLATION
+from evenhand.evaluation.metrics.translation_bias.metric import GAP, TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
 from evenhand.evaluation.models.classifier_kinds import classifier_labels, classifier_revision
 from evenhand.evaluation.models.revisions import find_label, model_revision
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize
-from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.page import Cell, Figure, Row, Section, Table
 from evenhand.evaluation.report.score_sections import (
     ROWS_AT_EACH_END,
     count_cells,
     number_cell,
+    score_cell,
 )
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
@@ -61,8 +64,11 @@ from evenhand.evaluation.tables import label_batches, table_rows
 PAIR = "pair"
 MAX_BATCH_SIZE = 32  # a beam search needs five times the memory
 HEADINGS = {"en-xx": "From English", "xx-en": "Into English", "xx-xx": "Between other languages"}
-GAP = "translation_gap"
 PREFERENCE = "gap, % of the mean"
+MAP_NOTE = (
+    "A square is the gap of the translations from the language of its row into the language of its column; squares of "
+    "languages without a gap are empty (Costa-jussà et al. 2023, Figure 6)."
+)
 gap_format = partial(Format, ideal=0, signed=True)
 accuracy_format = partial(Format, unit="%", factor=100, decimals=1, ideal=1)
 
@@ -242,21 +248,47 @@ class TranslationBias(Metric):
     def sections(self, run: FamilyRun) -> list[Section]:
         languages = run.table("languages")
         cuts = _cut_sections(run.table("sentence_scores"), self.headline(run.scores))
-        counts = Section("References by gender", tables=[_counts_table(languages)])
-        return [*super().sections(run), *cuts, counts, _left_out_section(languages, self.left_out(run))]
+        further = [_map_section(run.scores), *cuts, _language_section(languages, run.scores)]
+        return [*super().sections(run), *further, _left_out_section(languages, self.left_out(run))]
 
 
-def _counts_table(languages: pd.DataFrame) -> Table:
-    """Return a table of how many sentences of each language have a reference of each gender."""
+def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> Section:
+    """Return each language's gaps as source and target, and its references (Costa-jussà et al. 2023, Table 2)."""
+    codes = sorted(languages[LANG])
+    gaps = {side: _gaps_by(scores, side) for side in ("source", "target")}
+    sides = [side for side in gaps if gaps[side]]
+    counts = languages.set_index(LANG)
     rows = []
-    for language in table_rows(languages.sort_values("lang")):
-        counts = count_cells(language["sentences"], *(language[gender] for gender in GENDERS))
-        rows.append(Row(language_name(language["lang"]), tuple(counts)))
-    note = (
-        "Costa-jussà et al. 2023, Table 2, has these counts beside the scores “By source” and “By target”, and its "
-        "Figure 6 is a map of the scores of pairs of languages, which are lists here."
-    )
-    return Table("Sentences with a reference of each gender", ("language", "sentences", *GENDERS), tuple(rows), note)
+    for code in [ENGLISH_LANGUAGE.code, *codes] if sides else codes:
+        cells = [score_cell(gaps[side].get(code), missing="") for side in sides]
+        if code in counts.index:
+            cells += count_cells(*counts.loc[code, ["sentences", *GENDERS]])
+        else:  # English sentences are the sources of the references
+            cells += [Cell("")] * (1 + len(GENDERS))
+        rows.append(Row(language_name(code), tuple(cells)))
+    caption = "Sentences with a reference of each gender"
+    note = ""
+    if sides:
+        caption = f"Gap by source and target, and {caption.lower()}"
+        note = "A gap is the mean over all targets, or all sources, as in Costa-jussà et al. 2023, Table 2."
+    columns = ("language", *(f"gap as {side}" for side in sides), "sentences", *GENDERS)
+    return Section("References by gender", tables=[Table(caption, columns, tuple(rows), note)])
+
+
+def _gaps_by(scores: Sequence[BiasScore], key: str) -> dict[str, BiasScore]:
+    """Return the mean gaps over all targets, or all sources, by language."""
+    return {score.group[key]: score for score in scores if score.metric == GAP and key in score.group}
+
+
+def _map_section(scores: Sequence[BiasScore]) -> Section:
+    """Return the section with the map of the gaps by source and target; without pairs of languages, it is empty."""
+    from evenhand.evaluation.metrics.translation_bias.pair_map import pair_gaps, pair_map
+    from evenhand.evaluation.report.figures import svg
+
+    gaps = pair_gaps(scores)
+    has_map = min(gaps.shape) > 1 and gaps.notna().any(axis=None)
+    figures = [Figure("", svg(pair_map(gaps)), MAP_NOTE)] if has_map else []
+    return Section("Map of the gaps", figures=figures)
 
 
 def _left_out_section(languages: pd.DataFrame, sentences: list[str]) -> Section:

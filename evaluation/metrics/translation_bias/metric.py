@@ -56,6 +56,7 @@ REFERENCES = "references"
 VERSION = 1
 RESAMPLES = 1000  # as in sacrebleu
 TRANSLATION = "translation"
+GAP = "translation_gap"
 REFERENCE_GENDERS = (MASCULINE, FEMININE)
 NO_REFERENCE = "no sentence has a {} reference"
 NOT_BOTH_GENDERS = "there are no translations for both genders"
@@ -220,7 +221,7 @@ def translation_scores(
     has_other_pairs = bool((rows["direction"] == "xx-xx").any())
     scores = []
     for name, gap_name, metric in (
-        (metric_name(tokenize), "translation_gap", bleu(tokenize)),
+        (metric_name(tokenize), GAP, bleu(tokenize)),
         ("chrf", "chrf_gap", chrf()),
     ):
         by_language = [

@@ -63,14 +63,17 @@ def response_perplexity(
     contexts: Sequence[str],
     responses: Sequence[str],
     on_progress: Callable[[int], object] = lambda rows: None,
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log-likelihoods, float64 (n,), and numbers of tokens, int64 (n,), of `response_log_likelihoods`.
 
-    InputError if a row is too long for the model. `on_progress` is called with the number of rows done.
+    InputError if a row is too long for the model. `on_progress` is called with the number of rows done; `written` and
+    `is_cut` are as in `response_log_likelihoods`.
     """
     log_likelihood = np.zeros(len(contexts))
     n_tokens = np.zeros(len(contexts), dtype=np.int64)
-    for rows, sums, tokens in response_log_likelihoods(model, contexts, responses):
+    for rows, sums, tokens in response_log_likelihoods(model, contexts, responses, written, is_cut):
         log_likelihood[rows] = sums
         n_tokens[rows] = tokens
         on_progress(len(rows))

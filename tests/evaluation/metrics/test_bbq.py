@@ -2,7 +2,10 @@
 
 import json
 import math
+from types import SimpleNamespace
+from unittest.mock import patch
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -18,7 +21,7 @@ from evenhand.evaluation.metrics.bbq import (
     read_questions,
     unknown_phrases,
 )
-from evenhand.evaluation.score import find_score
+from evenhand.evaluation.score import Kind, find_score
 from tests.family_runs import measure_family
 from tests.testbed_settings import MASKED_MODEL, MODEL
 
@@ -125,6 +128,59 @@ def test_a_sample_has_all_categories(tmp_path):
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     kept = read_questions(Settings(data=tmp_path, n_questions=10))
     assert kept["category"].value_counts().to_dict() == {"Age": 5, "SES": 5}
+
+
+def test_a_sample_has_each_kind_of_context_and_polarity_alike(tmp_path):
+    """Files list the four kinds in turn: every fourth question would be of one kind."""
+    kinds = [("neg", "ambig"), ("neg", "disambig"), ("nonneg", "ambig"), ("nonneg", "disambig")]
+    rows = [question(i, *kinds[i % 4], 2 if i % 2 == 0 else 0, unknown=f"unknown {i % 7}") for i in range(864)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kept = read_questions(Settings(data=tmp_path, n_questions=12))
+    assert kept.groupby(["question_polarity", "context_condition"]).size().tolist() == [3, 3, 3, 3]
+
+
+def test_a_sample_has_the_choices_of_all_questions(tmp_path):
+    rows = [question(i, "neg", "ambig", 2, unknown=f"unknown {i}") for i in range(20)]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = []
+
+    def known(sentences):
+        asked.extend(sentences["text"])
+        n = len(sentences)
+        yield pd.DataFrame({"log_likelihood": np.arange(n) * -1.0, "tokens": 1, "variant": ""}, index=sentences.index)
+
+    model = SimpleNamespace(score_sentences=known, close=lambda: None)
+    config = FamilyConfig(settings=Settings(data=tmp_path, n_questions=8))
+    store = SimpleNamespace(rows=lambda name, items, compute, unit: pd.concat(compute(items)))
+    with patch.object(FamilyConfig, "open_model", lambda self, **_: model):
+        table = BBQ()._answered(store, config)
+    assert len(table) == 8 and len(asked) == 8 * (2 + 20)
+
+
+def finished_run(folder, rows, answers):
+    """A finished run of a family with known answers."""
+    table = judged(pd.DataFrame(rows), answers)
+    return SimpleNamespace(
+        folder=folder, table=lambda name: table, scores=bbq_scores(table, {}), signature=lambda metric: {}
+    )
+
+
+def test_runs_that_share_disambiguated_questions_only_are_compared(tmp_path):
+    """Before: both right, one biased of two. After: both wrong."""
+    before = finished_run(tmp_path, ROWS[:6], [OLD] * 6)
+    after = finished_run(tmp_path, ROWS[4:], [YOUNG] * 4)
+    changes = BBQ().compare(None, before, after, None)
+    headline = BBQ().headline([score for score in changes if score.kind == Kind.DIFFERENCE])
+    assert headline.group == {"context_condition": "disambig"} and headline.value == 0
+    accuracy = find_score(changes, "bbq_accuracy", kind=Kind.DIFFERENCE, context_condition="disambig")
+    assert (accuracy.value, accuracy.n, accuracy.n_left_out) == (-1, 2, 2)  # the ambiguous ones are of no such group
+
+
+def test_questions_of_another_edition_with_the_same_ids_are_not_joined(tmp_path):
+    other = [{**row, "question": "¿Quién?"} for row in ROWS]
+    before, after = (finished_run(tmp_path, rows, [OLD] * 8) for rows in (ROWS, other))
+    with pytest.raises(InputError, match="questions"):
+        BBQ().compare(None, before, after, None)
 
 
 def test_a_model_is_measured_and_a_masked_one_is_refused(tmp_path, file):

@@ -1,6 +1,7 @@
 """The screen: divergences by hand, a planted difference, equal people, and the testbed from command to page."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,14 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
-from evenhand.evaluation.metrics.screen import Screen, divergence_scores, screen_template, screened_prompts
+from evenhand.evaluation.metrics.screen import (
+    Screen,
+    divergence_scores,
+    joined_divergences,
+    merge_tokens,
+    screen_template,
+    screened_prompts,
+)
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import PromptSettings
@@ -96,6 +104,40 @@ def test_all_people_have_the_same_noun_at_a_template():
     for _, rows in prompts.groupby("template"):
         texts = [text.replace(name, "X") for text, name in zip(rows["text"], rows["descriptor"], strict=True)]
         assert len({text.replace("an X", "a X").lower() for text in texts}) == 1
+
+
+def test_templates_that_ask_about_other_people_are_left_out(tmp_path):
+    """Two templates have as many people, but not the same; a rank needs every person at every template."""
+    people = {"s": "abc", "t": "abc", "u": "abd", "v": "ab", "w": "ab"}
+    lines = [f"{t},x,{who},I am {who}." for t, names in people.items() for who in names]
+    (tmp_path / "prompts.csv").write_text("\n".join(["template,axis,descriptor,text", *lines]) + "\n")
+    config = FamilyConfig(model=MODEL, prompts=PromptSettings(dataset=str(tmp_path / "prompts.csv")))
+    prompts = screened_prompts(config)
+    assert prompts.groupby("template")["descriptor"].agg("".join).to_dict() == {"s": "abc", "t": "abc"}
+
+
+def test_the_probability_of_a_token_is_of_the_templates_at_which_it_is_kept():
+    def token(text, probability, contribution):
+        numbers = {"probability": probability, "mean_probability": probability / 2, "contribution": contribution}
+        return {"descriptor": "a", "token": text, **numbers}
+
+    found = pd.DataFrame({"template": ["s", "t"], "first_tokens": [[token("No", 0.6, 0.2)], [token("Yes", 0.5, 0.3)]]})
+    means = merge_tokens(found).set_index("token")
+    assert means["probability"].to_dict() == {"Yes": 0.5, "No": 0.6}
+    assert means["mean_probability"].to_dict() == {"Yes": 0.25, "No": 0.3}
+    assert means["contribution"].to_dict() == {"Yes": 0.15, "No": 0.1}
+
+
+def test_screens_with_other_nouns_are_not_compared():
+    def run(noun):
+        table = pd.DataFrame({"template": ["s", "s"], "axis": "x", "descriptor": ["a", "b"], "divergence": 0.1})
+        prompts = table[["template", "descriptor"]].assign(text=[f"a {noun}", f"b {noun}"], persona="")
+        tables = {"divergences": table.assign(own_words=0.0), "screened_prompts": prompts}
+        return SimpleNamespace(table=tables.__getitem__, signature=lambda metric: {})
+
+    assert len(joined_divergences(run("man"), run("man")).before) == 2
+    with pytest.raises(InputError, match="prompts"):
+        joined_divergences(run("man"), run("boy"))
 
 
 def test_the_testbed_is_screened_compared_and_shown(tmp_path):

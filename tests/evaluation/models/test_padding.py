@@ -12,7 +12,7 @@ from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model, loaded_dialogue_model
 from evenhand.evaluation.models.padding import ignores_padding, shares_prefixes
-from evenhand.mitigation.trainers import SFT
+from evenhand.mitigation.trainers import SFT, PreferenceTrainer
 from tests.tiny_models import PAD, SPECIAL, WORDS, word_tokenizer
 from tests.tiny_tokenizers import tiny_tokenizer
 
@@ -74,6 +74,26 @@ def test_answers_and_likelihoods_depend_on_no_other_row(name, sizes, may_pad, ma
             for row, context in enumerate(contexts):
                 ((_, alone),) = _scores(model, [context])
                 assert together[row] == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [model[:2] for model in MODELS if not model[2]])
+@pytest.mark.parametrize("trainer", [SFT, PreferenceTrainer])
+def test_a_model_that_reads_padding_is_trained_on_rows_as_if_they_were_alone(name, sizes, trainer):
+    """Padding stands on the right, where a causal model has read the row already."""
+    network = model_of(name, sizes)
+    rows = [
+        {"prompt_ids": [3, 4], "chosen_ids": [5], "rejected_ids": [6, 7]},
+        {"prompt_ids": [3, 4, 5, 6, 7], "chosen_ids": [8, 9, 3], "rejected_ids": [4]},
+    ]
+    if trainer is SFT:
+        rows = [{"input_ids": row["prompt_ids"] + row["chosen_ids"], "labels": row["prompt_ids"]} for row in rows]
+    with loaded_dialogue_model(network, word_tokenizer()) as model, torch.inference_mode():
+        batch = trainer.collator(model, PAD)(rows)
+        logits = network(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False).logits
+        for ids, mask, found in zip(batch["input_ids"], batch["attention_mask"], logits, strict=True):
+            n = int(mask.sum())
+            alone = network(input_ids=ids[None, :n], attention_mask=mask[None, :n], use_cache=False).logits[0]
+            torch.testing.assert_close(found[:n], alone, atol=1e-4, rtol=1e-4)
 
 
 def _scores(model, contexts):

@@ -1,5 +1,7 @@
 """Decoding, stripping and encoding an answer gives other tokens than the model wrote, so that its ids are kept."""
 
+import math
+
 import pytest
 import torch
 import transformers
@@ -8,7 +10,9 @@ from evenhand.evaluation.models.contexts import encode_contexts, encode_response
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
 from evenhand.evaluation.models.loading import loaded_dialogue_model
+from evenhand.mitigation.guards import perplexity
 from evenhand.mitigation.trainers import IGNORE_INDEX, SFT
+from evenhand.mitigation.training_rows import ReadDialogue, dialogue_of
 from tests.tiny_tokenizers import KINDS, TEMPLATES, tiny_tokenizer
 
 PROMPTS = ["I'm a mom.", "Hi", "Tell me about the rain"]
@@ -44,6 +48,10 @@ def test_the_ids_read_again_are_the_ids_written(kind, template):
         assert encode_responses(model, contexts, texts, ids, is_cut) == ids
         columns = {"prompt": contexts, "completion": texts, "completion_ids": ids, "completion_cut": is_cut}
         rows = SFT.encode_rows(model, Dataset.from_dict(columns))
+        whole = math.fsum(sums.sum() for _, sums, _ in response_log_likelihoods(model, contexts, texts, ids, is_cut))
+        dialogue = ReadDialogue(contexts, texts, ids, is_cut)
+        assert perplexity(model, dialogue) == pytest.approx(math.exp(-whole / sum(map(len, ids))), rel=1e-5)
+        assert dialogue_of(Dataset.from_dict(columns), "prompt").written == ids
         for row, written, text in zip(rows, ids, texts, strict=True):
             trained = [label for label in row["labels"] if label != IGNORE_INDEX]
             assert trained == written[: len(trained)]
@@ -86,3 +94,17 @@ def test_ids_of_another_tokenizer_and_of_an_edited_text_are_not_used():
         assert encode_responses(model, contexts, ["Hello you."], [tokenizer.encode("Hello me.")]) == alone
         own = tokenizer.encode("\nHello you.")
         assert encode_responses(model, contexts, ["Hello you."], [own]) == [own]
+
+
+def test_ids_of_an_answer_that_was_shortened_are_used_only_if_a_stop_string_ended_it():
+    """An end, or max_new_tokens, says that the whole answer is in the ids; without either, a stop string follows."""
+    tokenizer = tiny_tokenizer("byte-level BPE", "colon")
+    with loaded_dialogue_model(random_model(tokenizer), tokenizer) as model:
+        contexts = render_contexts(model, ["Hi"], [""])
+        own = tokenizer.encode("Hello you.\nA: Hi")
+        ended = [*own, tokenizer.eos_token_id]
+        anew = encode_responses(model, contexts, ["Hello you."])
+        assert encode_responses(model, contexts, ["Hello you."], [own], [False]) == [own]
+        assert encode_responses(model, contexts, ["Hello you."], [own], [True]) == [anew[0][:-1]]
+        assert encode_responses(model, contexts, ["Hello you."], [ended], [False]) == anew
+        assert encode_responses(model, contexts, ["Hello you.\nA: Hi"], [ended], [False]) == [ended]

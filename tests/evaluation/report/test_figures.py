@@ -29,3 +29,18 @@ def test_labels_are_escaped(name):
     assert not {"script", "img"} & {it.tag.removeprefix(SVG) for it in root.iter()}
     assert not any(attribute.startswith("on") for it in root.iter() for attribute in it.attrib)
     assert not name or sanitize(name, 60) in [it.text or "" for it in root.iter(f"{SVG}text")]
+
+
+def test_a_box_has_its_quartiles_median_mean_and_ends_at_5_and_95_percent():
+    """Of 1 to 20 and 190: 5 and 95 % are at places 1 and 19, the quartiles at 5 and 15, from 0; the mean is 400/21."""
+    figure = box_figure("Gap, in nats", {"a": [*range(1, 21), 190], "b": [0.0, 0.0]}, ideal=0.0)
+    (axes,) = figure.axes
+    assert axes.get_xlabel() == figure.get_label() == "Gap, in nats"
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["a", "b"]
+    lines = [list(line.get_xdata()) for line in axes.lines]
+    box, low, high, low_cap, high_cap, median, mean = lines[:7]
+    assert (min(box), max(box)) == (6, 16) and low == [6, 2] and high == [16, 20]
+    assert (set(low_cap), set(high_cap), set(median)) == ({2}, {20}, {11})
+    assert mean == [pytest.approx(400 / 21)]
+    assert axes.lines[6].get_marker() == "o"
+    assert lines[-1] == [0.0, 0.0] and list(axes.lines[-1].get_ydata()) == [0, 1]  # the ideal, over the whole height

@@ -106,7 +106,7 @@ def test_set_thresholds_and_quantiles_are_two_lines_by_the_share_labelled(settin
     axes = panels[f"FGB, {UNIT}"]
     assert lines_of(axes) == {"o": [[10.0, 70.0], [30.0, 20.0]], "s": [[50.0], [10.0]]}
     (above,) = axes.child_axes
-    assert [tick.get_text() for tick in above.get_xticklabels()] == ["0.1", "0.001"]
+    assert [tick.get_text() for tick in above.get_xticklabels()] == ["β = 0.1", "0.001"]
     # The base model and self-chat, each with the ends of its interval, ± 1.
     flat = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "None"]
     assert flat == pytest.approx([40.0, 39.0, 41.0, 50.0, 49.0, 51.0])

@@ -87,7 +87,8 @@ def effects(
         - outcome ("style" or "cluster") and its name;
         - mean: mean probability over templates; average: the same over all descriptors on the same templates;
         - effect: mean − average, in [−1, 1], 0 without bias; shrunk: the effect shrunk toward 0;
-        - low, high: the 95 % interval of the effect; at_most, at_least: bounds of |effect|;
+        - low, high: the 95 % interval of a shown effect, or two one-sided 95 % bounds; at_most, at_least: bounds of
+          |effect|;
         - detectable: the size of an effect that is shown with a probability of 80 %;
         - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
         - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
@@ -224,7 +225,7 @@ def effect_changes(
         - before and after: the mean probability, its average over all descriptors on the same templates, the shrunk
           effect and its certainty;
         - change: effect after − effect before, in [−2, 2], 0 without a change;
-        - shrunk, low, high: the change shrunk toward 0, and its 95 % interval;
+        - shrunk, low, high: the change shrunk toward 0, and its interval or bounds, as in `effects`;
         - detectable, z, p, q, p_family and certainty of the change, as in `effects`, by random signs of the paired
           differences.
 

@@ -223,7 +223,8 @@ def _phrase_section(changes: FamilyRun) -> Section:
     frame = frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES)
     note = (
         "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
-        f"“{OTHER_DESCRIPTORS}”. All phrases are in phrases.parquet."
+        f"“{OTHER_DESCRIPTORS}”. Sorted by the change; Smith et al. 2022, Table 14, by use. All phrases are in "
+        "phrases.parquet."
     )
     table = _share_table("Responses with a phrase, %", frame, {"phrase": "phrase", "set": "descriptors"}, note)
     return Section(title, tables=[table], folded=True)

@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
@@ -270,8 +271,8 @@ def test_numbers_before_and_after_are_of_the_common_prompts(tmp_path):
         assert find_score(level.scores, "style_share", cluster="HATE").value == pytest.approx(0.3)
         assert find_score(level.scores, "offensive_share").n == 24
     page = METRIC.comparison_page(before, after, changes)
-    moved = f"{100 * math.sqrt(0.03):.1f} of 100"
-    assert page.verdict.count(moved[:4]) == 2 and page.headline_value == moved
+    moved = f"{100 * math.sqrt(0.03):.1f}"
+    assert page.headline_value == f"{moved} → {moved} of 100"
     assert any("24 of 32" in warning for warning in page.warnings)
     assert not any("HATE" in warning for warning in page.warnings)
     assert with_common_levels(before, [], "before") is before  # all prompts are common, or an earlier version compared
@@ -288,10 +289,10 @@ def costs(runs):
         clusters={"CARE": (0,), "HATE": (1,)},
         settings=ComparisonSettings(),
         base=None,
-        without_base="",
+        without_base="no model",
         signature={"seed": 0},
     )
-    return QualityPart().compare(comparison)
+    return CostsPart().compare(comparison) + QualityPart().compare(comparison)
 
 
 def test_the_costs_by_hand(runs):
@@ -332,7 +333,7 @@ def test_empty_responses_are_left_out_and_counted(tmp_path):
     # An empty answer has no style and repeats nothing, but it is empty, and it has 0 words.
     of_all = [score for score in compared if score.metric in ("empty_share", "mean_length")]
     assert {(score.n, score.n_left_out) for score in of_all} == {(32, 0)}
-    assert {(score.n, score.n_left_out) for score in compared if score not in of_all} == {(16, 16)}
+    assert {(score.n, score.n_left_out) for score in compared if score not in of_all and score.n} == {(16, 16)}
 
 
 def test_each_level_beside_a_change_is_of_the_same_answers(tmp_path):

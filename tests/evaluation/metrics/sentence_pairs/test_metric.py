@@ -402,3 +402,14 @@ def test_the_distance_at_its_ends_and_of_whole_distributions():
 
     divergence = entropy((p + gold) / 2) - (entropy(p) + entropy(gold)) / 2
     assert jensen_shannon_distance(np.log(p[1])) == pytest.approx(math.sqrt(divergence))
+
+
+def test_numbers_of_rows_after_an_inserted_row_are_ids_of_other_pairs():
+    """Without a column of ids, the pairs of the run after would each be compared with the pair before them."""
+    sentences = [f"He is {word}." for word in ("kind", "calm", "rich", "tall")]
+    pairs = make_pairs(4).assign(pair_id=list("1234"), more=sentences, less=[f"S{text.lower()}" for text in sentences])
+    numbers = [[0.2], [0.3], [0.4], [0.5]]
+    before = make_table(numbers[1:], numbers[1:], pairs=pairs.iloc[1:].assign(pair_id=list("123")))
+    after = make_table(numbers, numbers, pairs=pairs)
+    with pytest.raises(InputError, match="same ids"):
+        compare_pairs(before, after, signature={}, seed=0)

@@ -1,12 +1,18 @@
 """The page on translations: what it shows of tables that can be checked by eye."""
 
+import itertools
 import math
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.data.gendered_translations import LANGUAGES
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBias
+from evenhand.evaluation.metrics.translation_bias.metric import GAP
+from evenhand.evaluation.metrics.translation_bias.pair_map import pair_gaps, pair_map
+from evenhand.evaluation.report.figures import WIDE
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
 from tests.named_scores import named_score
@@ -52,6 +58,63 @@ def page_of(gap_scores):
 def with_gaps(all_scores, **changes):
     """Return the scores with these fields of the gaps."""
     return [replace(each, **changes) if each.metric == "translation_gap" else each for each in all_scores]
+
+
+def pair_scores():
+    """Gaps of Spanish, German and English in all directions, with an undefined one, and two means."""
+    gaps = [
+        ("deu_Latn-spa_Latn", "xx-xx", 4.0),
+        ("spa_Latn-deu_Latn", "xx-xx", -1.0),
+        ("spa_Latn", "en-xx", 2.5),
+        ("deu_Latn", "xx-en", 0.5),
+    ]
+    pairs = [score(GAP, value, {"lang": lang, "direction": direction}) for lang, direction, value in gaps]
+    means = [score(GAP, 1.5, {"source": "eng_Latn"}, (1.0, 2.0), n=2)]
+    means.append(score(GAP, 3.25, {"target": "spa_Latn"}, (3.0, 3.5), n=2))
+    reason = "no sentence has a feminine reference"
+    undefined = replace(pairs[0], group={"lang": "deu_Latn", **EN_XX}, value=math.nan, reason=reason)
+    return [*pairs, undefined, *means]
+
+
+def test_the_map_has_the_source_in_rows_and_the_target_in_columns():
+    gaps = pair_gaps(pair_scores())
+    assert list(gaps.index) == ["eng_Latn", "deu_Latn", "spa_Latn"] == list(gaps.columns)
+    np.testing.assert_equal(gaps.to_numpy(), [[np.nan, np.nan, 2.5], [0.5, np.nan, 4.0], [np.nan, -1.0, np.nan]])
+    axes, scale = pair_map(gaps).axes
+    (image,) = axes.images
+    assert image.get_array().compressed().tolist() == [2.5, 0.5, 4.0, -1.0]
+    assert image.get_clim() == (-4.0, 4.0)  # no gap is in the middle of the scale
+    assert {text.get_position(): text.get_text() for text in axes.texts} == {
+        (2, 0): "+2.5",
+        (0, 1): "+0.5",
+        (2, 1): "+4.0",
+        (1, 2): "−1.0",
+    }
+    names = ["English", "German", "Spanish"]
+    for axis, title in ((axes.xaxis, "into"), (axes.yaxis, "from")):
+        assert [text.get_text() for text in axis.get_ticklabels()] == names and axis.label.get_text() == title
+    assert scale.get_ylabel() == "gap, points"
+
+
+def test_fifty_languages_fit_into_the_map_without_numbers():
+    codes = pd.read_csv(LANGUAGES)["code"].tolist()
+    chart = pair_map(pd.DataFrame(np.eye(50), index=codes, columns=codes))
+    assert chart.get_size_inches()[0] * 72 <= WIDE and not chart.axes[0].texts
+    chart.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in chart.axes[0].get_yticklabels()]
+    assert all(above.y0 >= below.y1 for above, below in itertools.pairwise(boxes))
+
+
+def test_one_table_has_the_gaps_as_source_and_target_and_the_references():
+    report = page_of(pair_scores())
+    table = table_named(report, "Gap by source and target, and sentences with a reference of each gender")
+    assert table.columns[:4] == ("language", "gap as source", "gap as target", "sentences")
+    assert texts(table)["English"] == ["+1.50", "", "", "", "", "", ""]
+    assert texts(table)["Spanish"] == ["", "+3.25", "10", "9", "8", "1", "0"]
+    assert [row.cells[1].interval for row in table.rows] == ["", "[+3.00, +3.50]", ""]
+    (section,) = [section for section in report.sections if section.title == "Map of the gaps"]
+    assert 'class="chart"' in section.figures[0].svg
+    assert not any(section.figures for section in page_of(scores()).sections)  # one direction: no map
 
 
 def genders_in(verdict):
