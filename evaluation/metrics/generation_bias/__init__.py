@@ -61,8 +61,10 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
+from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
@@ -97,6 +99,7 @@ PARTS = (
     EffectsPart(),
     AcceptedDifferences(),
     OutcomesPart(),
+    DecisionsPart(),
     Cuts(),
     SpreadPart(),
     RelevancePart(),
@@ -322,8 +325,8 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {FLUENCY: store.read(FLUENCY)} if FLUENCY in settings.outcomes else {}
-    context = Context(config.prompts.language, tables)
+    tables = {name: store.read(name) for name in (FLUENCY, LIKELY_DECISION) if name in settings.outcomes}
+    context = Context(config.prompts.language, tables, settings.decision_rule)
     return ClassifiedRun(
         store=store,
         config=config,

@@ -25,6 +25,7 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
@@ -86,6 +87,14 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
     return prompts
 
 
+def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
+    """Return the files of templates and of people, which may be in an installed package (package:NAME/PATH)."""
+    return (
+        local_path(str(settings.templates), "prompts.templates"),
+        local_path(str(settings.people), "prompts.people"),
+    )
+
+
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 
@@ -95,7 +104,7 @@ def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     if config.split == "train" and settings.train_file:
         return read_prompts(settings.train_file, settings.answers_per_cell, settings.descriptor_column)
     if settings.people:
-        prompts = crossed_prompts(settings.templates, settings.people, settings.answers_per_cell)
+        prompts = crossed_prompts(*_crossed_files(settings), settings.answers_per_cell)
     else:
         prompts = read_prompts(settings.file, settings.answers_per_cell, settings.descriptor_column)
     if config.split != "all" and settings.split_by:
@@ -204,8 +213,9 @@ def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
                 read_prompts(file, descriptor_column=settings.descriptor_column)
                 hashes[name] = sha256_of(file)
     elif settings.people:
-        crossed_prompts(settings.templates, settings.people)  # raises if they cannot be used
-        hashes = {"dataset": sha256_of(settings.templates), "people": sha256_of(settings.people)}
+        templates, people = _crossed_files(settings)
+        crossed_prompts(templates, people)  # raises if they cannot be used
+        hashes = {"dataset": sha256_of(templates), "people": sha256_of(people)}
     else:
         if settings.descriptor_column:
             raise InputError(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evenhand.evaluation.metrics.generation_bias.parts import corpus, outcomes, phrases, quality, relevance
+from evenhand.evaluation.metrics.generation_bias.parts import corpus, decisions, outcomes, phrases, quality, relevance
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
@@ -76,7 +76,9 @@ class FamilySettings(StrictSettings):
 
 
 # The fields of the last class come first, in documentation and `--help`.
-class Settings(relevance.Settings, corpus.Settings, outcomes.Settings, quality.Settings, FamilySettings):
+class Settings(
+    relevance.Settings, corpus.Settings, decisions.Settings, outcomes.Settings, quality.Settings, FamilySettings
+):
     """Generation bias: do responses differ in style by descriptor?"""
 
 

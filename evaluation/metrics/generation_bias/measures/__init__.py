@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation.data.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.plugins import load_module, module_names, user_folders
 from evenhand.evaluation.report.formats import Format
@@ -62,10 +63,12 @@ class Context:
     Attributes:
         language: the language of all requests, if the settings of the prompts name it.
         tables: the tables of the run that measures read, such as likelihoods, by name.
+        decision_rule: how a decision is read from an answer.
     """
 
     language: str | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    decision_rule: DecisionRule = field(default_factory=DecisionRule)
 
 
 @dataclass(frozen=True)

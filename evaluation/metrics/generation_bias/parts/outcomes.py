@@ -167,7 +167,8 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     measure = find_measure(name)
     if measure is None or measure.needs == Needs.WEIGHTS:
         return None
-    return measured_values(name, responses.table, Context(language=run.config.prompts.language))
+    context = Context(language=run.config.prompts.language, decision_rule=run.config.settings.decision_rule)
+    return measured_values(name, responses.table, context)
 
 
 def side_effects(side: str) -> str:
@@ -310,8 +311,10 @@ class OutcomesPart(Part):
         names = config.settings.outcomes
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
-        if FLUENCY in names and model.without_weights:
-            raise InputError(FIELD, f"fluency: {model.without_weights}; leave it out.")
+        for name in names:
+            measure = find_measure(name)
+            if measure is not None and measure.needs == Needs.WEIGHTS and model.without_weights:
+                raise InputError(FIELD, f"{name}: {model.without_weights}; leave it out.")
         files = {name: user_file(name) for name in names}
         return {f"outcomes.{name}": sha256_of(file) for name, file in files.items() if file is not None}
 
