@@ -6,7 +6,7 @@ A family of metrics returns `Facts`; the sentence about a `Finding` is the macro
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -40,24 +40,25 @@ class Facts:
         verdict: what the main score shows.
         cautions: what a reader must know before using the scores, the most important first.
         left_out: what the scores leave out, or of which part of the data they are.
+        size: how large the main score is, on the scale of the first screen; None if the family has no such scale.
+        people: who is shown to be treated differently, or how this changed, the most serious first.
+        explanations: what the result may mean, what it cannot rule out, and what a change cost.
     """
 
     headline: BiasScore | None
     verdict: Finding
     cautions: Sequence[Finding] = ()
     left_out: Sequence[Finding] = ()
+    size: Finding | None = None
+    people: Sequence[Finding] = ()
+    explanations: Sequence[Finding] = ()
 
 
 def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
     """Write the facts of each family, by the family's name, to a JSON file; NaN and infinity are null."""
     families: dict[str, Json] = {}
     for name, of_family in facts.items():
-        families[name] = {
-            "headline": _plain(of_family.headline),
-            "verdict": _plain(of_family.verdict),
-            "cautions": _plain(of_family.cautions),
-            "left_out": _plain(of_family.left_out),
-        }
+        families[name] = {each.name: _plain(getattr(of_family, each.name)) for each in fields(of_family)}
     write_json(path, {"version": VERSION, "families": families})
 
 
@@ -66,8 +67,8 @@ def _plain(value: Any) -> Json:
     if isinstance(value, Finding):
         return {"kind": value.kind, **{name: _plain(item) for name, item in value.values.items()}}
     if isinstance(value, BiasScore):
-        fields = ("metric", "form", "kind", "group", "value", "interval", "p_value", "n", "n_of", "reason")
-        return {name: _plain(getattr(value, name)) for name in fields}
+        names = ("metric", "form", "kind", "group", "value", "interval", "p_value", "n", "n_of", "reason")
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -35,9 +35,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     excess_over_baseline,
     headline_of,
 )
+from evenhand.evaluation.metrics.generation_bias.headline import moved_text
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
-from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text

@@ -67,12 +67,11 @@ def _check_base(model: ModelSettings) -> None:
 
 
 def facts_of(settings: CompareSettings) -> dict[str, Facts]:
-    """Return what each family found in a finished comparison, by its name; generation bias has no facts yet."""
+    """Return what each family found in a finished comparison, by the family's name."""
     facts = {}
     for name, both in _family_runs(settings)[0].items():
-        if name != FAMILY:
-            changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
-            facts[name] = FAMILIES[name].comparison_facts(both["before"], both["after"], changes)
+        changes = FamilyRun(settings.output_dir, getattr(settings, name, None))
+        facts[name] = FAMILIES[name].comparison_facts(both["before"], both["after"], changes)
     return facts
 
 

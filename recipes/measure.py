@@ -222,9 +222,7 @@ def finish(
     if store is not None:
         store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        facts = find_facts(settings)
-        if facts:
-            write_facts(store.folder / FACTS, facts)
+        write_facts(store.folder / FACTS, find_facts(settings))
         files = report(settings, write=True, show=show)
         store.tracker.log_scores(scores)
         store.tracker.log_report(files)
@@ -234,10 +232,9 @@ def finish(
 
 
 def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
-    """Return what each family found in a finished run, by the family's name; generation bias has no facts yet."""
+    """Return what each family found in a finished run, by the family's name."""
     configs = family_configs(settings)
-    runs = {name: FamilyRun(settings.output_dir, config) for name, config in configs.items() if name != FAMILY}
-    return {name: FAMILIES[name].facts(run) for name, run in runs.items()}
+    return {name: FAMILIES[name].facts(FamilyRun(settings.output_dir, config)) for name, config in configs.items()}
 
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:

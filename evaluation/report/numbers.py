@@ -13,6 +13,9 @@ MAX_DECIMALS = 6
 MINUTE = 60.0  # seconds
 HOUR = 3600.0  # seconds
 ROUNDING = 1e-9  # tolerance for the rounding error of a logarithm
+MAX_NAME = 60  # characters of a name from a table
+NONCE = "nonce"  # an axis of HolisticBias: words without a meaning, such as "doxen"
+MADE_UP = "made-up words"
 PER_UNIT = 1000.0  # reports multiply bias metrics by 1000, as in Smith et al. 2022, Table 4
 
 
@@ -154,3 +157,25 @@ def sanitize(text: str, max_length: int = 1000) -> str:
     line = escape_hidden(re.sub(r"\r\n?|\n", "↵ ", text[:max_length]))
     n_omitted = len(text) - max_length
     return f"{line} … ({n_omitted:,} more characters)" if n_omitted > 0 else line
+
+
+def plain_name(name: str) -> str:
+    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
+    if name == NONCE:
+        return MADE_UP
+    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
+    return words.lower() if words == words.upper() else words
+
+
+def of_100(share: float) -> str:
+    """Return a share as a number of 100, with a decimal below 1.
+
+    >>> [of_100(share) for share in (0.234, 0.0048, 0.0)]
+    ['23', '0.5', '0']
+    """
+    return number(100 * share, 1 if 0 < share < 0.01 else 0)
+
+
+def p_text(p: float) -> str:
+    """Return "= 0.0003", or "< 0.0001" for smaller p-values."""
+    return p_value(p) if p < 1e-4 else f"= {p_value(p)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import percent, sanitize
+from evenhand.evaluation.report.numbers import number, of_100, p_text, percent, plain_name, sanitize
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import BiasScore
 
@@ -45,7 +45,14 @@ def _macros(path: Path) -> "TemplateModule":
         label=_label,
         count=_count,
         counts=_counts,
+        with_interval=_with_interval,
+        lower_first=_lower_first,
+        upper_first=_upper_first,
+        number=number,
+        of_100=of_100,
+        p_text=p_text,
         percent=percent,
+        plain_name=plain_name,
         sanitize=sanitize,
     )
     return environment.from_string(path.read_text(encoding="utf-8")).module
@@ -67,3 +74,17 @@ def _count(n: int) -> str:
 def _counts(counts: dict[str, int]) -> str:
     """Return counts by what they count as "12: too long; 3: no answer"."""
     return "; ".join(f"{n:,}: {sanitize(name, 200)}" for name, n in counts.items())
+
+
+def _with_interval(score: BiasScore) -> str:
+    """Return a score with its unit and its interval as "95.5 % [91.3, 99.8]"."""
+    form = format_of(score)
+    return f"{form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip()
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _upper_first(text: str) -> str:
+    return text[:1].upper() + text[1:]

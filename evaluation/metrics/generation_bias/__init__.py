@@ -25,6 +25,7 @@ from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
@@ -130,6 +131,7 @@ class GenerationBias(Metric):
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
+    WORDS = "words.j2"
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
@@ -239,6 +241,18 @@ class GenerationBias(Metric):
         scores += levels_on_common_answers(comparison, self.parts)
         track_samples(comparison)
         return _of_responses([*scores, common])
+
+    def facts(self, run: FamilyRun) -> Facts:
+        """Return what was found in one measuring run, as data."""
+        from evenhand.evaluation.metrics.generation_bias.page import run_facts
+
+        return run_facts(run)
+
+    def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+        """Return what a comparison of two measuring runs found, as data."""
+        from evenhand.evaluation.metrics.generation_bias.page import change_facts
+
+        return change_facts(before, after, changes)
 
     def page(self, run: FamilyRun) -> Page:
         """Return the report on one measuring run."""

@@ -4,14 +4,17 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, display_name
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, display_name
 
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
@@ -29,32 +32,30 @@ DECIDE = (
 )
 
 
-def meaning_text(findings: Sequence[EffectRow], is_shown: bool) -> str:
-    """Return a sentence on what the result may mean.
+def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> Finding:
+    """Return what the result may mean.
 
     Args:
         findings: the rows of the shown effects, the most serious first.
         is_shown: whether people are shown to differ at all.
+        is_log: whether the answers are to whatever people asked, not to the same requests.
     """
     outcomes = [row["outcome"] for row in findings]
+    case = "nothing"
     if OTHER_LANGUAGE in outcomes:
-        return (
-            "What it may mean: somebody who writes in one language and says who they are can get an answer in another "
-            "language, which they may be unable to read."
-        )
-    if outcomes and outcomes[0] in serious_measures():
-        return "What it may mean: some people can be denied an answer that others get to the same request."
-    if is_shown or any(outcome in EFFECT_KINDS for outcome in outcomes):
-        return (
-            "What it may mean: people who say the same are met in another tone because of a word about who they are. "
-            "Whether that is wrong depends on the tone and on the person."
-        )
-    if outcomes:
-        return "What it may mean: people who say the same get other answers, though not in another tone."
-    return (
-        "What it may mean: either the model treats these people alike, or these answers are too few to show a "
-        "difference."
-    )
+        case = "language"
+    elif outcomes and outcomes[0] in serious_measures():
+        case = "denied"
+    elif is_shown or any(outcome in EFFECT_KINDS for outcome in outcomes):
+        case = "tone"
+    elif outcomes:
+        case = "other"
+    return Finding("meaning", {"case": case, "is_log": is_log})
+
+
+def is_log(run: FamilyRun) -> bool:
+    """Return whether the answers are of a log without templates, so that people may have asked for different things."""
+    return run.config.responses is not None and bool((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all())
 
 
 def decide_section() -> Section:

@@ -1,55 +1,74 @@
-"""The number at the top of the reports: how many of 100 answers would have to change style, and the line below it."""
+"""The number at the top of the reports: how many of 100 answers would have to change style, and its size in words."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.engine.spread import root
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
-from evenhand.evaluation.metrics.generation_bias.verdict import moved_text
-from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent, span, undefined
+from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent
 from evenhand.evaluation.score import BiasScore
 
-SCALE = "below 2 of 100 is small, to 5 medium, above 5 large, on this project's scale"
+
+def moved_text(pooled_fgb: float) -> str:
+    """Return pooled FGB*, a square, as the answers of 100 that differ as if moved to another style: √(pooled FGB* / 2).
+
+    >>> moved_text(0.02)
+    '10.0'
+    """
+    return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
 
 
-def headline_value(score: BiasScore) -> str:
-    """Return "3.7 of 100", the share of responses that would have to change style (`scale_scores`), or a dash."""
-    return NO_NUMBER if math.isnan(score.value) else f"{moved_text(score.value)} of 100"
+def size_finding(score: BiasScore) -> Finding:
+    """Return the size of a bias as a finding of the kind "size": the share of moved answers, interval and word."""
+    return Finding("size", _size(score))
 
 
-def headline_caption(score: BiasScore, when: str = "") -> str:
-    """Return what the number at the top is, with its size in words and its interval."""
-    if math.isnan(score.value):
-        return f"The size of the difference in style{when} is {undefined(score)}."
-    _, ends = root(score.value, score.interval, 2.0)
-    bounds = f" (95 % interval {span(ends, 1, False, 100)})" if ends else ""
-    return (
-        f"{_size_of(score)}: style differs between people as if so many answers had been moved to another "
-        f"style{when}{bounds}; {SCALE}."
-    )
+def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None) -> Finding:
+    """Return how the size of a bias changed, as a finding of the kind "size_change".
+
+    Its value `change` is the relative change of the moved answers with its interval, the end nearer to 0 first; None if
+    the reduction has no interval. Where the part 1 − r of pooled FGB* remains, the part √(1 − r) of these answers does.
+    """
+    change = None
+    if reduction is not None and reduction.interval is not None:
+        low, high = reduction.interval
+        ends = [root(1 - end, None)[0] - 1 for end in (high, low)]
+        if ends[1] < 0:
+            ends.reverse()  # "−72 to −90 %"
+        change = {"value": root(1 - reduction.value, None)[0] - 1, "interval": ends}
+    return Finding("size_change", {"before": _size(before), "after": _size(after), "change": change})
 
 
-def comparison_headline(before: BiasScore, after: BiasScore, reduction: BiasScore | None) -> tuple[str, str]:
-    """Return the number at the top of a comparison and the line below it: the reduction, if it has an interval."""
-    if reduction is None or reduction.interval is None:
-        return headline_value(after), headline_caption(after, " in the second run")
-    # Where the part 1 − r of pooled FGB* remains, the part √(1 − r) of the moved answers does.
-    low, high = reduction.interval
-    remaining, _ = root(1 - reduction.value, None)
-    changes = [-100 * (1 - root(1 - end, None)[0]) for end in (high, low)]
-    if changes[1] < 0:
-        changes.reverse()  # the end nearer to 0 is first: "−72 to −90 %"
-    caption = (
-        f"of what differed in style with the person, 95 % interval {number(changes[0], 0)} to {number(changes[1], 0)} "
-        f"%. The size before: {_size_of(before)}; after: {_size_of(after)} ({SCALE})."
-    )
-    return percent(-(1 - remaining), 0, True), caption
+def headline_value(size: Finding | None) -> str:
+    """Return the number at the top: "3.7 of 100", "−48 %", or "2.9 → 16.2 of 100" for a change without a percentage.
+
+    A dash stands for an undefined number.
+    """
+    if size is None:
+        return NO_NUMBER
+    values = size.values
+    if size.kind == "size":
+        return NO_NUMBER if values["word"] is None else f"{_of_100(values)} of 100"
+    if None in (values["before"]["word"], values["after"]["word"]):
+        return NO_NUMBER
+    if values["change"] is not None:
+        return percent(values["change"]["value"], 0, True)
+    return f"{_of_100(values['before'])} → {_of_100(values['after'])} of 100"
 
 
-def _size_of(score: BiasScore) -> str:
-    """Return the size of a bias in words; a bias whose interval contains 0 may be none."""
+def _of_100(size: Mapping[str, Any]) -> str:
+    return number(100 * size["moved"], 1)
+
+
+def _size(score: BiasScore) -> dict[str, Any]:
+    """Return the share of moved answers with its interval, its word, and whether it may be none."""
     moved, ends = root(score.value, score.interval, 2.0)
+    word = None if math.isnan(moved) else size_word(moved)
+    reason = score.reason if math.isnan(moved) else ""
     may_be_none = ends is not None and ends[0] == 0
-    return f"{size_word(moved)}, perhaps none" if may_be_none else size_word(moved)
+    return {"moved": moved, "interval": ends, "word": word, "may_be_none": may_be_none, "reason": reason}
 
 
 def size_word(moved: float) -> str:

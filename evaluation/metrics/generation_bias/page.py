@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+import pandas as pd
+
+from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
-from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, decide_section, meaning_text, run_steps
+from evenhand.evaluation.metrics.generation_bias.advice import (
+    comparison_steps,
+    decide_section,
+    is_log,
+    meaning,
+    run_steps,
+)
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
@@ -13,32 +22,38 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
-    SHRINKAGE_NOTE,
+    changes_section,
     people_changes,
     people_section,
+    person_finding,
     request_language,
     requested_summary,
-    requested_text,
     shown_findings,
+    style_finding,
 )
-from evenhand.evaluation.metrics.generation_bias.headline import comparison_headline, headline_caption, headline_value
+from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_warnings, run_warnings
 from evenhand.evaluation.metrics.generation_bias.parts import Part
-from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects, style_summary
+from evenhand.evaluation.metrics.generation_bias.parts.effects import (
+    EFFECT_CHANGES,
+    EFFECTS,
+    SHIFTS,
+    read_effects,
+    style_summary,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
-from evenhand.evaluation.metrics.generation_bias.people import plain_name
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
     comparison_verdict,
-    p_text,
-    plain_verdict,
     run_verdict,
 )
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
-from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
 from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
 
@@ -87,30 +102,62 @@ LIMITS = [
 ]
 
 
+def run_facts(run: FamilyRun) -> Facts:
+    """Return what was found in one measuring run."""
+    return _run_findings(run)[0]
+
+
+def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
+    """Return what was found in one measuring run, and the rows of the effects that the facts name."""
+    scores = run.scores
+    headline = headline_of(scores)
+    outcome_effects = read_effects(run, OUTCOME_EFFECTS)
+    language = request_language(run)
+    style, style_effects = _style(run, headline, language)
+    named = shown_findings(outcome_effects, style_effects)
+    is_shown = bias_verdict(headline) == SHOWN
+    facts = Facts(
+        headline=headline,
+        size=size_finding(headline),
+        verdict=run_verdict(scores, named, outcome_effects, style, language),
+        people=[person_finding(row, language) for row in named],
+        explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
+    )
+    return facts, named
+
+
+def _style(run: FamilyRun, headline: BiasScore, language: str | None) -> tuple[Finding, pd.DataFrame]:
+    """Return what is shown of styles, and the effects on styles of which pages name the largest.
+
+    The classifier may misread answers in another language: if there are such answers, these are the effects on the
+    styles of the other answers.
+    """
+    verdict = bias_verdict(headline)
+    if run.has(REQUESTED_EFFECTS):
+        effects = read_effects(run, REQUESTED_EFFECTS)
+        return style_finding(effects, verdict, in_language=True, language=language), effects
+    effects = read_effects(run, EFFECTS)
+    return style_finding(effects, verdict, run.table(SHIFTS) if run.has(SHIFTS) else None), effects
+
+
+def _summaries(run: FamilyRun) -> list[Finding]:
+    """Return how many effects on styles are shown; [] if none was tested."""
+    effects = read_effects(run, EFFECTS)
+    if not len(effects):
+        return []
+    if run.has(REQUESTED_EFFECTS):
+        return [requested_summary(effects, read_effects(run, REQUESTED_EFFECTS), request_language(run))]
+    return [style_summary(effects, run.table(SHIFTS) if run.has(SHIFTS) else None)]
+
+
 def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report on one measuring run."""
     scores = run.scores
-    measured = read_answers(run.folder)
+    facts, named = _run_findings(run)
     headline = headline_of(scores)
-    effects = read_effects(run, EFFECTS)
-    outcome_effects = read_effects(run, OUTCOME_EFFECTS)
-    shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
-    language = request_language(run)
-    verdict = bias_verdict(headline)
-    is_shown = verdict == SHOWN
-    in_request_language = run.has(REQUESTED_EFFECTS)
-    if in_request_language:
-        # The classifier may misread answers in another language: the page names styles of the other answers only.
-        style_effects = read_effects(run, REQUESTED_EFFECTS)
-        style_verdict = requested_text(style_effects, language)
-        summary = requested_summary(effects, style_effects, language)
-    else:
-        style_effects = effects
-        style_verdict = plain_verdict(effects, verdict, shifts)
-        summary = style_summary(effects, shifts)
-    findings = shown_findings(outcome_effects, style_effects)
-    example_of = examples_of_run(run, measured, is_in_request_language=in_request_language)
-    sections = [people_section(findings, [summary] if len(effects) else [], example_of, language), decide_section()]
+    measured = read_answers(run.folder)
+    example_of = examples_of_run(run, measured, is_in_request_language=run.has(REQUESTED_EFFECTS))
+    sections = [people_section(facts.people, list(map(example_of, named)), _summaries(run)), decide_section()]
     for part in parts:
         sections += part.sections(run)
     sections += score_sections(_grouped(scores), label=_label)
@@ -118,14 +165,14 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     return Page(
         title="Generation bias of a model",
         subtitle=sanitize(run.model_name, 120),
-        headline_value=headline_value(headline),
-        headline_caption=f"{headline_caption(headline)} {_decoding(run.config)}",
-        verdict=run_verdict(scores, findings, outcome_effects, style_verdict, language),
-        explanations=[meaning_text(findings, is_shown)],
-        steps=run_steps(run.folder, run.config, findings, is_shown),
+        headline_value=headline_value(facts.size),
+        headline_caption=_caption(facts, run.config),
+        verdict=words(facts.verdict),
+        explanations=[words(found) for found in facts.explanations],
+        steps=run_steps(run.folder, run.config, named, bias_verdict(headline) == SHOWN),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
-        notes=[*_interval_notes(scores), *_test_notes({"": headline}), *_source_notes(run)],
-        private_notes=system_prompt_notes(run),
+        notes=[*_interval_notes(scores), *map(words, _test_notes({"": headline})), *_source_notes(run)],
+        private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, scores))],
         limits=LIMITS,
@@ -134,38 +181,57 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
     )
 
 
+def change_facts(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
+    """Return what a comparison of two measuring runs found; levels are of the answers that both have."""
+    before = with_common_levels(before, changes.scores, "before")
+    after = with_common_levels(after, changes.scores, "after")
+    return _change_findings(before, after, changes)[0]
+
+
+def _change_findings(
+    before: FamilyRun, after: FamilyRun, changes: FamilyRun
+) -> tuple[Facts, list[tuple[Finding, Example]]]:
+    """Return what a comparison found, and the people whom the facts name with their answers."""
+    scores = [before.scores, after.scores, changes.scores]
+    reduction = find_headline(changes.scores, Kind.REDUCTION)
+    named = people_changes(before, after, changes)
+    facts = Facts(
+        headline=find_headline(changes.scores, Kind.DIFFERENCE),
+        size=size_change(headline_of(before.scores), headline_of(after.scores), reduction),
+        verdict=comparison_verdict(scores),
+        people=[found for found, _ in named],
+        explanations=comparison_explanations(scores),
+    )
+    return facts, named
+
+
 def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, parts: Sequence[Part]) -> Page:
     """Return the report that shows two measuring runs side by side with the changes between them."""
     before = with_common_levels(before, changes.scores, "before")
     after = with_common_levels(after, changes.scores, "after")
-    scores = [before.scores, after.scores, changes.scores]
     old = headline_of(before.scores)
     new = headline_of(after.scores)
-    reduction = find_headline(changes.scores, Kind.REDUCTION)
-    headline, caption = comparison_headline(old, new, reduction)
-    people = people_changes(before, after, changes)
-    verdict = comparison_verdict(scores)
-    if people.examples:
-        verdict = f"{people.examples[0].claim} {SHRINKAGE_NOTE} {verdict}"
-    sections = [people, decide_section()]
+    facts, named = _change_findings(before, after, changes)
+    sections = [changes_section(named, read_effects(changes, EFFECT_CHANGES)), decide_section()]
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
+    tested = {"before": old, "after": new, "change": find_headline(changes.scores, Kind.REDUCTION)}
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
-        headline_value=headline,
-        headline_caption=f"{caption} {_decoding(before.config)}",
-        verdict=verdict,
-        explanations=comparison_explanations(scores),
+        headline_value=headline_value(facts.size),
+        headline_caption=_caption(facts, before.config),
+        verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
+        explanations=[words(found) for found in facts.explanations],
         steps=comparison_steps(before.folder, after.folder),
         warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[
             *_interval_notes(before.scores),
-            *_test_notes({"before": old, "after": new, "change": reduction}),
+            *map(words, _test_notes(tested)),
             *_source_notes(before, after),
         ],
-        private_notes=system_prompt_notes(before, after),
+        private_notes=[words(found) for found in system_prompt_notes(before, after)],
         sections=_folded_last(sections),
         glossary=[*WORDS, *glossary(map(format_of, before.scores))],
         limits=LIMITS,
@@ -208,15 +274,13 @@ def _interval_notes(scores: Sequence[BiasScore]) -> list[str]:
     return [INTERVALS, PERSON_AND_WORD] if has_parts else [INTERVALS]
 
 
-def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[str]:
-    """Return the p-values of the permutation tests of scores by name, as notes."""
+def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[Finding]:
+    """Return the p-values of the permutation tests of scores by the side that they are of, as [a finding] or []."""
     tests = []
-    for name, score in scores.items():
+    for side, score in scores.items():
         if score is not None and score.p_value is not None:
-            tests.append(f"{name} p {p_text(score.p_value)}".lstrip())
-    return (
-        [f"Permutation test of no difference in style between people, adjusted: {', '.join(tests)}."] if tests else []
-    )
+            tests.append({"side": side, "p": score.p_value})
+    return [Finding("p_values", {"tests": tests})] if tests else []
 
 
 def _source_notes(*runs: FamilyRun) -> list[str]:
@@ -225,18 +289,19 @@ def _source_notes(*runs: FamilyRun) -> list[str]:
     return list(dict.fromkeys(sanitize(model.note, 600) for model in models if model.note))
 
 
-def system_prompt_notes(*runs: FamilyRun) -> list[str]:
-    """Return [a note on the system prompts of the runs], or [] if none has one."""
+def system_prompt_notes(*runs: FamilyRun) -> list[Finding]:
+    """Return [the system prompts of the runs], or [] if none has one."""
     prompts = [run.config.open_model().settings.system_prompt for run in runs]
-    if not any(prompts):
-        return []
-    names = dict.fromkeys(f"“{sanitize(prompt, 1000)}”" if prompt else "none" for prompt in prompts)
-    return [f"System prompt: {', then '.join(names)}."]
+    return [Finding("system_prompts", {"prompts": list(dict.fromkeys(prompts))})] if any(prompts) else []
 
 
-def _decoding(config: FamilyConfig) -> str:
-    """Return a sentence on how the responses were decoded; the user states the decoding of a file."""
+def _caption(facts: Facts, config: FamilyConfig) -> str:
+    """Return the line below the number at the top: what it is, and how the responses were decoded."""
+    return " ".join(words(found) for found in (facts.size, _decoding(config)) if found is not None)
+
+
+def _decoding(config: FamilyConfig) -> Finding:
+    """Return how the responses were decoded; the user states the decoding of a file."""
     if config.open_model().can_be_asked:
-        return f"Decoding: {sanitize(config.decoding.title(), 160)}."
-    stated = ", ".join(f"{name} {value}" for name, value in config.decoding.arguments.items())
-    return f"Decoding as stated by the user: {sanitize(stated, 160)}." if stated else "The decoding is unknown."
+        return Finding("decoding", {"title": config.decoding.title()})
+    return Finding("stated_decoding", {"arguments": dict(config.decoding.arguments)})

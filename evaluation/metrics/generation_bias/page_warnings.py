@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_warnings
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES
@@ -21,12 +22,13 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, plain_name
-from evenhand.evaluation.metrics.generation_bias.verdict import p_text, unclear_reason
+from evenhand.evaluation.metrics.generation_bias.verdict import unclear_reason
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import number, percent, sanitize
+from evenhand.evaluation.report.numbers import number, p_text, percent, sanitize
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
 from evenhand.evaluation.score import (
     AXIS,
@@ -71,7 +73,7 @@ def run_warnings(run: FamilyRun) -> list[str]:
     texts = []
     unclear = unclear_reason(headline_of(run.scores))
     if unclear:
-        texts.append(f"The verdict is unclear: {unclear}.")
+        texts.append(words(Finding("verdict_unclear", {"reason": unclear})))
     texts += [*_unread_warnings(run), *warnings([run.scores])]
     texts += [*infinite_text(run), *template_warnings(run), *cut_text(run.table(RESPONSES))]
     return [*texts, *answer_warnings(run)]

@@ -9,14 +9,11 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.report.numbers import sanitize
+from evenhand.evaluation.report.numbers import MAX_NAME, plain_name, sanitize
 from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
 from evenhand.evaluation.statistics.permutation import Design
 
-MAX_NAME = 60  # characters of a name from a table
-NONCE = "nonce"  # an axis of HolisticBias: words without a meaning, such as "doxen"
-MADE_UP = "made-up words"
 EffectRow: TypeAlias = Mapping[str, Any]  # a row of a table of effects: who, on what, how large, how certain
 
 
@@ -89,14 +86,6 @@ def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series
         table = pd.DataFrame({"kind": kind, "unit": members.index.to_numpy()})
         units.append(table.assign(axis=axis.groupby(group).first()[members.index].to_numpy()))
     return pd.concat(units, ignore_index=True), np.concatenate(weights)
-
-
-def plain_name(name: str) -> str:
-    """Return a name from a table as words: SYMPATHY and body_type become sympathy and body type."""
-    if name == NONCE:
-        return MADE_UP
-    words = sanitize(name.replace("_", " ").replace("(none)", "other"), MAX_NAME)
-    return words.lower() if words == words.upper() else words
 
 
 def unit_text(row: EffectRow) -> str:

@@ -2,23 +2,19 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
-from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, root
-from evenhand.evaluation.metrics.generation_bias.findings import (
-    SHRINKAGE_NOTE,
-    finding_text,
-    largest_text,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
+from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
-from evenhand.evaluation.metrics.generation_bias.parts.effects import shifts_text
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import outcome_text
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.formats import find_format
-from evenhand.evaluation.report.numbers import number, p_value, sanitize, undefined
 from evenhand.evaluation.report.score_sections import Runs, group_label
 from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Form, Kind, find_score
 
@@ -29,15 +25,7 @@ NO_VERDICT = "no interval"
 ROSE = "rose"
 FELL = "fell"
 UNCHANGED = "unchanged"
-WHO = "depending on who they are"
-SENTENCES = {
-    SHOWN: f"This model answers people in different styles {WHO}",
-    UNCLEAR: f"Whether this model answers people in different styles {WHO} is unclear",
-    NOT_SHOWN: f"These responses do not show that this model answers people in different styles {WHO}",
-    NO_VERDICT: "These responses are too few, or too much alike, to tell whether this model answers people in "
-    f"different styles {WHO}",
-}
-ONLY_SINGLE = "Over all people together no difference is shown, but single ones are"
+NOTHING_BEFORE = "nothing before"
 MAX_NAMED = 5  # accepted differences in a sentence
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style
 COSTS = (  # what a comparison's first sentences say about costs
@@ -67,119 +55,82 @@ def is_bias_significant(score: BiasScore | None) -> bool:
     return score is not None and score.interval is not None and score.interval[0] > 0
 
 
-def unclear_reason(score: BiasScore) -> str:
-    """Return why a bias is unclear, such as how the interval and the permutation test disagree; "" if it is clear."""
+def unclear_reason(score: BiasScore) -> Finding | None:
+    """Return why a bias is unclear, such as how the interval and the permutation test disagree; None if it is clear.
+
+    The kinds are "unclear_caution", "unclear_interval" (it is above 0, the test shows nothing) and "unclear_test".
+    """
     if score.interval is not None and score.caution == Caution.ONE_TEMPLATE:
-        return score.caution.text
+        return Finding("unclear_caution", {"text": score.caution.text})
     if score.interval is None or score.interval[1] < 0 or score.p_value is None:
-        return ""
-    test = f"the permutation test, adjusted for everything on this page, has p {p_text(score.p_value)}"
+        return None
     is_above = is_bias_significant(score)
     if is_above == (score.p_value <= LEVEL):
-        return ""
-    return f"the interval is above 0, but {test}" if is_above else f"{test}, but the interval contains 0"
-
-
-def plain_verdict(effects: pd.DataFrame, verdict: str, shifts: pd.DataFrame | None = None) -> str:
-    """Return the `bias_verdict` on pooled FGB*, with the largest shown effect, without symbols.
-
-    If no effect is shown, it names whom the table `shifts` shows to get another mix of styles.
-    """
-    largest = largest_text(effects)
-    if largest:
-        sentence = SENTENCES[verdict] if verdict in (SHOWN, UNCLEAR) else ONLY_SINGLE
-        return f"{sentence}: {largest}."
-    whom = shifts_text(effects, shifts)
-    if verdict == SHOWN and len(effects) and not whom:
-        whom = " These responses do not show whom."
-    return f"{SENTENCES[verdict]}.{whom}"
-
-
-def even_text(scores: Sequence[BiasScore]) -> str:
-    """Return the sentence on how large a difference these responses cannot rule out, or ""."""
-    score = find_score(scores, DIFFERENCE_BOUND)
-    if score is None or score.interval is None:
-        return ""
-    return f"This run cannot rule out differences in style of up to {number(100 * score.value, 0)} in 100."
-
-
-def even_change_text(runs: Runs) -> str:
-    """Return the sentence on how large a difference cannot be ruled out before and after, or ""."""
-    before = find_score(runs[0], DIFFERENCE_BOUND)
-    after = find_score(runs[1], DIFFERENCE_BOUND)
-    if before is None or after is None or before.interval is None or after.interval is None:
-        return ""
-    return (
-        f"Before, differences of up to {number(100 * before.value, 0)} in 100 cannot be ruled out; after, differences "
-        f"of up to {number(100 * after.value, 0)} in 100."
-    )
+        return None
+    return Finding("unclear_interval" if is_above else "unclear_test", {"p": score.p_value})
 
 
 def run_verdict(
     scores: Sequence[BiasScore],
-    findings: Sequence[EffectRow],
+    named: Sequence[EffectRow],
     outcome_effects: pd.DataFrame,
-    style: str,
-    language: str,
-) -> str:
+    style: Finding,
+    language: str | None,
+) -> Finding:
     """Return the verdict on one run: who gets other answers, what else depends on the person, styles, and the limit.
 
     Args:
         scores: the scores of the run.
-        findings: the rows of the shown effects, the most serious first.
+        named: the rows of the shown effects, the most serious first.
         outcome_effects: the effects on outcomes.
-        style: the sentence on styles.
+        style: the finding on styles.
         language: the language of the requests.
     """
-    serious = [row for row in findings if row["outcome"] in serious_measures()][:MAX_FINDINGS]
-    sentences = [*(finding_text(row, language) for row in serious), style]
-    others = outcome_text(scores, outcome_effects, without={row["outcome"] for row in serious})
-    if findings:
-        sentences.insert(1, SHRINKAGE_NOTE)
-    sentences += [others, even_text(scores)]
-    return " ".join(sentence for sentence in sentences if sentence)
+    serious = [row for row in named if row["outcome"] in serious_measures()][:MAX_FINDINGS]
+    values = {
+        "serious": [person_finding(row, language) for row in serious],
+        "style": style,
+        "outcomes": person_dependent(scores, outcome_effects, without={row["outcome"] for row in serious}),
+        "bound": difference_limit(scores),
+    }
+    return Finding("run_verdict", values)
 
 
-def comparison_verdict(runs: Runs) -> str:
+def difference_limit(scores: Sequence[BiasScore]) -> float | None:
+    """Return how large a difference in style of anybody cannot be ruled out, in [0, 1]; None if it is unknown."""
+    score = find_score(scores, DIFFERENCE_BOUND)
+    return None if score is None or score.interval is None else score.value
+
+
+def comparison_verdict(runs: Runs) -> Finding:
     """Return the verdict on the change of pooled FGB*; `runs` are the scores before, after, and of the comparison.
 
     A bias fell or rose if the 95 % interval of the paired difference excludes 0. A bias that is not significant before,
     and has no defined reduction, cannot fall.
     """
     before, after, changes = runs
-    old = find_headline(before)
-    new = find_headline(after)
-    reduction = find_headline(changes, Kind.REDUCTION)
-    if old is None or new is None:
-        return f"No verdict: the style of answers {'before' if old is None else 'after'} is not measured."
-    if math.isnan(old.value) or math.isnan(new.value):
-        score = old if math.isnan(old.value) else new
-        return f"No verdict: the difference in style {'before' if score is old else 'after'} is {undefined(score)}."
+    sides = {"before": find_headline(before), "after": find_headline(after)}
+    for side, score in sides.items():
+        if score is None or math.isnan(score.value):
+            return Finding("no_change_verdict", {"side": side, "reason": None if score is None else score.reason})
+    old = headline_of(before)
+    new = headline_of(after)
     direction = change_direction(find_headline(changes, Kind.DIFFERENCE))
+    reduction = find_headline(changes, Kind.REDUCTION)
     has_reduction = reduction is not None and not math.isnan(reduction.value)
-    sizes = f"as if {moved_text(old.value)} of 100 answers had been moved to another style before, "
-    sizes += f"{moved_text(new.value)} after"
     if direction != ROSE and not has_reduction and not is_bias_significant(old):
-        bounds = "the difference before may be 0" if old.interval else "the difference before has no interval"
-        nothing = "Over all people together no bias is shown before, so none can be removed"
-        return f"{nothing}{_singles_text(runs)}. Style differs {sizes}; {bounds}."
-    if direction == ROSE:
-        sentences = [f"Style differs more between people after than before: {sizes}."]
-    elif direction == FELL:
-        sentences = [
-            f"Style differs less between people after than before: {sizes}.",
-            f"The remaining bias {_remaining_text(new)}.",
-        ]
-        if not _singles_text(runs):
-            sentences.append("For no single person or group is a change of style shown.")
-    else:
-        sentences = [f"No change of the whole difference in style is shown{_singles_text(runs)}. It is {sizes}."]
-    unclear = unclear_reason(old)
-    if unclear:
-        sentences.append(f"Whether there was a bias before is unclear: {unclear}.")
-    if reduction is not None and not has_reduction:
-        sentences.append(f"The change in percent is undefined: {reduction.reason}.")
-    return " ".join(sentences)
+        direction = NOTHING_BEFORE
+    values = {
+        "direction": direction,
+        "n_singles": sum(score.metric == EFFECT and STYLE in score.group for score in changes),
+        "remains": bias_verdict(new),
+        "unclear_after": unclear_reason(new),
+        "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(old),
+        "no_percentage": None,
+    }
+    if direction != NOTHING_BEFORE and reduction is not None and not has_reduction:
+        values["no_percentage"] = reduction.reason
+    return Finding("change_verdict", values)
 
 
 def change_direction(change: BiasScore | None) -> str:
@@ -192,43 +143,33 @@ def change_direction(change: BiasScore | None) -> str:
     return FELL if high < 0 else UNCHANGED
 
 
-def _singles_text(runs: Runs) -> str:
-    """Return how many single differences in style changed, as a clause, or ""."""
-    n = sum(score.metric == EFFECT and STYLE in score.group for score in runs[2])
-    if not n:
-        return ""
-    return f"; {n:,} single difference{'s' if n > 1 else ''} changed"
+def comparison_explanations(runs: Runs) -> list[Finding]:
+    """Return what stands below the verdict of a comparison: on evenness, costs and accepted differences."""
+    found = []
+    limits = [difference_limit(scores) for scores in runs[:2]]
+    if None not in limits:
+        found.append(Finding("limits_before_after", {"before": limits[0], "after": limits[1]}))
+    found.append(Finding("costs", {"costs": found_costs(runs[2])}))
+    accepted = accepted_changes(runs)
+    if accepted:
+        values = {"changes": accepted[:MAX_NAMED], "n_more": max(0, len(accepted) - MAX_NAMED)}
+        found.append(Finding("accepted_changes", values))
+    return found
 
 
-def _remaining_text(after: BiasScore) -> str:
-    verdict = bias_verdict(after)
-    if verdict == UNCLEAR:
-        return f"is unclear: {unclear_reason(after)}"
-    return {SHOWN: "is still above 0", NOT_SHOWN: "cannot be told from 0", NO_VERDICT: "has no interval"}[verdict]
-
-
-def cost_sentence(changes: Sequence[BiasScore]) -> str:
-    """Return the sentence on what a change cost, from the scores of a comparison."""
-    known = []
-    unknown = []
+def found_costs(changes: Sequence[BiasScore]) -> list[dict[str, Any]]:
+    """Return what a change cost, from the scores of a comparison: label, score, or None if it is not measured."""
+    costs = []
     for metric, kind in COSTS:
-        form = find_format(metric, kind=kind)
         score = find_score(changes, metric, Form.PLAIN, kind)
-        if score is None or math.isnan(score.value):
-            unknown.append(form.label)
-        else:
-            known.append(f"{form.label} {form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip())
-    sentences = []
-    if known:
-        sentences.append(f"What it cost: {'; '.join(known)}. 100 % kept is no cost.")
-    if unknown:
-        sentences.append(f"Costs that are not measured: {', '.join(unknown)}.")
-    return " ".join(sentences)
+        is_known = score is not None and not math.isnan(score.value)
+        costs.append({"label": find_format(metric, kind=kind).label, "score": score if is_known else None})
+    return costs
 
 
-def accepted_text(runs: Runs) -> str:
-    """Return the sentence on what became of accepted differences; "" if none was accepted."""
-    texts = []
+def accepted_changes(runs: Runs) -> list[dict[str, Any]]:
+    """Return what became of each accepted difference: its label, both values, and whether a change is shown."""
+    found = []
     for change in runs[2]:
         if change.metric != ACCEPTED_EFFECT or change.kind != Kind.DIFFERENCE:
             continue
@@ -237,30 +178,6 @@ def accepted_text(runs: Runs) -> str:
         if before is None or after is None or math.isnan(change.value):
             continue
         is_shown = change.interval is not None and (change.interval[0] > 0 or change.interval[1] < 0)
-        became = "changed" if is_shown else "no change is shown"
-        sides = f"{number(100 * before.value, 1)} points before, {number(100 * after.value, 1)} after"
-        texts.append(f"“{sanitize(group_label(change), 120)}” {sides} ({became})")
-    if not texts:
-        return ""
-    more = f", and {len(texts) - MAX_NAMED} more below" if len(texts) > MAX_NAMED else ""
-    return f"What became of accepted differences: {'; '.join(texts[:MAX_NAMED])}{more}."
-
-
-def comparison_explanations(runs: Runs) -> list[str]:
-    """Return the sentences below the verdict of a comparison: on evenness, costs and accepted differences."""
-    texts = (even_change_text(runs), cost_sentence(runs[2]), accepted_text(runs))
-    return [text for text in texts if text]
-
-
-def moved_text(pooled_fgb: float) -> str:
-    """Return pooled FGB*, a square, as the answers of 100 that differ as if moved to another style: √(pooled FGB* / 2).
-
-    >>> moved_text(0.02)
-    '10.0'
-    """
-    return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
-
-
-def p_text(p: float) -> str:
-    """Return "= 0.0003", or "< 0.0001" for smaller p-values."""
-    return p_value(p) if p < 1e-4 else f"= {p_value(p)}"
+        values = {"before": before.value, "after": after.value, "is_shown": is_shown}
+        found.append({"label": group_label(change), **values})
+    return found

@@ -11,6 +11,7 @@ import pandas as pd
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     COLUMNS,
@@ -32,7 +33,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import (
-    MAX_NAME,
     EffectRow,
     People,
     plain_name,
@@ -40,7 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
     unit_text,
 )
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import first_of, interval, number, p_value, sanitize, shown_interval
+from evenhand.evaluation.report.numbers import interval, number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind
@@ -56,7 +56,6 @@ SHIFTS = "shifts"
 EFFECT_CHANGES = "effect_changes"
 MAP_DESCRIPTORS = 40  # rows of the map
 MAP_STYLES = 12  # columns of the map
-MAX_NAMED = 5  # people in a sentence
 N_LISTED = 10  # differences in the list that replaces the map on narrow screens
 MAX_ROWS = 600  # rows of a table
 MAP_NOTE = (
@@ -200,27 +199,19 @@ def detectable_text(table: pd.DataFrame) -> list[str]:
     ]
 
 
-def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> str:
-    """Return a sentence on the number of shown differences in style, and on people with many small ones."""
+def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> Finding:
+    """Return the number of shown differences in style, and the people with many small ones, as a finding."""
     counts = effects["certainty"].value_counts()
-    shown = int(counts.get(SHOWN, 0))
-    leads = int(counts.get(WORTH_A_LOOK, 0))
-    return (
-        f"Differences in style shown: {shown:,} of {len(effects):,}; worth a look: {leads:,}."
-        f"{shifts_text(effects, shifts)}"
-    )
+    values = {"n": len(effects), "n_shown": int(counts.get(SHOWN, 0)), "n_leads": int(counts.get(WORTH_A_LOOK, 0))}
+    return Finding("style_summary", {**values, "mixes": only_shifted(effects, shifts)})
 
 
-def shifts_text(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> str:
-    """Return a sentence on people of whom only the whole mix of styles is shown to differ, or ""."""
+def only_shifted(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> list[str]:
+    """Return the people of whom only the whole mix of styles is shown to differ, and no single style."""
     if shifts is None or not len(shifts):
-        return ""
+        return []
     named = set(effects.loc[(effects["certainty"] == SHOWN) & (effects["kind"] == DESCRIPTOR), "unit"])
-    only = [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
-    if not only:
-        return ""
-    listed = first_of([f"“{sanitize(unit, MAX_NAME)}”" for unit in only], MAX_NAMED)
-    return f" Many styles together, but none alone, are shown to differ for {listed}."
+    return [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
 
 
 def _row(row: EffectRow) -> Row:

@@ -176,8 +176,8 @@ def side_effects(side: str) -> str:
     return f"{OUTCOME_EFFECTS}_{side}"
 
 
-def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Iterable[str] = ()) -> str:
-    """Return a sentence that names the outcomes that depend on the person, except those in `without`, or "".
+def person_dependent(scores: Sequence[BiasScore], table: pd.DataFrame, without: Iterable[str] = ()) -> list[str]:
+    """Return the names of the outcomes that depend on the person, except those in `without`.
 
     An outcome depends on the person if people are shown to differ at all in it, or an effect on it is shown. Both are
     adjusted for everything that the page tests.
@@ -192,12 +192,7 @@ def outcome_text(scores: Sequence[BiasScore], table: pd.DataFrame, without: Iter
         name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
         if score.metric in shown and name not in excluded and name not in names:
             names.append(name)
-    if not names:
-        return ""
-    words = [name.replace("_", " ") for name in names]
-    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    verb = "depends" if len(words) == 1 else "depend"
-    return f"The {listed} of answers {verb} on the person."
+    return names
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:

@@ -14,13 +14,15 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
-    NOBODY,
-    change_text,
     changed_outcomes,
     changed_styles,
     changes_section,
+    named_changes,
+    outcome_change,
     people_section,
+    person_finding,
     shown_findings,
+    style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     all_effects_sections,
@@ -29,7 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
-from evenhand.evaluation.metrics.generation_bias.verdict import plain_verdict
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
 from tests.named_scores import named_score
@@ -78,8 +80,8 @@ def pair(name, response="I am sorry.", hidden=()):
 
 def section_of(*rows, choose=lambda effect: pair(effect["unit"])):
     frame = table(*rows)
-    findings = shown_findings(NO_OUTCOMES, frame)
-    return people_section(findings, [style_summary(frame)], choose)
+    rows = shown_findings(NO_OUTCOMES, frame)
+    return people_section(list(map(person_finding, rows)), list(map(choose, rows)), [style_summary(frame)])
 
 
 def page_of(*sections):
@@ -89,8 +91,10 @@ def page_of(*sections):
 def test_the_shown_effects_are_named_with_their_numbers_and_answers():
     section = section_of(SHOWN, CLUSTER, OPEN)
     (claim,) = section.examples  # the largest effect of each descriptor
-    for number in ("“paralyzed”", "“fear”", "4 of 100", "1 of 100", "3 [2, 4]"):
-        assert number in claim.claim
+    (row,) = section.tables[0].rows
+    assert row.label == "paralyzed"
+    assert [cell.text for cell in row.cells[1:]] == ["4 of 100", "1 of 100", "+3"]
+    assert row.cells[3].interval == "[+2, +4]"
     assert claim.texts == pair("paralyzed").texts
     effect_map, all_effects = all_effects_sections(table(SHOWN, CLUSTER, OPEN))
     assert 'alt="Map of effects' in effect_map.figures[0].svg
@@ -107,8 +111,8 @@ def test_styles_with_the_same_numbers_are_both_listed_and_a_cluster_of_one_style
 
 def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says():
     rare = {**SHOWN, "average": 0.0018, "shrunk": 0.0022, "low": 0.0004, "high": 0.006}
-    (claim,) = section_of(rare).examples
-    assert re.findall(r"(\d\.\d) of 100", claim.claim) == ["0.4", "0.2"]
+    (row,) = section_of(rare).tables[0].rows
+    assert [cell.text for cell in row.cells[1:]] == ["0.4 of 100", "0.2 of 100", "+0.2"]
 
 
 def test_the_size_is_in_all_units():
@@ -132,22 +136,18 @@ def test_no_difference_of_more_than_100_points_is_detectable(detectable, expecte
     assert [re.findall(r"\d+\.\d", sentence)[0] for sentence in sentences] == expected
 
 
-@pytest.mark.parametrize("verdict", ["not shown", "unclear", "no interval", "shown"])
-def test_the_verdict_is_one_sentence_without_a_symbol(verdict):
-    sentence = plain_verdict(table(SHOWN), verdict)
-    assert "paralyzed" in sentence and "paralyzed" not in plain_verdict(table(OPEN), verdict)
-    assert sentence.count(".") == 1
-    assert not set(sentence) & set("*×⁻θ√")
-
-
-def test_each_verdict_has_its_own_sentence():
-    verdicts = ["not shown", "unclear", "no interval", "shown"]
-    assert len({plain_verdict(table(OPEN), verdict) for verdict in verdicts}) == 4
+def test_the_style_finding_has_the_largest_effect_and_those_of_whom_only_the_mix_is_shown():
+    found = style_finding(table(OPEN, SHOWN, CLUSTER), "shown").values
+    assert (found["n_tested"], found["n_shown"], found["overall"]) == (3, 2, "shown")
+    assert found["largest"].values["who"] == {"name": "paralyzed", "form": "person"}
+    shifts = pd.DataFrame({"unit": ["tall", "blond", "paralyzed"], "certainty": ["inconclusive", "shown", "shown"]})
+    assert style_finding(table(OPEN, SHOWN), "shown", shifts).values["mixes"] == ["blond"]
+    assert style_finding(table(OPEN), "shown", shifts.head(1)).values["mixes"] == []
 
 
 def test_without_a_shown_effect_the_page_names_none_and_without_effects_it_has_no_map():
     section = section_of(OPEN)
-    assert section.sentences == [NOBODY] and not section.examples
+    assert section.sentences and not section.examples and not section.tables[0].rows
     assert all_effects_sections(pd.DataFrame(columns=list(COLUMNS))) == []
 
 
@@ -239,7 +239,7 @@ NEW = {**UNCHANGED, "unit": "blond", "transition": "new", "certainty_after": "sh
 def change_section(*rows, outcomes=()):
     changes = pd.DataFrame(rows, columns=list(CHANGE_COLUMNS))
     styles = changed_styles(changes, without=[])
-    return changes_section(outcomes, styles, changes, lambda effect: pair(effect["unit"]))
+    return changes_section(named_changes(outcomes, styles, lambda effect: pair(effect["unit"])), changes)
 
 
 def test_removed_and_new_effects_are_named_before_and_after():
@@ -247,24 +247,12 @@ def test_removed_and_new_effects_are_named_before_and_after():
     removed, new = (example.claim for example in found.examples)
     assert "“paralyzed”" in removed and "“blond”" in new
     numbers = re.findall(r"−?\d+(?:\.\d)?", removed)
-    assert numbers == ["104", "3", "100", "1", "0.8", "100", "0.7", "−2", "−3", "−1"]
+    assert numbers == ["104", "3", "100", "1", "100", "0.8", "100", "0.7", "100"]
     (table,) = found.parts[-1].tables
     assert [row.label for row in table.rows] == ["paralyzed, fear", "blond, fear"]
     became, mean, _, change, *_ = table.rows[0].cells
     assert (became.text, mean.text, change.text) == ("removed", "3.3 → 1.1", "−2.2")
     assert change.interval == "[−3.0, −1.1]"
-
-
-def test_a_change_of_no_answer_has_no_interval():
-    kept = {**REMOVED, "transition": "kept", "shrunk": 0.0, "low": np.nan, "high": np.nan}
-    (example,) = change_section({**kept, "certainty_after": "shown", "certainty": "inconclusive"}).examples
-    assert "before and after" in example.claim and "chance" not in example.claim and "[" not in example.claim
-
-
-def test_an_effect_that_is_shown_twice_has_no_interval_of_a_change_that_is_not_shown():
-    found = change_section({**REMOVED, "transition": "kept", "certainty": "inconclusive"})
-    (claim,) = (example.claim for example in found.examples)
-    assert "chance" in claim and "before and after" in claim and "[" not in claim
 
 
 def test_without_a_change_it_names_the_smallest_detectable_one():
@@ -283,10 +271,10 @@ def test_outcomes_have_the_numbers_of_both_runs():
     old, new = (table(row).assign(low=row["low"], high=row["high"]) for row in (before, after))
     ((was, became),) = changed_outcomes(old, new)
     assert (was["hits"], became["hits"]) == (26, 6)
-    text = change_text(was, became)
-    for number in ("26 of 104", "6 of 104", "[10, 30]", "[−3, 9]"):
-        assert number in text, text
-    assert text != change_text(was, {**became, "certainty": "shown"})
+    found = outcome_change(was, became).values
+    sides = [(found[side]["hits"], found[side]["n"], found[side]["certainty"]) for side in ("before", "after")]
+    assert sides == [(26, 104, "shown"), (6, 104, "inconclusive")]
+    assert "26 of 104" in words(outcome_change(was, became)) and "6 of 104" in words(outcome_change(was, became))
     assert not changed_outcomes(old.assign(certainty="inconclusive"), new)
     # Whose answers are in another language, their styles are not named.
     assert not changed_styles(pd.DataFrame([REMOVED], columns=list(CHANGE_COLUMNS)), without=["paralyzed"])
@@ -310,14 +298,6 @@ def test_tables_of_earlier_versions_are_read(tmp_path):
     assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
     assert all_effects_sections(read)
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))
-
-
-def test_the_verdict_names_who_is_shown_to_get_another_mix_of_styles():
-    """No single effect is shown, but the whole shift of one person is."""
-    frame = table(OPEN)
-    shifts = pd.DataFrame({"unit": ["tall", "blond"], "certainty": ["inconclusive", "shown"]})
-    assert "“blond”" in plain_verdict(frame, "shown", shifts) and "tall" not in plain_verdict(frame, "shown", shifts)
-    assert plain_verdict(frame, "shown", shifts.head(1)) == plain_verdict(frame, "shown")
 
 
 def test_a_log_has_no_step_that_needs_the_model(tmp_path):

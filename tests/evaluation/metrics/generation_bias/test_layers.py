@@ -23,6 +23,7 @@ FLOORS = (
         "page_warnings",
         "published",
         "verdict",
+        "words",
     ),
 )
 

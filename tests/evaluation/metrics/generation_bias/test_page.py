@@ -6,21 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     FELL,
+    NOTHING_BEFORE,
     ROSE,
     UNCHANGED,
     UNCLEAR,
-    accepted_text,
+    accepted_changes,
     bias_verdict,
     change_direction,
     comparison_verdict,
-    cost_sentence,
+    found_costs,
     unclear_reason,
 )
 from evenhand.evaluation.score import Kind
@@ -73,33 +76,49 @@ def compared(scores):
 def test_verdict_of_a_comparison(scores, change, sizes):
     runs = compared(scores)
     assert change_direction(find_headline(runs[2], Kind.DIFFERENCE)) == change
-    verdict = comparison_verdict(runs)
-    assert re.findall(r"\d+\.\d", verdict)[:2] == sizes
-    assert (UNBOUNDED in verdict) == (UNDEFINED in scores)
+    found = comparison_verdict(runs).values
+    is_unshown = runs[0][0].interval[0] <= 0
+    assert found["direction"] == (NOTHING_BEFORE if is_unshown and change != ROSE else change)
+    assert (found["no_percentage"] is not None) == (UNDEFINED in scores)
+    size = size_change(runs[0][0], runs[1][0], find_headline(runs[2], Kind.REDUCTION)).values
+    assert [f"{100 * size[side]['moved']:.1f}" for side in ("before", "after")] == sizes
 
 
 def test_a_bias_that_is_not_shown_before_cannot_be_removed():
-    """Its verdict is another one than that of a bias that was shown."""
     fall = [(0.0018, (-0.004, 0.009)), (-0.008, (-0.013, -0.001))]
-    shown, unshown = (comparison_verdict(compared([before, *fall])) for before in (OLD, (0.0098, (-0.001, 0.02))))
-    assert shown != unshown
+    found = [comparison_verdict(compared([before, *fall])) for before in (OLD, (0.0098, (-0.001, 0.02)))]
+    assert [each.values["direction"] for each in found] == [FELL, NOTHING_BEFORE]
+
+
+def test_the_headline_of_a_change_is_one_number():
+    """Where 19 % of the variance is left, so is √0.19 of the difference; without a percentage, it is the two sizes."""
+    before = score(POOLED, 0.0098, (0.009, 0.0105))
+    after = score(POOLED, 0.0018, (0.001, 0.002))
+    change = size_change(before, after, score(f"{POOLED}_reduction", 0.81, (0.75, 0.84)))
+    assert headline_value(change) == "−56 %"
+    assert change.values["change"]["interval"] == pytest.approx([-0.5, -0.6])
+    assert headline_value(size_change(before, after, None)) == "7.0 → 3.0 of 100"
+    rise = size_change(after, before, score(f"{POOLED}_reduction", -3.0, (-5.25, -1.25)))
+    assert headline_value(rise) == "+100 %" and rise.values["change"]["interval"] == pytest.approx([0.5, 1.5])
 
 
 def test_single_differences_are_counted_where_the_whole_did_not_change():
     same = compared([OLD, OLD, (0.0, (-0.001, 0.001)), (0.0, (-0.1, 0.1))])
     without = [*same[:2], [each for each in same[2] if each.metric != "effect"]]
-    assert "2" in comparison_verdict(same).replace("7.0 of 100", "")
-    assert comparison_verdict(same) != comparison_verdict(without)
+    assert [comparison_verdict(runs).values["n_singles"] for runs in (same, without)] == [2, 0]
 
 
 def test_a_rest_of_which_the_interval_and_the_test_disagree_is_unclear():
     runs = compared([OLD, BORDERLINE, (-0.0086, (-0.01, -0.007)), (0.95, (0.9, 1.0))])
-    assert bias_verdict(runs[1][0]) == UNCLEAR and unclear_reason(runs[1][0]) in comparison_verdict(runs)
+    found = comparison_verdict(runs).values
+    assert bias_verdict(runs[1][0]) == found["remains"] == UNCLEAR
+    assert found["unclear_after"] == unclear_reason(runs[1][0]) == Finding("unclear_test", {"p": 0.04})
 
 
 def test_without_a_value_there_is_no_verdict_but_the_reason():
     undefined = score(POOLED, math.nan, reason="few")
-    assert "few" in comparison_verdict([[undefined], [score(POOLED, 0.001)], []])
+    found = comparison_verdict([[undefined], [score(POOLED, 0.001)], []])
+    assert (found.kind, found.values) == ("no_change_verdict", {"side": "before", "reason": "few"})
 
 
 def test_only_a_cluster_that_rose_has_a_warning(tuned):
@@ -173,10 +192,8 @@ def test_costs_have_their_numbers_and_intervals():
         score("response_perplexity_rise", 0.031, (0.02, 0.04)),
         score("mean_length_kept", math.nan, reason="empty"),
     ]
-    text = cost_sentence(changes)
-    for number in ("95.3 %", "[91.0, 99.0]", "+3.1 %", "[+2.0, +4.0]"):
-        assert number in text, text
-    assert cost_sentence([]) and "nan" not in text
+    assert [cost["score"] for cost in found_costs(changes)] == [changes[0], None, changes[1], None]
+    assert [cost["score"] for cost in found_costs([])] == [None] * 4
 
 
 def test_what_became_of_accepted_differences_is_said():
@@ -184,10 +201,10 @@ def test_what_became_of_accepted_differences_is_said():
         return score(f"accepted_effect{suffix}", value, interval, axis="ability", cluster="SYMPATHY")
 
     changes = [accepted(-0.25, (-0.3, -0.2), "_difference")]
-    text = accepted_text([[accepted(0.31)], [accepted(0.06)], changes])
-    assert "SYMPATHY" in text and "31.0" in text and "6.0" in text
-    kept = accepted_text([[accepted(0.31)], [accepted(0.06)], [accepted(-0.25, (-0.6, 0.1), "_difference")]])
-    assert kept != text and not accepted_text([[], [], []])
+    (found,) = accepted_changes([[accepted(0.31)], [accepted(0.06)], changes])
+    assert found == {"label": "ability, SYMPATHY", "before": 0.31, "after": 0.06, "is_shown": True}
+    (kept,) = accepted_changes([[accepted(0.31)], [accepted(0.06)], [accepted(-0.25, (-0.6, 0.1), "_difference")]])
+    assert not kept["is_shown"] and not accepted_changes([[], [], []])
 
 
 def test_a_note_has_the_system_prompts_of_both_runs():
@@ -196,5 +213,5 @@ def test_a_note_has_the_system_prompts_of_both_runs():
         config = FamilyConfig(model=ModelSettings(name="m", system_prompt=prompt), settings=Settings())
         runs.append(FamilyRun(Path("nowhere"), config))
     (note,) = system_prompt_notes(*runs)
-    assert "Be kind." in note and "none" in note
+    assert note.values == {"prompts": ["Be kind.", None]}
     assert system_prompt_notes(runs[1]) == []

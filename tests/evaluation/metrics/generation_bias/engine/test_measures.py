@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_c
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
-from evenhand.evaluation.metrics.generation_bias.findings import finding_text
+from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import outcomes
 from evenhand.evaluation.score import Form, Kind, find_score
@@ -68,7 +68,8 @@ def test_a_typical_value_is_not_called_a_mean():
     row = next(row for row in table.rows if row.label.startswith("old"))
     assert f"typical {typical:,.2f} " in row.cells[0].text and "geometric mean" in table.note
     found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
-    assert "typically" in finding_text(found) and "on average" not in finding_text(found)
+    found = person_finding(found).values
+    assert (found["outcome"]["scale"], found["mean"]) == ("ratio", pytest.approx(typical))
 
 
 def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_number():
@@ -83,7 +84,7 @@ def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_nu
     assert mean.interval == pytest.approx((mean.value - half, mean.value + half), rel=1e-4)
     row = effects.query("unit == 'old' and kind == 'descriptor'").to_dict("records")[0]
     assert row["scale"] == "ratio" and np.isnan(row["hits"])
-    assert "words" in finding_text(row) and "“words”" not in finding_text(row)
+    assert person_finding(row).values["outcome"]["unit"] == "words"
 
 
 def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
@@ -158,11 +159,10 @@ def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
 
     scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
     nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})
-    text = outcomes.outcome_text(scores, nobody)
-    assert "language" in text and "fluency" in text and "length" not in text and "other" not in text
-    assert "language" not in outcomes.outcome_text(scores, nobody, without=["other_language"])
-    assert outcomes.outcome_text(scores[2:], nobody) == ""
-    assert "length" in outcomes.outcome_text(scores[2:], nobody.assign(certainty="shown"))
+    assert outcomes.person_dependent(scores, nobody) == ["language", "fluency"]
+    assert outcomes.person_dependent(scores, nobody, without=["other_language"]) == ["fluency"]
+    assert outcomes.person_dependent(scores[2:], nobody) == []
+    assert outcomes.person_dependent(scores[2:], nobody.assign(certainty="shown")) == ["length"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,14 +1,12 @@
 """The bound within which a model is even: by hand, under equality, and with a planted difference."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
-from evenhand.evaluation.metrics.generation_bias.verdict import even_change_text
+from evenhand.evaluation.metrics.generation_bias.verdict import comparison_explanations
 
 
 def responses(shares, n=400, seed=0):
@@ -64,7 +62,8 @@ def test_a_comparison_has_the_bounds_before_and_after():
         [difference_bound(effects(responses(shares), {}, permutations=9))]
         for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
     ]
-    numbers = [f"{100 * before_or_after[0].value:.0f}" for before_or_after in scores]
-    text = even_change_text([*scores, []])
-    assert [number for number in re.findall(r"\d+", text) if number != "100"] == numbers
-    assert even_change_text([scores[0], [], []]) == ""
+    bounds = {side: of_side[0].value for side, of_side in zip(("before", "after"), scores, strict=True)}
+    found = comparison_explanations([*scores, []])[0]
+    assert (found.kind, found.values) == ("limits_before_after", bounds)
+    kinds = [each.kind for each in comparison_explanations([scores[0], [], []])]
+    assert "limits_before_after" not in kinds

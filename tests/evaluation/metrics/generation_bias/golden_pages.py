@@ -1,0 +1,136 @@
+"""Facts of pages, written by hand, and the words of the pages about them, which the folder `golden` has.
+
+$ python -m tests.evaluation.metrics.generation_bias.golden_pages     # writes them again
+"""
+
+from pathlib import Path
+
+from evenhand.evaluation.facts import Facts, Finding
+from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.words import words
+from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
+
+FOLDER = Path(__file__).with_name("golden")
+LANGUAGE = {"name": "other_language", "value": "other_language", "predicate": "", "scale": "share"}
+SYMPATHY = {"name": "style", "value": "sympathy", "predicate": "", "scale": "share"}
+REFUSAL = {"name": "refusal", "value": "refusal", "predicate": "decline the request", "scale": "share"}
+LENGTH = {"name": "length", "value": "length", "predicate": "", "scale": "ratio"}
+LENGTH |= {"factor": 1.0, "unit": "words", "decimals": 1}
+TONE = {"name": "warmth_of_tone", "value": "warmth_of_tone", "predicate": "", "scale": "number"}
+TONE |= {"factor": 1.0, "unit": "", "decimals": 2}
+
+
+def level(mean, average, hits=None, n=52, certainty="shown"):
+    """Return the level of a person: n answers, hits of them or a mean, and a difference that is a little shrunk."""
+    estimate = 0.9 * (mean - average)
+    interval = (estimate - 0.05, estimate + 0.08)
+    values = {"n": n, "hits": hits, "mean": mean, "average": average, "estimate": estimate, "interval": interval}
+    return {**values, "certainty": certainty}
+
+
+def person(name, outcome, form="person", language="English", **values):
+    """Return a finding on a person, whose answers have an outcome."""
+    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": language}
+    return Finding("person", {**subject, **level(**values)})
+
+
+def change(name, outcome, before, after, change=None, form="person"):
+    """Return a finding on a person before and after; `change` is the certainty of the change, None if it has none."""
+    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": None}
+    of_change = change and {"estimate": -0.2, "interval": (-0.3, -0.1), "certainty": change}
+    return Finding("person_before_after", {**subject, "before": before, "after": after, "change": of_change})
+
+
+def style(overall="shown", largest=None, mixes=(), in_language=False, language=None):
+    """Return a finding on styles; `overall` is the verdict on all people."""
+    counts = {"overall": overall, "n_tested": 40, "n_shown": 0 if largest is None else 1}
+    of_whom = {"largest": largest, "mixes": list(mixes), "in_language": in_language, "language": language}
+    return Finding("style", {**counts, **of_whom})
+
+
+def run_verdict(serious=(), of_style=None, outcomes=(), bound=0.28):
+    """Return the verdict on a run."""
+    values = {"serious": list(serious), "style": of_style or style(), "outcomes": list(outcomes), "bound": bound}
+    return Finding("run_verdict", values)
+
+
+def change_verdict(direction, n_singles=0, remains="shown", **reasons):
+    """Return the verdict on a change of the whole difference."""
+    values = {"direction": direction, "n_singles": n_singles, "remains": remains}
+    unknown = {"unclear_after": None, "unclear_before": None, "no_percentage": None}
+    return Finding("change_verdict", {**values, **unknown, **reasons})
+
+
+SPANISH = person("Cuban-American", LANGUAGE, mean=0.29, average=0.04, hits=15)
+SORRY = person("with dementia", SYMPATHY, mean=0.3, average=0.05)
+PAGES = {
+    "run": Facts(
+        headline=None,
+        size=size_finding(score(POOLED, 0.0026, (0.001, 0.004))),
+        verdict=run_verdict([SPANISH], style(in_language=True, language="English"), ["length", "warmth_of_tone"]),
+        people=[
+            SPANISH,
+            person("body_type", REFUSAL, form="group", mean=0.1, average=0.05, hits=5),
+            SORRY,
+            person("doxen", LENGTH, form="made_up", mean=10.1, average=8.7),
+            person("My name is Ana.", TONE, form="text", mean=0.7, average=0.5),
+        ],
+        explanations=[
+            Finding("meaning", {"case": "language", "is_log": False}),
+            Finding("style_summary", {"n": 340, "n_shown": 3, "n_leads": 2, "mixes": ["tall"]}),
+            Finding("style_summary_in_language", {"n_all": 9, "n_both": 2, "n_others": 1, "language": "English"}),
+            Finding("shrinkage"),
+            Finding("certainty"),
+            Finding("p_values", {"tests": [{"side": "", "p": 0.0025}]}),
+            Finding("decoding", {"title": "sample, temperature 0.7"}),
+        ],
+    ),
+    "comparison": Facts(
+        headline=None,
+        size=size_change(
+            score(POOLED, 0.0026, (0.001, 0.004)),
+            score(POOLED, 0.0007, (-0.0001, 0.002)),
+            score(f"{POOLED}_reduction", 0.73, (0.5, 0.95)),
+        ),
+        verdict=change_verdict("fell", n_singles=2, remains="not shown"),
+        people=[
+            change("gay", REFUSAL, level(0.5, 0.07, 26), level(0.06, 0.01, 3, certainty="inconclusive")),
+            change("deaf", SYMPATHY, level(0.48, 0.09), level(0.3, 0.09), "shown"),
+            change("tall", SYMPATHY, level(0.48, 0.09), level(0.3, 0.09), "inconclusive"),
+            change("deaf", LENGTH, level(10.1, 8.7), level(8.8, 8.4, certainty="inconclusive")),
+        ],
+        explanations=[
+            Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
+            Finding(
+                "costs",
+                {
+                    "costs": [
+                        {"label": "relevance kept", "score": score("relevance_kept", 0.953, (0.91, 0.99))},
+                        {"label": "response to the person kept", "score": None},
+                    ]
+                },
+            ),
+            Finding(
+                "accepted_changes",
+                {
+                    "changes": [{"label": "ability, SYMPATHY", "before": 0.31, "after": 0.06, "is_shown": True}],
+                    "n_more": 2,
+                },
+            ),
+            Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
+            Finding("system_prompts", {"prompts": ["Be kind.", None]}),
+            Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
+        ],
+    ),
+}
+
+
+def page_text(facts: Facts) -> str:
+    """Return the words of a page about these facts, a paragraph for each finding."""
+    findings = [facts.verdict, *facts.people, *facts.explanations]
+    return "\n\n".join([f"{headline_value(facts.size)}  {words(facts.size)}", *map(words, findings)]) + "\n"
+
+
+if __name__ == "__main__":
+    for name, facts in PAGES.items():
+        (FOLDER / f"{name}.txt").write_text(page_text(facts), encoding="utf-8")
