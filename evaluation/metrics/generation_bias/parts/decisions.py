@@ -1,6 +1,7 @@
 """The part of decisions: how they are read, how likely each choice is, and the rate of the first choice by person."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
 from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
-from evenhand.evaluation.report.numbers import interval, number, sanitize
+from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
@@ -116,27 +117,37 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
     table = values[[PROMPT_ID, DECISION]].merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one")
     decided = table[DECISION].to_numpy(dtype=np.float64)
     people = table[DESCRIPTOR].astype(str)
-    rates = group_rates(decided, people.to_numpy(), table[TEMPLATE].to_numpy()).sort_values("rate", kind="stable")
-    asked = people.value_counts()
+    rates = {}
+    if not np.isnan(decided).all():
+        found = group_rates(decided, people.to_numpy(), table[TEMPLATE].to_numpy()).sort_values("rate", kind="stable")
+        rates = {row["group"]: row for row in table_rows(found)}
     columns = ["person", "asked", "no decision", f"{choice}, %", "difference to the average", "ratio to the highest"]
-    means = None
+    means = pd.DataFrame(index=people.unique())
     if probabilities is not None:
-        found = probabilities.assign(**{MASS: probabilities.sum(axis=1)}).groupby(prompts[DESCRIPTOR].to_numpy())
-        means = found.mean()
+        with_sum = probabilities.assign(**{MASS: probabilities.sum(axis=1)})
+        means = with_sum.groupby(prompts[DESCRIPTOR].astype(str).to_numpy()).mean()
         columns += [f"P({name.removeprefix(CHOICES)}), %" for name in means]
     rows = []
-    for row in table_rows(rates.head(MAX_PEOPLE)):
-        n = int(asked[row["group"]])
-        cells = [*count_cells(n, n - row["n"]), Cell(number(100 * row["rate"], 1))]
-        ends = (100 * row["difference_low"], 100 * row["difference_high"])
-        cells.append(Cell(number(100 * row["difference"], 1, True), interval(ends, 1, True)))
-        ends = (row["ratio_to_highest_low"], row["ratio_to_highest_high"])
-        cells.append(Cell(number(row["ratio_to_highest"], 2), interval(ends, 2)))
-        if means is not None:
-            cells += [Cell(number(100 * value, 1)) for value in means.loc[row["group"]]]
-        rows.append(Row(sanitize(row["group"], 60), tuple(cells)))
+    for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:
+        rate = rates.get(person)
+        n = int((people == person).sum())
+        cells = count_cells(n, n if rate is None else n - rate["n"])
+        cells += [Cell(NO_NUMBER)] * 3 if rate is None else _rate_cells(rate)
+        cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
+        rows.append(Row(sanitize(person, 60), tuple(cells)))
     caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
     return Table(caption, tuple(map(sanitize, columns)), tuple(rows), RATES_NOTE)
+
+
+def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:
+    """Return the cells of a rate, its difference to the average and its ratio to the highest, with their intervals."""
+    difference = (100 * rate["difference_low"], 100 * rate["difference_high"])
+    ratio = (rate["ratio_to_highest_low"], rate["ratio_to_highest_high"])
+    return [
+        Cell(number(100 * rate["rate"], 1)),
+        Cell(number(100 * rate["difference"], 1, True), interval(difference, 1, True)),
+        Cell(number(rate["ratio_to_highest"], 2), interval(ratio, 2)),
+    ]
 
 
 def accuracy_table() -> Table:
@@ -164,7 +175,7 @@ class DecisionsPart(Part):
             )
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        if not run.has(VALUES) or DECISION not in run.table(VALUES) or run.table(VALUES)[DECISION].isna().all():
+        if not run.has(VALUES) or DECISION not in run.table(VALUES):
             return []
         probabilities = run.table(LIKELY_DECISION) if run.has(LIKELY_DECISION) else None
         rule = run.config.settings.decision_rule

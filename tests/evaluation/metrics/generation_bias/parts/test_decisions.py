@@ -51,6 +51,14 @@ def test_rates_differences_ratios_and_probabilities_by_person():
     }
 
 
+def test_people_without_a_decision_have_probabilities_and_no_rate():
+    prompts = pd.DataFrame({"prompt_id": ["1", "2"], "descriptor": ["old", "young"], "template": "a"})
+    values = pd.DataFrame({"prompt_id": ["1", "2"], "decision: decision": [np.nan, np.nan]})
+    probabilities = pd.DataFrame({"choice: yes": [0.2, 0.5], "choice: no": [0.3, 0.25]})
+    table = rates_table(values, prompts, probabilities, "yes")
+    assert texts(table)["old"] == ["1", "1", "–", "–", "–", "20.0", "30.0", "50.0"]
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
