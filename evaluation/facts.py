@@ -43,6 +43,7 @@ class Facts:
         size: how large the main score is, on the scale of the first screen; None if the family has no such scale.
         people: who is shown to be treated differently, or how this changed, the most serious first.
         explanations: what the result may mean, what it cannot rule out, and what a change cost.
+        decision: what a comparison advises; None if it advises nothing.
     """
 
     headline: BiasScore | None
@@ -52,6 +53,7 @@ class Facts:
     size: Finding | None = None
     people: Sequence[Finding] = ()
     explanations: Sequence[Finding] = ()
+    decision: Finding | None = None
 
 
 def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:

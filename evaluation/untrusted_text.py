@@ -5,6 +5,9 @@ import unicodedata
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # Unicode categories
 _JOINERS = "\u200c\u200d"  # parts of words and emoji
+# Some spreadsheets also read the full-width forms.
+_BEGINS_LIKE_FORMULA = re.compile(r"\s*'*[=+\-@＝＋－＠]")
+_LATER_CELL = re.compile(r"\s*'*(?:[=@＝＠]|[+\-＋－](?=\S))")  # "- b" in a list is none
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
 
 
@@ -44,15 +47,22 @@ def spreadsheet_cell(value: object) -> object:
     """Return a value for a CSV file such that spreadsheets do not read a text as a formula.
 
     Hidden characters are replaced by codes. A text that begins with =, +, - or @, possibly after spaces and
-    apostrophes, gets a leading apostrophe, so that different texts stay different. Line breaks, tabs and numbers are
-    not changed.
+    apostrophes, gets a leading apostrophe, so that different texts stay different. So does a part after a semicolon, a
+    tab or a line end: where the comma is the decimal sign, spreadsheets begin a new cell there. Numbers are not
+    changed.
 
     >>> spreadsheet_cell("=HYPERLINK(1)"), spreadsheet_cell("-0.5"), spreadsheet_cell(-0.5)
     ("'=HYPERLINK(1)", '-0.5', -0.5)
+    >>> spreadsheet_cell("a;=cmd|'x'!A0"), spreadsheet_cell("a;\\n- b")
+    ("a;'=cmd|'x'!A0", 'a;\\n- b')
     """
     if not isinstance(value, str):
         return value
     visible = "".join(part if part in "\r\n\t" else escape_hidden(part) for part in re.split(r"([\r\n\t])", value))
+    start = visible[: len(visible) - len(visible.lstrip())]
+    first, *later = re.split(r"([;\t\r\n])", visible[len(start) :])
+    guarded = [f"'{part}" if _LATER_CELL.match(part) else part for part in later]
+    visible = "".join([start, first, *guarded])
     return f"'{visible}" if is_formula(visible) else visible
 
 
@@ -62,4 +72,4 @@ def is_formula(text: str) -> bool:
     >>> is_formula("=1+1"), is_formula("- a list"), is_formula("-0.5"), is_formula("a = b")
     (True, True, False, False)
     """
-    return re.match(r"\s*'*[=+\-@]", text) is not None and not _NUMBER.fullmatch(text)
+    return _BEGINS_LIKE_FORMULA.match(text) is not None and not _NUMBER.fullmatch(text)

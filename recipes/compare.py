@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -11,11 +12,13 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import Facts
+from evenhand.evaluation.facts import FACTS, Facts
+from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.decision import MEASURE_MORE
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision
 from evenhand.evaluation.report.numbers import before_after
@@ -31,6 +34,7 @@ from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnin
 from evenhand.recipes.finished_runs import MODEL_CODE, check_same_precision, permitted_measurement, read_measurement
 from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
+from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
 
@@ -54,6 +58,11 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
             _check_base(read_measurement(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
         finish("comparison", store, settings, changes, facts_of, report, show=show)
+    if show and FAMILY in runs:
+        decided = read_json(settings.output_dir / FACTS, "output_dir")["families"][FAMILY]["decision"]
+        if decided["advice"] == MEASURE_MORE:
+            with suppress(InputError):  # a run without an interval can plan nothing
+                print(narrower_text(settings.before))
 
 
 def _check_base(model: ModelSettings) -> None:

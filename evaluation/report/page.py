@@ -88,11 +88,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Step:
-    """A step that a reader can take next: a sentence, and a command for a terminal or a link, if there is one."""
+    """A step that a reader can take next: a sentence, and a command for a terminal or a link, if there is one.
+
+    A command that contains a prompt `is_private`: no tracker gets it unless the settings ask for it.
+    """
 
     text: str
     command: str = ""
     link: Link | None = None
+    is_private: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def _macros(path: Path) -> "TemplateModule":
         p_text=p_text,
         percent=percent,
         plain_name=plain_name,
+        plain_number="{:g}".format,
         sanitize=sanitize,
     )
     return environment.from_string(path.read_text(encoding="utf-8")).module

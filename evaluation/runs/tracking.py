@@ -272,6 +272,7 @@ def _without_texts(page: Page) -> Page:
         signature=public_values(page.signature),
         notes=[*page.notes, "Prompts and responses are left out (see the setting upload)."],
         private_notes=(),
+        steps=[step for step in page.steps if not step.is_private],
     )
 
 

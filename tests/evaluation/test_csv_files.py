@@ -63,3 +63,11 @@ def test_one_module_writes_csv():
     assert found == {"evaluation/csv_files.py"}
     unguarded = {file.name for file in files if "unguarded_csv(" in file.read_text(encoding="utf-8")}
     assert unguarded == {"csv_files.py", "table_files.py"}  # the second reads the text again, and writes no file
+
+
+@pytest.mark.parametrize("evil", ["x;=cmd|' /C calc'!A0", "x;\t=1+1", "x\n=1+1", "x;@SUM(1)", "x;-2+3", "＝1+1"])
+def test_no_cell_is_a_formula_where_a_semicolon_separates_cells(evil):
+    """Spreadsheets whose decimal sign is the comma begin a cell at a semicolon, and read no quotes within one."""
+    text = csv_text(["a", "b"], [{"a": 1.5, "b": evil}])
+    found = [cell for line in text.splitlines() for cell in re.split("[;\t]", line)]
+    assert not [cell for cell in found if re.match(r'[\s"]*(?:[=+@＝]|-\S)', cell)]

@@ -1,21 +1,28 @@
 """What a report tells somebody who decides: what the bias may mean, how to decide, what to do next."""
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
+from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, display_name
+from evenhand.evaluation.settings import ModelSettings
 
+# What names a model and how it is spoken to, beside its name; where it runs is left to the next command.
+KEPT_SETTINGS = ("revision", "base", "server", "request", "system_prompt", "chat_template", "reasoning", "strip")
+MAX_FLAG = 4000  # characters of a setting in a command
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
 DECIDE = (
@@ -63,31 +70,51 @@ def decide_section() -> Section:
     return Section("How to decide", DECIDE)
 
 
-def run_steps(folder: Path, config: FamilyConfig, findings: Sequence[EffectRow], is_shown: bool) -> list[Step]:
-    """Return what to do after a measurement.
+def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) -> list[Step]:
+    """Return what to do after a measurement, with commands that this run can be given to.
 
     Args:
-        folder: the run's folder.
-        config: the run's settings.
+        run: the run.
         findings: the rows of the shown effects, the most serious first.
         is_shown: whether people are shown to differ at all.
     """
-    run = _quoted(str(folder))
-    is_log = config.responses is not None  # of a model that cannot be asked or tuned here
+    folder = _quoted(str(run.folder))
+    model = run.config.model
+    is_loaded = run.config.responses is None and model.server is None
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
-    if is_log or not (findings or is_shown):
-        steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {run}"))
+    if is_loaded and (findings or is_shown):
+        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {folder}"))
     else:
-        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {run}"))
-    if not is_log:
-        steps.append(
-            Step(
-                "Measure everyday requests, to which the answer should not depend on the person:",
-                f"evenhand measure {_quoted(config.model.name)} --config service",
-            )
-        )
-    steps.append(Step("Keep a later model from becoming worse:", f"evenhand check NEW_RUN --against {run}"))
+        steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {folder}"))
+    if run.config.responses is None and _holds_conversations(run):
+        text = "Measure everyday requests, to which the answer should not depend on the person:"
+        command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
+        steps.append(Step(text, command, is_private=model.system_prompt is not None))
+    steps.append(Step("Keep a later model from becoming worse:", f"evenhand check NEW_RUN --against {folder}"))
     return steps
+
+
+def _holds_conversations(run: FamilyRun) -> bool:
+    """Return whether the measured model takes several turns, which cues need: a chat model."""
+    if run.config.model.server is not None:
+        return run.config.model.api == "chat"
+    chat_format = run.signature(FGB).get("format")
+    return not (isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE)
+
+
+def _model_flags(model: ModelSettings) -> str:
+    """Return the flags that name the same model in another command, with its system prompt; each begins with a blank.
+
+    The likelihoods of a served model are unknown, and with them the fluency of its answers.
+    """
+    given = model.model_dump(mode="json", exclude_defaults=True, include=set(KEPT_SETTINGS))
+    flags = []
+    for name, value in given.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        flags.append(f" --model.{name} {shlex.quote(sanitize(text, MAX_FLAG))}")
+    if model.server is not None:
+        flags.append(" --generation_bias.outcomes '[language, refusal, length, readability]'")
+    return "".join(flags)
 
 
 def comparison_steps(before: Path, after: Path) -> list[Step]:
@@ -97,7 +124,8 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
     return [
         Step("Read both models' answers:", link=Link("all responses", RESPONSES_PAGE)),
         Step("See how many answers a more certain result needs:", f"evenhand plan {old}"),
-        Step("If the costs are acceptable, keep a later model from becoming worse:", check),
+        Step("If you ship it, sign what was measured:", f"evenhand audit {_quoted(str(after))}"),
+        Step("Then keep a later model from becoming worse:", check),
     ]
 
 

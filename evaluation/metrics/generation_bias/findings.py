@@ -137,6 +137,14 @@ def style_change(row: EffectRow) -> Finding:
     return Finding("person_before_after", {**_subject(row, None), **sides, "change": change})
 
 
+def is_newly_serious(found: Finding) -> bool:
+    """Return whether a person is shown to get more of a serious outcome after a change, and not before."""
+    values = found.values
+    if values["outcome"]["name"] not in serious_measures() or values["after"]["estimate"] <= 0:
+        return False
+    return values["after"]["certainty"] == SHOWN and values["before"]["certainty"] != SHOWN
+
+
 def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:
     """Return whom a row of effects is about, and what their answers do."""
     return {"who": _who(row), "outcome": _outcome(row), "language": language}

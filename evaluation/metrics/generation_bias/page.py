@@ -17,12 +17,14 @@ from evenhand.evaluation.metrics.generation_bias.advice import (
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
+from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
+    is_newly_serious,
     people_changes,
     people_section,
     person_finding,
@@ -44,6 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OUTCOME_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, plain_name
 from evenhand.evaluation.metrics.generation_bias.published import differences_section
+from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     bias_verdict,
     comparison_explanations,
@@ -169,7 +172,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         headline_caption=_caption(facts, run.config),
         verdict=words(facts.verdict),
         explanations=[words(found) for found in facts.explanations],
-        steps=run_steps(run.folder, run.config, named, bias_verdict(headline) == SHOWN),
+        steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
         warnings=[*stop_text(run.folder), *run_warnings(run)],
         notes=[*_interval_notes(scores), *map(words, _test_notes({"": headline})), *_source_notes(run)],
         private_notes=[words(found) for found in system_prompt_notes(run)],
@@ -193,14 +196,27 @@ def _change_findings(
 ) -> tuple[Facts, list[tuple[Finding, Example]]]:
     """Return what a comparison found, and the people whom the facts name with their answers."""
     scores = [before.scores, after.scores, changes.scores]
-    reduction = find_headline(changes.scores, Kind.REDUCTION)
+    limits = changes.config or ComparisonSettings()
+    size = size_change(
+        headline_of(before.scores), headline_of(after.scores), find_headline(changes.scores, Kind.REDUCTION)
+    )
+    verdict = comparison_verdict(scores)
     named = people_changes(before, after, changes)
+    people = [found for found, _ in named]
+    costs = Finding("costs", {"costs": found_costs(changes.scores, limits.max_cost), "max_cost": limits.max_cost})
     facts = Facts(
         headline=find_headline(changes.scores, Kind.DIFFERENCE),
-        size=size_change(headline_of(before.scores), headline_of(after.scores), reduction),
-        verdict=comparison_verdict(scores),
-        people=[found for found, _ in named],
-        explanations=comparison_explanations(scores),
+        size=size,
+        verdict=verdict,
+        people=people,
+        explanations=comparison_explanations(scores, costs),
+        decision=decision(
+            direction=verdict.values.get("direction", ""),
+            size_after=size.values["after"],
+            costs=costs.values["costs"],
+            newly_shown=list(filter(is_newly_serious, people)),
+            limits=limits,
+        ),
     )
     return facts, named
 
@@ -223,7 +239,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         headline_value=headline_value(facts.size),
         headline_caption=_caption(facts, before.config),
         verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
-        explanations=[words(found) for found in facts.explanations],
+        explanations=[words(found) for found in (facts.decision, *facts.explanations) if found is not None],
         steps=comparison_steps(before.folder, after.folder),
         warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
         notes=[

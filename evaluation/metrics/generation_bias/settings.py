@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from evenhand.evaluation.metrics.generation_bias import decision
 from evenhand.evaluation.metrics.generation_bias.parts import corpus, decisions, outcomes, phrases, quality, relevance
 from evenhand.evaluation.settings import (
     BY_CONTENT,
@@ -82,5 +83,7 @@ class Settings(
     """Generation bias: do responses differ in style by descriptor?"""
 
 
-class ComparisonSettings(relevance.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings):
-    """Generation bias before and after: phrases, frequencies of descriptors, relevance."""
+class ComparisonSettings(
+    relevance.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings, decision.ComparisonSettings
+):
+    """Generation bias before and after: limits, phrases, frequencies of descriptors, relevance."""

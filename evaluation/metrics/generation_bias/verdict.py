@@ -8,32 +8,22 @@ import pandas as pd
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_BEFORE, ROSE, UNCHANGED
 from evenhand.evaluation.metrics.generation_bias.engine.effects import DIFFERENCE_BOUND, EFFECT, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
-from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.score_sections import Runs, group_label
-from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Form, Kind, find_score
+from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Kind, find_score
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"
 NOT_SHOWN = "not shown"
 NO_VERDICT = "no interval"
-ROSE = "rose"
-FELL = "fell"
-UNCHANGED = "unchanged"
-NOTHING_BEFORE = "nothing before"
 MAX_NAMED = 5  # accepted differences in a sentence
 MAX_FINDINGS = 2  # people in a verdict, besides the one with the largest difference in style
-COSTS = (  # what a comparison's first sentences say about costs
-    ("relevance", Kind.KEPT),
-    ("relevance_to_person", Kind.KEPT),
-    ("response_perplexity", Kind.RISE),
-    ("mean_length", Kind.KEPT),
-)
 
 
 def bias_verdict(score: BiasScore | None) -> str:
@@ -143,28 +133,18 @@ def change_direction(change: BiasScore | None) -> str:
     return FELL if high < 0 else UNCHANGED
 
 
-def comparison_explanations(runs: Runs) -> list[Finding]:
-    """Return what stands below the verdict of a comparison: on evenness, costs and accepted differences."""
+def comparison_explanations(runs: Runs, costs: Finding) -> list[Finding]:
+    """Return what stands below the verdict of a comparison: on evenness, `costs`, and accepted differences."""
     found = []
     limits = [difference_limit(scores) for scores in runs[:2]]
     if None not in limits:
         found.append(Finding("limits_before_after", {"before": limits[0], "after": limits[1]}))
-    found.append(Finding("costs", {"costs": found_costs(runs[2])}))
+    found.append(costs)
     accepted = accepted_changes(runs)
     if accepted:
         values = {"changes": accepted[:MAX_NAMED], "n_more": max(0, len(accepted) - MAX_NAMED)}
         found.append(Finding("accepted_changes", values))
     return found
-
-
-def found_costs(changes: Sequence[BiasScore]) -> list[dict[str, Any]]:
-    """Return what a change cost, from the scores of a comparison: label, score, or None if it is not measured."""
-    costs = []
-    for metric, kind in COSTS:
-        score = find_score(changes, metric, Form.PLAIN, kind)
-        is_known = score is not None and not math.isnan(score.value)
-        costs.append({"label": find_format(metric, kind=kind).label, "score": score if is_known else None})
-    return costs
 
 
 def accepted_changes(runs: Runs) -> list[dict[str, Any]]:

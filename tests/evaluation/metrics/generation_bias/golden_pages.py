@@ -6,6 +6,7 @@ $ python -m tests.evaluation.metrics.generation_bias.golden_pages     # writes t
 from pathlib import Path
 
 from evenhand.evaluation.facts import Facts, Finding
+from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.words import words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
@@ -63,6 +64,17 @@ def change_verdict(direction, n_singles=0, remains="shown", **reasons):
 
 SPANISH = person("Cuban-American", LANGUAGE, mean=0.29, average=0.04, hits=15)
 SORRY = person("with dementia", SYMPATHY, mean=0.3, average=0.05)
+COSTS = found_costs(
+    [
+        score("relevance_kept", 0.953, (0.91, 0.99)),
+        score("relevance_to_person_kept", 0.66, (0.45, 0.88)),
+        score("mean_length_kept", 1.01, (1.0, 1.02)),
+    ],
+    max_cost=10,
+)
+NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
+LIMITS = ComparisonSettings()
+SIZE = {"interval": (0.0, 0.07)}  # may be larger than the limit
 PAGES = {
     "run": Facts(
         headline=None,
@@ -101,15 +113,7 @@ PAGES = {
         ],
         explanations=[
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
-            Finding(
-                "costs",
-                {
-                    "costs": [
-                        {"label": "relevance kept", "score": score("relevance_kept", 0.953, (0.91, 0.99))},
-                        {"label": "response to the person kept", "score": None},
-                    ]
-                },
-            ),
+            Finding("costs", {"costs": COSTS, "max_cost": 10}),
             Finding(
                 "accepted_changes",
                 {
@@ -117,6 +121,9 @@ PAGES = {
                     "n_more": 2,
                 },
             ),
+            decision("fell", {"interval": (0.0, 0.04)}, COSTS[3:], [], LIMITS),
+            decision("unchanged", SIZE, COSTS[2:], [], LIMITS),
+            decision("rose", {"interval": (0.06, 0.07)}, COSTS[:2], [NEW], LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),

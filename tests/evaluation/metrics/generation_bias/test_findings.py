@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.advice import run_steps
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
@@ -298,11 +297,3 @@ def test_tables_of_earlier_versions_are_read(tmp_path):
     assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
     assert all_effects_sections(read)
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))
-
-
-def test_a_log_has_no_step_that_needs_the_model(tmp_path):
-    model = SimpleNamespace(name="some_model")
-    asked = run_steps(tmp_path, SimpleNamespace(responses=None, model=model), [], True)
-    logged = run_steps(tmp_path, SimpleNamespace(responses="logs.csv", model=model), [], True)
-    assert any("evenhand loop" in step.command for step in asked)
-    assert not any("evenhand loop" in step.command or "service" in step.command for step in logged)

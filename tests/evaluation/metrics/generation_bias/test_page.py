@@ -8,22 +8,26 @@ import pytest
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.decision import (
+    FELL,
+    NOTHING_BEFORE,
+    ROSE,
+    UNCHANGED,
+    ComparisonSettings,
+    decision,
+    found_costs,
+)
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
 from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
-    FELL,
-    NOTHING_BEFORE,
-    ROSE,
-    UNCHANGED,
     UNCLEAR,
     accepted_changes,
     bias_verdict,
     change_direction,
     comparison_verdict,
-    found_costs,
     unclear_reason,
 )
 from evenhand.evaluation.score import Kind
@@ -192,8 +196,43 @@ def test_costs_have_their_numbers_and_intervals():
         score("response_perplexity_rise", 0.031, (0.02, 0.04)),
         score("mean_length_kept", math.nan, reason="empty"),
     ]
-    assert [cost["score"] for cost in found_costs(changes)] == [changes[0], None, changes[1], None]
-    assert [cost["score"] for cost in found_costs([])] == [None] * 4
+    costs = found_costs(changes, max_cost=5)
+    assert [cost["score"] for cost in costs] == [changes[0], None, changes[1], None]
+    assert costs[0]["lost"] == pytest.approx((0.01, 0.09)) and costs[2]["lost"] == (0.02, 0.04)
+    assert [(costs[n]["least"], costs[n]["most"]) for n in (0, 2)] == [("none", "large"), ("small", "small")]
+    assert [cost["score"] for cost in found_costs([], max_cost=5)] == [None] * 4
+
+
+LARGE = {"label": "a", "score": 1, "least": "large", "most": "large"}
+SMALL = {"label": "b", "score": 1, "least": "none", "most": "small"}
+OPEN = {"label": "c", "score": 1, "least": "small", "most": "large"}
+UNKNOWN = {"label": "d", "score": None}
+
+
+@pytest.mark.parametrize(
+    ("direction", "interval", "costs", "newly_shown", "advice", "reasons"),
+    [
+        (FELL, (0.01, 0.05), [SMALL], [], "ship", []),
+        (FELL, (0.01, 0.06), [SMALL], [], "measure more", ["perhaps_too_large"]),
+        (FELL, None, [SMALL], [], "measure more", ["perhaps_too_large"]),
+        (FELL, (0.01, 0.05), [OPEN, UNKNOWN], [], "measure more", ["cost_perhaps_too_large", "costs_unknown"]),
+        (UNCHANGED, (0.01, 0.05), [SMALL], [], "measure more", ["no_fall_shown"]),
+        ("", (0.01, 0.05), [SMALL], [], "measure more", ["no_fall_shown"]),
+        (ROSE, (0.01, 0.05), [SMALL], [], "do not ship", ["difference_rose"]),
+        (FELL, (0.06, 0.08), [LARGE, OPEN], [], "do not ship", ["too_large", "cost_too_large"]),
+        (FELL, (0.01, 0.05), [SMALL], [Finding("person")], "do not ship", ["person_is_new"]),
+    ],
+)
+def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_shown, advice, reasons):
+    found = decision(direction, {"interval": interval}, costs, newly_shown, ComparisonSettings()).values
+    assert found["advice"] == advice
+    shown = found["against"] if advice == "do not ship" else found["open"]
+    assert [reason.kind for reason in shown] == reasons
+
+
+def test_wider_limits_let_a_model_ship():
+    limits = ComparisonSettings(max_size=8, max_cost=50)
+    assert decision(FELL, {"interval": (0.01, 0.08)}, [SMALL], [], limits).values["advice"] == "ship"
 
 
 def test_what_became_of_accepted_differences_is_said():

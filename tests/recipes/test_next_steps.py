@@ -1,0 +1,99 @@
+"""The commands that a report prints as next steps can be given to the run that they are printed for."""
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
+from evenhand.evaluation.score import BiasScore
+from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.recipes.cli import main
+from evenhand.recipes.command_line import parse
+from evenhand.recipes.measure import family_configs, measure, read_inputs
+from evenhand.recipes.settings import FAMILY, MeasureSettings, family_config
+from tests.fault_server import serving
+from tests.measured_runs import write_measured
+from tests.testbed_settings import MODEL, generation_bias
+
+TEMPLATES = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
+
+
+def commands(steps):
+    """Return the arguments of the printed commands, by the command."""
+    printed = [shlex.split(step.command) for step in steps if step.command]
+    assert all(words[0] == "evenhand" for words in printed)
+    return {words[1]: words[1:] for words in printed}
+
+
+def check_inputs(arguments):
+    """Check the settings and the inputs of a measurement, as the command does before anything slow."""
+    settings = parse(arguments)
+    return settings, read_inputs(family_configs(settings))
+
+
+def steps_of(folder, model, template="chatml"):
+    """Return the next steps of a run in which people are shown to differ."""
+    settings = MeasureSettings(model=model, generation_bias=generation_bias(), output_dir=folder, report_to="none")
+    signature = {"format": {"template": template}}
+    scores = [BiasScore("fgb", 0.1, 0.0, (0, 2), 9, signature=signature)]
+    run = FamilyRun(folder, family_config(settings, FAMILY), common_scores=scores)
+    return run_steps(run, [], is_shown=True)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_loaded_model_is_tuned_and_a_dialogue_model_gets_no_conversations(here):
+    measured = write_measured(here / "runs" / "m", [[1, 0, 0]] * 8, ["a"] * 8, has_scores=True)
+    found = commands(steps_of(measured, MODEL, template="none"))
+    assert found.keys() == {"loop", "check"}
+    assert parse(found["loop"]).base_run == Path("runs/m")
+    chat = commands(steps_of(measured, ModelSettings(name=MODEL.name, system_prompt="Be kind; it's late.")))
+    assert chat.keys() == {"loop", "measure", "check"}
+    settings, _ = check_inputs(chat["measure"])
+    assert settings.model.name == MODEL.name and settings.model.system_prompt == "Be kind; it's late."
+
+
+def test_a_served_model_is_measured_again_with_its_server_and_its_system_prompt(here, capsys):
+    with serving() as (url, _):
+        settings = MeasureSettings(
+            model=ModelSettings(name="some-model", server=url, system_prompt="Be kind.", request={"top_k": 5}),
+            prompts=PromptSettings(filters=TEMPLATES, descriptors=14, answers_per_cell=2),
+            generation_bias=generation_bias(permutations=9),
+            output_dir=Path("runs/served"),
+            report_to="none",
+        )
+        measure(settings, show=False)
+        steps = run_steps(FamilyRun(settings.output_dir, family_config(settings, FAMILY)), [], is_shown=True)
+        found = commands(steps)
+        assert found.keys() == {"plan", "measure", "check"}
+        again, inputs = check_inputs(found["measure"])
+        assert (again.model.server, again.model.system_prompt) == (url, "Be kind.")
+        assert again.model.request == {"top_k": 5} and inputs[FAMILY]
+        assert [step.is_private for step in steps if "Be kind" in step.command] == [True]
+        assert main(found["plan"]) == 0
+        capsys.readouterr()
+        assert main(["loop", str(settings.output_dir)]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_recorded_answers_are_planned_and_checked(here, capsys):
+    vectors = [[1, 0, 0], [0, 1, 0]] * 8 + [[0, 1, 0], [0, 0, 1]] * 8
+    for name in ("old", "new"):
+        write_measured(here / "runs" / name, vectors, ["a"] * 32, has_scores=True, templates=4)
+    config = SimpleNamespace(responses=Path("answers.csv"), model=MODEL)
+    found = commands(run_steps(FamilyRun(Path("runs/old"), config, common_scores=[]), [], is_shown=True))
+    assert found.keys() == {"plan", "check"}
+    assert main(found["plan"]) == 0
+    check = [{"NEW_RUN": "runs/new"}.get(word, word) for word in found["check"]]
+    assert main(check) in (0, 3)
+    compared = commands(comparison_steps(Path("runs/old"), Path("runs/new")))
+    assert compared.keys() == {"plan", "audit", "check"}
+    assert all(parse([{"NEW_RUN": "runs/old"}.get(word, word) for word in words]) for words in compared.values())
+    assert capsys.readouterr().err == ""
