@@ -17,18 +17,16 @@ from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, answers_of
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
     generation_bias,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
-    answers_of,
-    likelihood_scores,
-    likelihoods_of_responses,
-)
+from evenhand.evaluation.metrics.generation_bias.likelihoods import likelihoods_of_responses
+from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS
+from evenhand.evaluation.metrics.generation_bias.parts.costs import RELEVANCE, likelihood_levels
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
@@ -49,6 +47,7 @@ from evenhand.evaluation.score import (
     TEXT,
     BiasScore,
     Kind,
+    find_score,
 )
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
@@ -304,8 +303,8 @@ class BiasCallback(MeasureCallback):
         for row in table.head(MAX_EFFECTS).itertuples():
             values[f"bias/effect/{row.unit}/{row.name}"] = float(row.shrunk)
         if likelihoods is not None:
-            relevance = likelihood_scores(prompts, likelihoods, {})[0]
-            if math.isfinite(relevance.value):
+            relevance = find_score(likelihood_levels(prompts, {LIKELIHOODS: likelihoods}, {}), RELEVANCE)
+            if relevance is not None and math.isfinite(relevance.value):
                 values |= _with_interval("bias/relevance", relevance)
         if trainer.state.global_step == 0:
             self.before = styled

@@ -667,9 +667,9 @@ class WatchSettings(StrictSettings):
         default_factory=dict, description="our column → its name or dotted path in the log; template is the stratum"
     )
     outcomes: list[str] = Field(
-        default_factory=lambda: ["refusal", "withheld"],
+        default_factory=lambda: ["refusal", "filtered"],
         min_length=1,
-        description="refusal, withheld, or columns of the log with true or false",
+        description="refusal, filtered, another outcome that is a share, or columns of the log with true or false",
     )
     margin: Annotated[float, Field(ge=0, lt=100)] = Field(
         default=2.0, description="difference from the others up to which people count as equal, in answers of 100"

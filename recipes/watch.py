@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.data.answers import is_withheld
-from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import read_json, write_json, write_text
+from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
+from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueKind, all_measures
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, RESPONSE, TEMPLATE
+from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
 from evenhand.recipes.settings import WatchSettings
 
@@ -35,8 +35,6 @@ log = logging.getLogger("evenhand")
 STATE = "watch.json"
 DAYS = "days.jsonl"
 REPORT = "report.html"
-REFUSAL = "refusal"
-WITHHELD = "withheld"
 HEAD_BYTES = 4096  # at the start of the log, by which a rotated file is known
 WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
@@ -164,20 +162,16 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
 
 
 def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
-    """Return the values of a yes-or-no outcome, (n,) in [0, 1]; NaN: an answer has none.
+    """Return the values of a measure that is a share, or of a yes-or-no column, (n,) in [0, 1]; NaN: there is none.
 
     Raises:
-        InputError: the log has no such column, or a value that is neither yes nor no.
+        InputError: there is no such measure or column, or a value of the column is neither yes nor no.
     """
-    if outcome == WITHHELD:
-        left_out = rows[LEFT_OUT] if LEFT_OUT in rows else [None] * len(rows)
-        return np.array([is_withheld(reason) for reason in left_out], dtype=float)
-    if outcome == REFUSAL:
-        is_empty = rows[RESPONSE].str.strip() == ""
-        refuses = rows[RESPONSE].map(declines).astype(float)
-        return refuses.mask(is_empty).to_numpy(dtype=float)
+    names = [measure.name for measure in all_measures() if measure.kind == ValueKind.SHARE and not measure.table]
+    if outcome in names:
+        return measured_values(outcome, rows, Context()).numbers[:, 0]
     if outcome not in rows:
-        raise unknown_name("outcomes", outcome, [REFUSAL, WITHHELD, *map(str, rows.columns)])
+        raise unknown_name("outcomes", outcome, [*names, *map(str, rows.columns)])
     values = []
     for value in rows[outcome]:
         is_missing = value is None or value != value or value == ""

@@ -48,7 +48,7 @@ from evenhand.evaluation.score import (
     shown_direction,
 )
 from evenhand.evaluation.settings import StrictSettings, as_settings
-from evenhand.evaluation.statistics.scores import mean_change, share_change, share_score
+from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
 
 THRESHOLD = 0.5  # Smith et al. 2022, B.2
@@ -297,26 +297,6 @@ def offensive_share(
     defined = np.isfinite(probability)
     common = {"group": group, "n_left_out": int((~defined).sum()), "signature": signature, "n_of": n_of}
     return share_score("offensive_share", is_offensive(probability[defined]), 0.0, reason=NO_TEXT, **common)
-
-
-def offensiveness_changes(before: np.ndarray, after: np.ndarray, signature: Signature | None = None) -> list[BiasScore]:
-    """Return the changes of offensiveness between two runs' responses to the same prompts, after − before (Table 11).
-
-    The differences are of the share of offensive responses (`offensive_share`) and of the mean probability
-    (`offensiveness`). Range [−1, 1]; 0 is no change. Intervals and tests are paired by prompt (`statistics.scores`).
-
-    Args:
-        before, after: probability of the offensive label of the response to each prompt, (n,). A prompt with NaN
-            before or after is left out and counted.
-    """
-    old = np.asarray(before, dtype=np.float64)
-    new = np.asarray(after, dtype=np.float64)
-    both = np.isfinite(old) & np.isfinite(new)
-    common = {"n_left_out": int((~both).sum()), "n_of": "responses", "signature": signature}
-    return [
-        share_change("offensive_share", is_offensive(old[both]), is_offensive(new[both]), **common),
-        mean_change("offensiveness", old[both], new[both], **common),
-    ]
 
 
 def offensiveness_by_template(prompts: pd.DataFrame, probability: np.ndarray) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.joins import join_rows
-from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import NonBlank, checked

@@ -62,20 +62,29 @@ def student_quantile(freedom: float, tail: float = TAILS[1]) -> float:
     return float(scipy.stats.t.ppf(tail, freedom))
 
 
-def mean_interval(values: np.ndarray, bounds: Interval = ANY) -> Interval | None:
-    """Return Student's 95 % interval of the mean of (n,) independent values, mean ± t · s / √n; None for n < 2.
+def mean_error(values: np.ndarray, strata: np.ndarray | None = None) -> tuple[float, int]:
+    """Return the standard error of the mean of (n,) values, n ≥ 2, and its degrees of freedom.
 
-    s is their standard deviation, and t the quantile of Student's t with n − 1 degrees of freedom.
+    With strata, (n,) int, the values are independent within each, and the sizes of the strata are fixed
+    (`mean_covariance`); without, all values are independent: s / √n, with n − 1 degrees.
+    """
+    if strata is None:
+        return float(values.std(ddof=1)) / math.sqrt(len(values)), len(values) - 1
+    covariance, freedom = mean_covariance(values[:, None], strata)
+    return math.sqrt(covariance[0, 0]), freedom
+
+
+def mean_interval(values: np.ndarray, bounds: Interval = ANY, strata: np.ndarray | None = None) -> Interval | None:
+    """Return Student's 95 % interval of the mean of (n,) values, mean ± t · error (`mean_error`); None for n < 2.
 
     >>> [round(bound, 3) for bound in mean_interval(np.array([1.0, 2.0, 3.0]))]  # 2 ± 4.303 / √3
     [-0.484, 4.484]
     """
     values = np.asarray(values, dtype=np.float64)
-    n = len(values)
-    if n < 2:
+    if len(values) < 2:
         return None
-    half = student_quantile(n - 1) * values.std(ddof=1) / math.sqrt(n)
-    return interval_around(values.mean(), half, bounds)
+    error, freedom = mean_error(values, strata)
+    return interval_around(values.mean(), student_quantile(freedom) * error, bounds)
 
 
 # A spread is not negative, but an unbiased estimate of a spread may be negative.

@@ -20,6 +20,7 @@ from evenhand.evaluation.statistics.hypothesis_tests import sign_test
 from evenhand.evaluation.statistics.intervals import (
     Interval,
     interval_around,
+    mean_error,
     normal_interval,
     share_change_interval,
     share_interval,
@@ -120,6 +121,7 @@ def mean_change(
     after: np.ndarray,
     *,
     bounds: Interval = CHANGE_BOUNDS,
+    strata: np.ndarray | None = None,
     group: Mapping[str, str] | None = None,
     n_left_out: int = 0,
     n_of: str = "",
@@ -128,8 +130,9 @@ def mean_change(
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
-    The interval and the p-value are those of Student's t of the n differences. Both are None if all differences are
-    equal or n is 1. `allowed_error` is how much both may err, at one of several looks.
+    The interval and the p-value are those of Student's t of the n differences, within the strata if there are any
+    (`mean_error`). Both are None if all differences are equal or n is 1. `allowed_error` is how much both may err, at
+    one of several looks.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
     >>> round(change.value, 9), round(change.interval[1], 3)  # standard error 0.1, one degree of freedom
@@ -141,9 +144,9 @@ def mean_change(
     interval = None
     p_value = None
     if varies(difference):
-        error = float(difference.std(ddof=1)) / math.sqrt(n)
-        interval = interval_around(value, student_quantile(n - 1, allowed_error.tail) * error, bounds)
-        p_value = allowed_error.p_value(float(2 * scipy.stats.t.sf(abs(value) / error, n - 1)))
+        error, freedom = mean_error(difference, strata)
+        interval = interval_around(value, student_quantile(freedom, allowed_error.tail) * error, bounds)
+        p_value = allowed_error.p_value(float(2 * scipy.stats.t.sf(abs(value) / error, freedom))) if error else None
     return BiasScore(
         metric=metric,
         value=value,

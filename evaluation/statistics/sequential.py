@@ -86,6 +86,14 @@ class AllowedError:
         """
         return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
 
+    def part(self, share: float) -> "AllowedError":
+        """Return the allowed error of some of the tests, which may spend a share of the permutation tests' error.
+
+        >>> AllowedError(share=0.5).part(0.5).share
+        0.25
+        """
+        return replace(self, share=self.share * share)
+
     def p_value(self, p_value: float | None) -> float | None:
         """Return the p-value at this look, in [0, 1], of a test that alone has `p_value`; None if it has none.
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 # Python's \w has no marks, such as the vowel signs of Hindi. A pattern with marks takes six times as long.
 MARKS = "".join(chr(code) for code in range(0x300, 0x1E950) if unicodedata.category(chr(code)).startswith("M"))
@@ -77,6 +78,22 @@ def occurs_once(responses: Sequence[str]) -> np.ndarray:
     """
     count = Counter(_plain_words(responses))
     return np.array([count[plain] == 1 for plain in _plain_words(responses)], dtype=bool)
+
+
+def log_perplexities(log_likelihood: pd.Series, tokens: pd.Series) -> np.ndarray:
+    """Return n numbers, in nats per token, whose mean is the logarithm of the perplexity, −Σ log p / Σ tokens.
+
+    Their standard error is that of this ratio by the delta method. Texts without a likelihood have NaN.
+
+    >>> log_perplexities(pd.Series([-1.0, -6.0]), pd.Series([1, 3])).tolist()  # 7/4 + (x − 7/4 · tokens) / 2
+    [1.375, 2.125]
+    """
+    surprise = -log_likelihood.to_numpy(dtype=np.float64)
+    counts = np.where(np.isfinite(surprise), tokens.to_numpy(dtype=np.float64), np.nan)
+    if not np.isfinite(surprise).any():
+        return surprise
+    rate = np.nansum(surprise) / np.nansum(counts)
+    return rate + (surprise - rate * counts) / np.nanmean(counts)
 
 
 def word_counts(responses: Sequence[str]) -> np.ndarray:

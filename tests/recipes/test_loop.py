@@ -14,11 +14,8 @@ import pytest
 
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
-    EVEN_LIKELIHOODS,
-    LIKELIHOODS,
-    TEMPLATE_LIKELIHOODS,
-)
+from evenhand.evaluation.metrics.generation_bias.likelihoods import EVEN_LIKELIHOODS
+from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import load_dialogue_model

@@ -104,6 +104,13 @@ def test_a_log_with_ids_has_one_stratum_and_needs_its_people(settings, person, m
         watch(settings)
 
 
+def test_any_measure_that_is_a_share_is_an_outcome(settings):
+    rows = [{"text": "Help me.", "descriptor": "old", "response": text} for text in ("Help me!", "Sure.", "Old? Sure.")]
+    settings.logs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    watch(settings.model_copy(update={"outcomes": ["parroting", "mention"]}))
+    assert state_of(settings)["counts"] == [[[3, 1], [3, 1]]]
+
+
 def test_a_failed_request_was_neither_withheld_nor_refused(settings):
     """Nobody knows what an answer would have been that did not come."""
     rows = [("old", {"error": {"code": 500}}), ("old", {"error": {"code": "content_filter"}}), ("tall", {})]
@@ -111,5 +118,5 @@ def test_a_failed_request_was_neither_withheld_nor_refused(settings):
     for who, error in rows:
         lines.append({"text": "Help me.", "descriptor": who, "response": None if error else YES, **error})
     settings.logs.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    watch(settings.model_copy(update={"outcomes": ["withheld", "refusal"]}))
+    watch(settings.model_copy(update={"outcomes": ["filtered", "refusal"]}))
     assert state_of(settings)["counts"] == [[[1, 1], [0, 0]], [[1, 0], [1, 0]]]

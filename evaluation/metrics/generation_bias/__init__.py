@@ -35,6 +35,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     ACCEPTED,
     PROMPTS,
     RESPONSES,
+    answers_of,
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
@@ -53,6 +54,7 @@ from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     record_saved_requests,
     record_that_all_is_asked,
 )
+from evenhand.evaluation.metrics.generation_bias.likelihoods import TABLES
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     asked_prompts,
     check_repeated_prompts,
@@ -60,17 +62,17 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     prompt_inputs,
     write_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.measures import Context
-from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RelevancePart, answers_of
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
 from evenhand.evaluation.metrics.generation_bias.parts.style_changes import StyleChangesPart
 from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compared_people
@@ -101,9 +103,10 @@ PARTS = (
     AcceptedDifferences(),
     OutcomesPart(),
     DecisionsPart(),
+    AttributesPart(),
     Cuts(),
     SpreadPart(),
-    RelevancePart(),
+    CostsPart(),
     QualityPart(),
     PhrasesPart(),
     StyleChangesPart(),
@@ -339,7 +342,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {name: store.read(name) for name in (FLUENCY, LIKELY_DECISION) if name in settings.outcomes}
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION) if store.has(name)}
     context = Context(config.prompts.language, tables, settings.decision_rule)
     return ClassifiedRun(
         store=store,
@@ -347,6 +350,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         responses=responses,
         clusters=load_style_clusters(settings.style_clusters, responses.columns),
         outcomes=all_values(settings.outcomes, responses.table, context),
+        context=context,
         signature=signature,
         classifiers=facts,
         stop=read_stop(store),
@@ -355,7 +359,10 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
 
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    permutations = run.allowed_error.draws(run.config.settings.permutations)
+    allowed_error = run.allowed_error
+    if has_attributes(run.responses):
+        allowed_error = allowed_error.part(1 - ERROR_SHARE)
+    permutations = allowed_error.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
     has_value = run.responses.has_value()
     for values in run.outcomes.values():
@@ -367,7 +374,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         families += part.families(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, run.allowed_error)
+    found = family_effects(people.design, families, permutations, rng, allowed_error)
     names = [family.name for family in families]
     return JointTests(
         people=people,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.score import AXIS, BUCKET, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
+from evenhand.evaluation.score import ANSWER_COLUMNS, AXIS, BUCKET, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
@@ -88,6 +88,11 @@ class Answers:
     def has_value(self) -> np.ndarray:
         """Return whether each answer has a value in every column, (n,) bool."""
         return np.asarray(np.isfinite(self.values).all(axis=1))
+
+
+def answers_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of responses that a model which scores them reads (ANSWER_COLUMNS), numbered from 0."""
+    return table[[name for name in ANSWER_COLUMNS if name in table]].reset_index(drop=True)
 
 
 def style_table(

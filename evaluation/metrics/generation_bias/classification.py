@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     STYLES,
     style_table,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.classifier_kinds import (
@@ -50,7 +51,6 @@ SETTINGS = {
     OFFENSIVENESS_CLASSIFIER: "offensive_classifier",
 }
 UNREAD = "unread"  # the file that says why style classifiers cannot read the responses
-OFFENSIVENESS = "offensiveness"  # name of the table, and of its column, with probabilities of being offensive
 OTHER_CLASSIFIER = "give a classifier of that language by --style_classifier"
 MAX_CHECKED = 500  # responses whose language is enough to say what most are in
 

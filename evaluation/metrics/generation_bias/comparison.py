@@ -24,8 +24,8 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision

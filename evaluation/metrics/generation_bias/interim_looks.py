@@ -36,7 +36,6 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     without_accepted,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import (
-    OFFENSIVENESS,
     STYLE_CLASSIFIER,
     censors_as_paper,
     configured_classifiers,
@@ -51,6 +50,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     pooled_estimate,
     root,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number

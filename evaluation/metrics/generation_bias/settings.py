@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evenhand.evaluation.metrics.generation_bias import decision
-from evenhand.evaluation.metrics.generation_bias.parts import corpus, decisions, outcomes, phrases, quality, relevance
+from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, decisions, outcomes, phrases, quality
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
@@ -78,12 +78,12 @@ class FamilySettings(StrictSettings):
 
 # The fields of the last class come first, in documentation and `--help`.
 class Settings(
-    relevance.Settings, corpus.Settings, decisions.Settings, outcomes.Settings, quality.Settings, FamilySettings
+    costs.Settings, corpus.Settings, decisions.Settings, outcomes.Settings, quality.Settings, FamilySettings
 ):
     """Generation bias: do responses differ in style by descriptor?"""
 
 
 class ComparisonSettings(
-    relevance.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings, decision.ComparisonSettings
+    costs.ComparisonSettings, corpus.ComparisonSettings, phrases.ComparisonSettings, decision.ComparisonSettings
 ):
     """Generation bias before and after: limits, phrases, frequencies of descriptors, relevance."""

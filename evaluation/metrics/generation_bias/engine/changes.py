@@ -102,7 +102,14 @@ def column_change(
     low, high = bounds_of(values)
     bounds = (low - high, high - low) if math.isfinite(high - low) else ANY
     change = mean_change(
-        values.name, old, new, bounds=bounds, group=group, n_left_out=n_left_out, allowed_error=allowed_error
+        values.name,
+        old,
+        new,
+        bounds=bounds,
+        strata=values.strata_of(has_both),
+        group=group,
+        n_left_out=n_left_out,
+        allowed_error=allowed_error,
     )
     return change if change.interval or change.reason else replace(change, reason=ALL_ALIKE)
 

@@ -49,3 +49,15 @@ def on_common_terms(before: MeasureValues, after: MeasureValues) -> tuple[Measur
     old = replace(before, kind=kind, table=both.table.iloc[:n])
     new = replace(after, kind=kind, table=both.table.iloc[n:].reset_index(drop=True))
     return old.only(has_both), new.only(has_both)
+
+
+def common_values(before: MeasureValues, after: MeasureValues) -> tuple[MeasureValues, MeasureValues]:
+    """Return the values of a declared measure in two runs on the same terms (`on_common_terms`).
+
+    Raises:
+        TypeError: the values are of different kinds, although a measure declares its kind.
+    """
+    common = on_common_terms(before, after)
+    if isinstance(common, str):
+        raise TypeError(common)
+    return common

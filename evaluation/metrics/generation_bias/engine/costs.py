@@ -7,21 +7,22 @@ of the user's is measured if `generation_bias.outcomes` names it.
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
-from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
+from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import Measure, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, Signature
-from evenhand.evaluation.statistics.intervals import ANY, mean_covariance, ratio_interval
-from evenhand.evaluation.statistics.scores import NO_PAIRS
+from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval
+from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
 
-NOT_ABOVE_0 = "the mean before is not significantly above 0"
+NOT_ABOVE_0 = "the {} before is not significantly above 0"
 
 
 def cost_measures(outcomes: Iterable[str]) -> list[Measure]:
@@ -30,66 +31,117 @@ def cost_measures(outcomes: Iterable[str]) -> list[Measure]:
     return [each for each in all_measures() if each.cost and (user_file(each.name) is None or each.name in measured)]
 
 
-def cost_formats() -> tuple[list[Format], list[Format]]:
-    """Return how reports show the levels of the costs, and what is kept of those that are no shares."""
-    levels = []
-    kept = []
-    for measure in all_measures():
-        if not measure.cost:
-            continue
-        label = measure.noun or measure.name.replace("_", " ")
+def level_formats(measures: Iterable[Measure]) -> list[Format]:
+    """Return how reports show the levels of costs."""
+    formats = []
+    for measure in measures:
+        label = measure.label
+        text = measure.description
         if measure.is_of_100:
-            levels.append(Format(measure.cost, label, measure.description, "%", factor=100, ideal=measure.ideal))
+            formats.append(Format(measure.cost, label, text, "%", factor=100, ideal=measure.ideal))
             continue
-        levels.append(Format(measure.cost, label, measure.description, measure.unit, ideal=measure.ideal))
-        text = "Value after / value before."
-        kept.append(Format(measure.cost, f"{label}, kept", text, "%", 100, 1, ideal=1, kind=Kind.KEPT))
-    return levels, kept
+        unit = "" if measure.is_logarithm else measure.unit
+        formats.append(Format(measure.cost, label, text, unit, decimals=measure.decimals, ideal=measure.ideal))
+    return formats
 
 
-def cost_levels(values: Iterable[MeasureValues], signature: Signature) -> list[BiasScore]:
-    """Return the mean of each cost, by the name of the cost and with its ideal."""
-    scores = []
-    for of_measure in values:
-        (mean,) = mean_scores(of_measure, signature)
-        scores.append(as_cost(mean, of_measure))
-    return scores
+def change_formats(measures: Iterable[Measure]) -> list[Format]:
+    """Return how reports show what is kept of costs, and the relative changes of logarithms; shares have neither."""
+    percent = partial(Format, unit="%", factor=100, decimals=1)
+    formats = []
+    for measure in measures:
+        if measure.is_logarithm:
+            label = f"change of the {measure.label}"
+            formats.append(percent(measure.cost, label, "Relative change.", ideal=0, signed=True, kind=Kind.RISE))
+        elif not measure.is_of_100:
+            label = f"{measure.label} kept"
+            text = "Value after / value before."
+            formats.append(percent(measure.cost, label, text, ideal=measure.kept_ideal, kind=Kind.KEPT))
+    return formats
+
+
+def cost_level(values: MeasureValues, signature: Signature) -> BiasScore:
+    """Return the mean of a cost, by the name of the cost and with its ideal."""
+    (mean,) = mean_scores(values, signature)
+    return as_cost(mean)
 
 
 def cost_changes(
-    pairs: Iterable[tuple[MeasureValues, MeasureValues]], cells: np.ndarray, signature: Signature
+    before: MeasureValues, after: MeasureValues, signature: Signature, cells: np.ndarray | None = None
 ) -> list[BiasScore]:
-    """Return the paired difference of each cost and, of numbers, what is kept of it, after / before.
+    """Return the paired difference of a cost and, of numbers, what is kept of it, after / before.
+
+    Of a logarithm it is only the relative change.
 
     Args:
-        pairs: the values of each cost in both runs, row by row.
-        cells: the stratum of each row, (n,), for the interval of what is kept (`cell_codes`).
+        before, after: the values of the cost in both runs, row by row.
         signature: the signature of the scores.
+        cells: the stratum of each row, (n,), for the interval of what is kept (`cell_codes`); None: those of `before`.
     """
-    scores = []
-    for before, after in pairs:
-        common = on_common_terms(before, after)
-        if isinstance(common, str):  # a measure declares its kind, so that both runs have the same
-            raise TypeError(common)
-        old, new = common
-        change = column_change(old, old.numbers[:, 0], new.numbers[:, 0], {})
-        found = [change]
-        if not old.is_share:
-            has_both = old.has_value
-            sides = (old.numbers[has_both, 0], new.numbers[has_both, 0])
-            kept = retention_ratio(old.name, *sides, cells[has_both], NOT_ABOVE_0 if has_both.any() else NO_PAIRS)
-            found.append(replace(kept, n_left_out=change.n_left_out))
-        scores += [replace(as_cost(score, old), signature=signature) for score in found]
-    return scores
+    measure = declared(before.name)
+    old, new = common_values(before, after)
+    change = column_change(old, old.numbers[:, 0], new.numbers[:, 0], {})
+    if not before.has_value.any():
+        change = replace(change, reason=before.no_value)
+    found = [change]
+    if not (old.is_share or measure.is_logarithm):
+        has_both = old.has_value
+        strata = before.strata if cells is None else cells
+        reason = NOT_ABOVE_0.format(measure.label) if has_both.any() else str(change.reason)
+        if strata is None:
+            strata = np.zeros(len(old), dtype=int)
+        sides = (old.numbers[has_both, 0], new.numbers[has_both, 0])
+        kept = retention_ratio(old.name, *sides, strata[has_both], reason)
+        found.append(replace(kept, n_left_out=change.n_left_out))
+    return [replace(as_cost(score), signature=signature) for score in found]
 
 
-def as_cost(score: BiasScore, values: MeasureValues) -> BiasScore:
-    """Return the score of a measure by the name of its cost; a level has the ideal of the measure."""
-    measure = find_measure(values.name)
+def undefined_cost_changes(measure: Measure, reason: str, signature: Signature) -> list[BiasScore]:
+    """Return the changes of a cost (`cost_changes`) as undefined scores with a reason."""
+    kinds = {Kind.DIFFERENCE: 0.0}
+    if measure.is_logarithm:
+        kinds = {Kind.RISE: 0.0}
+    elif not measure.is_of_100:
+        kinds[Kind.KEPT] = 1.0
+    bounds = CHANGE_BOUNDS if measure.is_of_100 else ANY
+    return [
+        BiasScore(measure.cost, math.nan, ideal, bounds, n=0, reason=reason, signature=signature, kind=kind)
+        for kind, ideal in kinds.items()
+    ]
+
+
+def declared(name: str) -> Measure:
+    """Return the measure of a name; LookupError if there is none."""
+    measure = find_measure(name)
     if measure is None:
-        raise LookupError(f"{values.name} is no measure")
+        raise LookupError(f"{name} is no measure")
+    return measure
+
+
+def as_cost(score: BiasScore) -> BiasScore:
+    """Return the score of a measure by the name of its cost; a level has the ideal of the measure.
+
+    Of a logarithm, the level is e to its power, and the difference becomes the relative change.
+    """
+    measure = declared(score.metric)
     ideal = measure.ideal if score.kind == Kind.LEVEL else score.ideal
-    return replace(score, metric=measure.cost, form=Form.PLAIN, ideal=ideal)
+    cost = replace(score, metric=measure.cost, form=Form.PLAIN, ideal=ideal)
+    if not measure.is_logarithm:
+        return cost
+    if score.kind == Kind.LEVEL:
+        return exponential(cost, (1.0, math.inf))
+    return replace(exponential(cost, (-1.0, math.inf), less=1.0), kind=Kind.RISE)
+
+
+def exponential(score: BiasScore, bounds: Interval, less: float = 0.0) -> BiasScore:
+    """Return the score with e to the power of its value, less a number, within the bounds; also of its interval."""
+
+    def convert(value: float) -> float:
+        return max(bounds[0], math.exp(min(value, 700.0)) - less)  # e^700 is near the largest float
+
+    interval = score.interval and (convert(score.interval[0]), convert(score.interval[1]))
+    value = score.value if math.isnan(score.value) else convert(score.value)
+    return replace(score, value=value, interval=interval, bounds=bounds)
 
 
 def cell_codes(prompts: pd.DataFrame) -> np.ndarray:

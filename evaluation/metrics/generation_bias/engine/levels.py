@@ -20,7 +20,6 @@ from evenhand.evaluation.statistics.intervals import (
 )
 
 VERSION = "3"
-NO_VALUE = "no response has a value"
 CONSTANT = "no interval: every value is the same"
 SHARES = (0.0, 1.0)
 
@@ -71,9 +70,10 @@ def mean_scores(values: MeasureValues, signature: Signature) -> list[BiasScore]:
     """Return the mean of each column of a measure, in the form MEAN; it has no ideal."""
     scores = []
     for group, column in columns_of(values):
-        known = column[np.isfinite(column)]
+        is_known = np.isfinite(column)
+        known = column[is_known]
         n = len(known)
-        interval, reason = interval_of_mean(values, known)
+        interval, reason = interval_of_mean(values, is_known, known)
         scores.append(
             BiasScore(
                 values.name,
@@ -93,19 +93,21 @@ def mean_scores(values: MeasureValues, signature: Signature) -> list[BiasScore]:
     return scores
 
 
-def interval_of_mean(values: MeasureValues, known: np.ndarray) -> tuple[Interval | None, str | None]:
-    """Return the 95 % interval of the mean of known values, (n,), and why there is none.
+def interval_of_mean(
+    values: MeasureValues, is_known: np.ndarray, known: np.ndarray
+) -> tuple[Interval | None, str | None]:
+    """Return the 95 % interval of the mean of the known values of a column, and why there is none.
 
     Of a share it is Wilson's, of a number Student's.
     """
     n = len(known)
     if not n:
-        return None, NO_VALUE
+        return None, values.no_value
     if values.is_share:
         return share_interval(int(known.sum()), n), None
     if not varies(known):
         return None, CONSTANT
-    return mean_interval(known, bounds_of(values)), None
+    return mean_interval(known, bounds_of(values), values.strata_of(is_known)), None
 
 
 def bounds_of(values: MeasureValues) -> Interval:

@@ -39,11 +39,14 @@ class MeasureValues:
         name: the name of the measure, or of a column of the user's file.
         kind: what the values are.
         table: the values, (n, k), as they were measured; NaN where an answer has none.
+        strata: the stratum of each answer, (n,) int, if the mean is over new answers in the same strata; None: over new
+            answers like these.
     """
 
     name: str
     kind: ValueKind
     table: pd.DataFrame
+    strata: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -60,13 +63,23 @@ class MeasureValues:
         return np.asarray(np.isfinite(self.numbers).all(axis=1))
 
     @property
+    def no_value(self) -> str:
+        """Why there is no mean if no answer has a value."""
+        measure = find_measure(self.name)
+        return "no response has a value" if measure is None else measure.no_value
+
+    @property
     def is_share(self) -> bool:
         """Whether the values say what an answer has: a property, or one of several classes."""
         return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
 
     def rows(self, mask: np.ndarray) -> "MeasureValues":
         """Return the values of the answers for which the mask, (n,) bool, is true."""
-        return replace(self, table=self.table[mask].reset_index(drop=True))
+        return replace(self, table=self.table[mask].reset_index(drop=True), strata=self.strata_of(mask))
+
+    def strata_of(self, mask: np.ndarray) -> np.ndarray | None:
+        """Return the strata of the answers for which the mask, (n,) bool, is true; None without strata."""
+        return None if self.strata is None else self.strata[mask]
 
     def only(self, mask: np.ndarray) -> "MeasureValues":
         """Return the values, as missing where the mask, (n,) bool, is false."""
@@ -91,15 +104,17 @@ def measured_values(name: str, answers: pd.DataFrame, context: Context) -> Measu
         column = answers[name].reset_index(drop=True)
         kind = kind_of_column(column)
         return MeasureValues(name, kind, value_columns(name, column, kind))
-    has_value = _can_have_value(measure, answers)
+    has_value = _can_have_value(measure, answers, context)
     found = measure.values(answers[has_value].reset_index(drop=True), context)
     column = pd.Series(list(found), index=np.flatnonzero(has_value), dtype=object).reindex(range(len(answers)))
     return MeasureValues(name, measure.kind, value_columns(measure.column or name, column, measure.kind))
 
 
-def _can_have_value(measure: Measure, answers: pd.DataFrame) -> np.ndarray:
+def _can_have_value(measure: Measure, answers: pd.DataFrame, context: Context) -> np.ndarray:
     """Return whether each answer has what the measure needs, (n,) bool."""
-    if measure.needs in (Needs.NOTHING, Needs.WEIGHTS):
+    if measure.table:
+        return answers[PROMPT_ID].isin(context.tables[measure.table][PROMPT_ID]).to_numpy()
+    if measure.needs == Needs.NOTHING:
         return np.ones(len(answers), dtype=bool)
     has_text = (answers[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
     if measure.needs == Needs.TEXT:

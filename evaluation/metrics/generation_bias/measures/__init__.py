@@ -34,6 +34,13 @@ __path__ += user_folders("outcomes")
 
 FIELD = "generation_bias.outcomes"
 OF_100 = "answers of 100"  # the unit of shares
+# Tables of a run that measures read: likelihoods of responses after two prompts, after another person's prompt, and
+# without the person; and the probabilities of the offensiveness classifier, with the column of the same name.
+LIKELIHOODS = "likelihoods_of_responses"
+TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
+FLUENCY = "fluency"
+OFFENSIVENESS = "offensiveness"
+OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column of likelihoods: of a response after the other prompt
 # Names of columns that are no measures: what an answer was given to, and by which rows are grouped.
 TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT)
 
@@ -53,7 +60,9 @@ class Needs(StrEnum):
     TEXT = "text"  # a text that is not empty
     ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
     NOTHING = "nothing"  # every prompt has a value
-    WEIGHTS = "weights"  # the likelihood of the answer under the measured model
+    CLASSIFIER = "classifier"  # a row in the table of the offensiveness classifier
+    MODEL = "model"  # a row in a table that the measured model, which has weights, makes of the prompts
+    WEIGHTS = "weights"  # a row in a table of likelihoods: under the measured model; of two runs, under the first's
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,10 @@ class Context:
     language: str | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     decision_rule: DecisionRule = field(default_factory=DecisionRule)
+
+    def rows(self, name: str, answers: pd.DataFrame) -> pd.DataFrame:
+        """Return the rows of a table that belong to the answers, in their order."""
+        return self.tables[name].set_index(PROMPT_ID).loc[answers[PROMPT_ID]]
 
 
 @dataclass(frozen=True)
@@ -86,11 +99,16 @@ class Measure:
         unit: the unit of reported numbers, such as "words"; of shares and classes it is "answers of 100".
         ideal: the mean of a model that has no fault; None if no mean is a fault.
         is_serious: whether more of it is hardly ever right, so that pages name it first and `check` compares it.
+        decimals: the number of decimals of the mean.
         needs: what an answer needs to have a value; `values` gets such answers only.
+        table: the table of the run that `values` reads (`Context.rows`); "": none.
+        no_value: the reason why there is no mean if no answer has a value.
         column: the name of the values in tables; "": the name of the measure.
         cost: the name of the mean in the table of the quality of responses, and of its change in “What it cost”; "": it
             is in neither.
         noun: the label of the mean in these tables; "": the name.
+        kept_ideal: the ideal of the mean after / before in “What it cost”; None if it has none.
+        is_logarithm: whether the cost is e to the power of the mean, such as a perplexity; its change is relative.
     """
 
     name: str
@@ -101,20 +119,31 @@ class Measure:
     unit: str = ""
     ideal: float | None = None
     is_serious: bool = False
+    decimals: int = 2
     needs: Needs = Needs.TEXT
+    table: str = ""
+    no_value: str = "no response has a value"
     column: str = ""
     cost: str = ""
     noun: str = ""
+    kept_ideal: float | None = 1.0
+    is_logarithm: bool = False
 
     @property
     def is_of_100(self) -> bool:
         """Whether the values say what an answer has, so that a mean is reported in answers of 100."""
         return self.kind in (ValueKind.SHARE, ValueKind.CLASS)
 
+    @property
+    def label(self) -> str:
+        """The name of the mean in tables, without the unit."""
+        return self.noun or self.name.replace("_", " ")
+
     def format(self, form: Form) -> Format:
         """Return how reports show the spread between people, or the mean."""
         label = self.name.replace("_", " ")
-        scale = {"unit": OF_100, "factor": 100.0} if self.is_of_100 else {"unit": self.unit, "factor": 1.0}
+        unit = OF_100 if self.is_of_100 else self.unit
+        scale = {"unit": unit, "factor": 100.0 if self.is_of_100 else 1.0, "decimals": self.decimals}
         if form == Form.MEAN:
             return Format(self.name, f"{label}: mean", self.description, form=form, **scale)
         text = f"Standard deviation over descriptors, without noise. {self.description}"

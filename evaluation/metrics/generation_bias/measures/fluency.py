@@ -3,11 +3,9 @@
 import pandas as pd
 
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
-from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
+from evenhand.evaluation.metrics.generation_bias.measures import FLUENCY, Context, Measure, Needs, ValueKind
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS
 from evenhand.evaluation.score import CUE, PERSONA, TEMPLATE, TEXT
-
-FLUENCY = "fluency"
 
 
 def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -20,7 +18,7 @@ def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
 
 def fluency(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return −log p per token of each response, in nats, from the table of likelihoods after `without_person`."""
-    likelihoods = context.tables[FLUENCY]
+    likelihoods = context.rows(FLUENCY, answers)
     return (-likelihoods[LOG_LIKELIHOOD] / likelihoods[TOKENS]).tolist()
 
 
@@ -31,5 +29,6 @@ MEASURE = Measure(
     "Mean of −log p after the same request without the person; broken: high.",
     unit="nats per token",
     needs=Needs.WEIGHTS,
+    table=FLUENCY,
     column="nats_per_token",
 )

@@ -11,7 +11,8 @@ MASS = "any of them"
 
 def likely_decision(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return P(first choice) / Σ P(choice) for each prompt, from the table of the probabilities of the choices."""
-    probabilities = context.tables[LIKELY_DECISION]
+    rows = context.rows(LIKELY_DECISION, answers)
+    probabilities = rows[[name for name in rows if str(name).startswith(CHOICES)]]
     return (probabilities.iloc[:, 0] / probabilities.sum(axis=1)).tolist()
 
 
@@ -21,6 +22,7 @@ MEASURE = Measure(
     ValueKind.NUMBER,
     "Mean probability that an answer begins with yes, or the first of the choices, among all choices.",
     unit="of 1",
-    needs=Needs.WEIGHTS,
+    needs=Needs.MODEL,
+    table=LIKELY_DECISION,
     column="probability_of_first",
 )

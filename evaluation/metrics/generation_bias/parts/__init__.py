@@ -21,6 +21,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import Format
@@ -40,7 +41,7 @@ class AnsweredRun:
     """A run whose responses are written, with its model, which parts can still ask.
 
     Attributes:
-        answers: the responses, and what a model that scores them reads of them (`relevance.answers_of`).
+        answers: the responses, and what a model that scores them reads of them (`answers_of`).
     """
 
     store: Store
@@ -58,6 +59,7 @@ class ClassifiedRun:
         responses: all responses with their style vectors.
         clusters: style cluster → columns of its styles.
         outcomes: the values of each measure beside style, by name.
+        context: what measures read beside the responses.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
         stop: how the run ended, if it had looks before its end.
@@ -68,6 +70,7 @@ class ClassifiedRun:
     responses: Answers
     clusters: Mapping[str, Sequence[int]]
     outcomes: Mapping[str, MeasureValues]
+    context: Context
     signature: Signature
     classifiers: Mapping[str, Signature]
     stop: Stop | None = None

@@ -13,9 +13,9 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
 from evenhand.evaluation.metrics.generation_bias.engine.values import VALUES
+from evenhand.evaluation.metrics.generation_bias.likelihoods import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -84,13 +84,13 @@ class Settings(StrictSettings):
 
 
 def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choices: tuple[str, ...]) -> pd.DataFrame:
-    """Return the probability that the answer to each prompt begins with each choice, (n, choices).
+    """Return the probability that the answer to each prompt begins with each choice, with prompt_id.
 
     A choice is counted as it is written and with a capital letter. Equal prompts are scored once. NaN: a prompt is too
     long for the model.
 
     Args:
-        prompts: n rows with the columns text and persona.
+        prompts: rows with the columns prompt_id, text and persona.
     """
     contexts = prompts[[TEXT, PERSONA]].reset_index(drop=True)
     unique = contexts.drop_duplicates().reset_index(drop=True)
@@ -102,7 +102,8 @@ def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choi
             name = f"{LIKELY_DECISION}/{number_of_choice}-{int(variant != choice)}"
             total += np.exp(scored_pairs(store, name, model, pairs)[LOG_LIKELIHOOD].to_numpy(dtype=np.float64))
         columns[f"{CHOICES}{choice}"] = total
-    return contexts.merge(unique.assign(**columns), how="left", on=[TEXT, PERSONA])[list(columns)]
+    found = contexts.merge(unique.assign(**columns), how="left", on=[TEXT, PERSONA])[list(columns)]
+    return found.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
 
 
 def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.DataFrame | None, choice: str) -> Table:
@@ -111,7 +112,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
     Args:
         values: the run's table of values, with prompt_id and the column of the measure `decision`.
         prompts: the prompts, with descriptor and template.
-        probabilities: the result of `choice_probabilities` for the prompts; None if they were not computed.
+        probabilities: the result of `choice_probabilities`; None if they were not computed.
         choice: the first choice.
     """
     table = values[[PROMPT_ID, DECISION]].merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one")
@@ -124,8 +125,8 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
     columns = ["person", "asked", "no decision", f"{choice}, %", "difference to the average", "ratio to the highest"]
     means = pd.DataFrame(index=people.unique())
     if probabilities is not None:
-        with_sum = probabilities.assign(**{MASS: probabilities.sum(axis=1)})
-        means = with_sum.groupby(prompts[DESCRIPTOR].astype(str).to_numpy()).mean()
+        of_choices = probabilities.set_index(PROMPT_ID).loc[table[PROMPT_ID]]
+        means = of_choices.assign(**{MASS: of_choices.sum(axis=1)}).groupby(people.to_numpy()).mean()
         columns += [f"P({name.removeprefix(CHOICES)}), %" for name in means]
     rows = []
     for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:

@@ -46,6 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     FIELD,
     TAKEN,
     Context,
+    Measure,
     Needs,
     ValueKind,
     all_measures,
@@ -53,26 +54,28 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY, without_person
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
-    AnsweredRun,
     ClassifiedRun,
     Comparison,
     JointTests,
     Part,
     record_base_failure,
 )
+from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+    OTHER_CLASSIFIER,
+    has_same_offensiveness_classifier,
+    tables_under_base,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import DESCRIPTOR, LEVEL, PERSONA, PROMPT_ID, TEXT, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import DESCRIPTOR, LEVEL, PROMPT_ID, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows
@@ -82,8 +85,6 @@ MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
 BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
 TYPICAL_NOTE = "“Typical”: the geometric mean, which a few very large values hardly change."
-FLUENCY_AFTER = "fluency_after"  # likelihoods of the second run's responses under the first run's model
-NO_FLUENCY = "the first run's model has not scored the responses of the second run"
 ONE_RUN = "only one of the runs has measured “{}”"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
@@ -122,19 +123,6 @@ def check_outcomes(names: Sequence[str], columns: Mapping[str, list]) -> None:
         check_classes(FIELD, name, values)
 
 
-def fluency_after(comparison: Comparison) -> MeasureValues | None:
-    """Return the fluency of the second run's responses under the first run's model; None if it cannot score them."""
-    if comparison.without_base:
-        return None
-    store = comparison.store
-    answers = comparison.new.table
-    pairs = without_person(answers)
-    with record_base_failure(store, FLUENCY, comparison.base):
-        likelihoods = store.table(FLUENCY_AFTER, lambda: scored_pairs(store, FLUENCY_AFTER, comparison.base, pairs))
-        return measured_values(FLUENCY, answers, Context(tables={FLUENCY: likelihoods}))
-    return None
-
-
 def compared_values(
     before: FamilyRun, after: FamilyRun, old: Answers, new: Answers
 ) -> dict[str, tuple[MeasureValues, MeasureValues] | str]:
@@ -165,9 +153,10 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     if name in stored:
         return stored_values(run, name)
     measure = find_measure(name)
-    if measure is None or measure.needs == Needs.WEIGHTS:
+    if measure is None or (measure.table and not run.has(measure.table)):
         return None
-    context = Context(language=run.config.prompts.language, decision_rule=run.config.settings.decision_rule)
+    tables = {measure.table: run.table(measure.table)} if measure.table else {}
+    context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
 
 
@@ -205,7 +194,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
         return Section(title)
     spreads = [score for score in scores if score.form == Form.SPREAD]
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
-    rows = [_effect_row(row) for row in table_rows(shown)]
+    rows = [effect_row(row) for row in table_rows(shown)]
     columns = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
     if (shown["scale"] == ValueKind.RATIO).any():
@@ -238,7 +227,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     )
 
 
-def _effect_row(row: EffectRow) -> Row:
+def effect_row(row: EffectRow) -> Row:
     """Return a table row for a person whose answers are shown to differ in an outcome.
 
     It has the number of such answers, or their mean or typical value; the average over all people; and the difference
@@ -306,17 +295,13 @@ class OutcomesPart(Part):
         names = config.settings.outcomes
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
-        for name in names:
-            measure = find_measure(name)
-            if measure is not None and measure.needs == Needs.WEIGHTS and model.without_weights:
-                raise InputError(FIELD, f"{name}: {model.without_weights}; leave it out.")
+        for measure in filter(None, map(find_measure, names)):
+            if measure.needs in (Needs.WEIGHTS, Needs.MODEL) and model.without_weights:
+                raise InputError(FIELD, f"{measure.name}: {model.without_weights}; leave it out.")
+            if measure.needs == Needs.CLASSIFIER and config.offensive_classifier.name is None:
+                raise InputError(FIELD, f"{measure.name}: give offensive_classifier and its label, or leave it out.")
         files = {name: user_file(name) for name in names}
         return {f"outcomes.{name}": sha256_of(file) for name, file in files.items() if file is not None}
-
-    def collect(self, run: AnsweredRun) -> None:
-        if FLUENCY in run.config.settings.outcomes:
-            pairs = without_person(run.prompts)[[TEXT, PERSONA]].join(run.answers)
-            run.store.ensure(FLUENCY, lambda: scored_pairs(run.store, FLUENCY, run.model, pairs), on_all_ranks=True)
 
     def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
         families = []
@@ -355,9 +340,9 @@ class OutcomesPart(Part):
         again: dict[str, dict[str, MeasureValues]] = {"before": {}, "after": {}}
         found = compared_values(comparison.before, comparison.after, comparison.old, comparison.new)
         for name, pair in found.items():
-            if name == FLUENCY and not isinstance(pair, str):
-                new = fluency_after(comparison)
-                pair = NO_FLUENCY if new is None else (pair[0], new)
+            measure = find_measure(name)
+            if measure is not None and not isinstance(pair, str):
+                pair = _on_same_terms(comparison, measure, pair)
             if isinstance(pair, str):
                 scores += undefined_changes(name, pair, comparison.signature)
                 continue
@@ -380,6 +365,25 @@ class OutcomesPart(Part):
         return [outcome_change_section(changes.scores)]
 
 
+def _on_same_terms(
+    comparison: Comparison, measure: Measure, pair: tuple[MeasureValues, MeasureValues]
+) -> tuple[MeasureValues, MeasureValues] | str:
+    """Return the values of both runs by the same classifier or under the first run's model, or why there are none."""
+    if measure.needs == Needs.CLASSIFIER and not has_same_offensiveness_classifier(comparison):
+        return OTHER_CLASSIFIER
+    if measure.needs != Needs.WEIGHTS:
+        return pair
+    if comparison.without_base:
+        return comparison.without_base
+    with record_base_failure(comparison.store, measure.name, comparison.base):
+        tables = tables_under_base(comparison, measure.table)
+        values = []
+        for answers, table in zip((comparison.old, comparison.new), tables, strict=True):
+            values.append(measured_values(measure.name, answers.table, Context(tables={measure.table: table})))
+        return values[0], values[1]
+    return comparison.store.failures[measure.name]
+
+
 def _has_common_terms(comparison: Comparison, name: str, pair: tuple[MeasureValues, MeasureValues]) -> bool:
     """Return whether the effects of both runs on a measure are of the values that are compared.
 
@@ -387,7 +391,9 @@ def _has_common_terms(comparison: Comparison, name: str, pair: tuple[MeasureValu
     values were computed for the comparison.
     """
     before, after = pair
-    if comparison.before.only is not None or name == FLUENCY:
+    measure = find_measure(name)
+    is_new = measure is not None and measure.needs == Needs.WEIGHTS
+    if comparison.before.only is not None or is_new:
         return False
     is_same = before.kind == after.kind and set(join_rare(before).table) == set(join_rare(after).table)
     is_stored = name in stored_names(comparison.before) and name in stored_names(comparison.after)

@@ -20,21 +20,13 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.classification import (
-    OFFENSIVENESS,
-    OFFENSIVENESS_CLASSIFIER,
-    is_same_classifier,
-)
-from evenhand.evaluation.metrics.generation_bias.engine.comparable import on_common_terms
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
     cell_codes,
-    cost_changes,
-    cost_formats,
-    cost_levels,
-    cost_measures,
+    change_formats,
+    exponential,
+    level_formats,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, measured_values
-from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure
+from evenhand.evaluation.metrics.generation_bias.measures import Needs
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -42,13 +34,14 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Comparison,
     JointTests,
     Part,
-    relevance,
 )
-from evenhand.evaluation.metrics.offensiveness import (
-    OFFENSIVE_SHARE,
-    THRESHOLD,
-    offensive_share,
-    offensiveness_changes,
+from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+    COSTS,
+    EVEN,
+    UNDER_MODEL,
+    CostsPart,
+    likelihood_note,
+    under_base,
 )
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
 from evenhand.evaluation.models.capabilities import (
@@ -69,7 +62,6 @@ from evenhand.evaluation.score import (
     CUT,
     LEFT_OUT,
     PERSONA,
-    PROMPT_ID,
     REASONED,
     RESPONSE,
     TEXT,
@@ -95,6 +87,7 @@ from evenhand.evaluation.statistics.text_quality import (
     distinct_n,
     distinct_n_without_each,
     distinct_responses,
+    log_perplexities,
     occurs_once,
 )
 from evenhand.evaluation.tables import join_batches
@@ -164,11 +157,6 @@ def text_scores(measured: Answers, signature: Signature) -> list[BiasScore]:
     return [replace(score, n_left_out=len(measured) - n, signature=signature) for score in found]
 
 
-def cost_values(answers: pd.DataFrame, measures: Sequence[Measure], language: str | None) -> list[MeasureValues]:
-    """Return the values of the measures of costs of answers."""
-    return [measured_values(measure.name, answers, Context(language=language)) for measure in measures]
-
-
 def _interval_of_sums(value: float, influence: np.ndarray, bounds: Interval) -> Interval | None:
     """Return the interval around a value by each response's influence on it, (n,); None if all have the same."""
     if not varies(influence):
@@ -214,42 +202,25 @@ def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
         rows: text, response, log_likelihood (nats) and tokens of each dialogue.
         signature: the signature of the score.
     """
-    value, influence = _perplexity(rows)
-    interval, reason = _interval_over_dialogues(math.log(value), influence / value)
-    if interval is not None:
-        interval = (max(1.0, math.exp(interval[0])), math.exp(min(interval[1], 700.0)))
+    logarithms = log_perplexities(rows[LOG_LIKELIHOOD], rows[TOKENS])
+    interval, reason = _interval_over_dialogues(logarithms)
     tokens = rows[TOKENS].tolist()
     basis = {
         "neutral dialogue": json_sha256(rows[[TEXT, RESPONSE]].to_numpy().tolist())[:12],
         "tokenizer": f"one of {sum(tokens):,} tokens ({json_sha256(tokens)[:7]})",
     }
-    return BiasScore(
-        PERPLEXITY,
-        value,
-        None,
-        (1.0, math.inf),
-        len(rows),
-        interval,
-        reason=reason,
-        signature=signature,
-        basis=basis,
+    value = float(logarithms.mean())
+    score = BiasScore(
+        PERPLEXITY, value, None, ANY, len(rows), interval, reason=reason, signature=signature, basis=basis
     )
+    return exponential(score, (1.0, math.inf))
 
 
-def _perplexity(rows: pd.DataFrame) -> tuple[float, np.ndarray]:
-    """Return the perplexity of n dialogues, and the influence of each of them on it, (n,), whose mean is 0."""
-    surprise = -rows[LOG_LIKELIHOOD].to_numpy(dtype=np.float64)
-    tokens = rows[TOKENS].to_numpy(dtype=np.float64)
-    rate = surprise.sum() / tokens.sum()
-    value = math.exp(min(rate, 700.0))
-    return value, value * (surprise - rate * tokens) / tokens.mean()
-
-
-def _interval_over_dialogues(value: float, influence: np.ndarray) -> tuple[Interval | None, str | None]:
-    """Return the interval of a value by each dialogue's influence on it, (n,), and why there is none."""
-    if not varies(value + influence):
-        return None, ONE_DIALOGUE if len(influence) == 1 else NO_ERROR
-    return mean_interval(value + influence), None
+def _interval_over_dialogues(values: np.ndarray) -> tuple[Interval | None, str | None]:
+    """Return the interval of the mean of a value of each dialogue, (n,), and why there is none."""
+    if not varies(values):
+        return None, ONE_DIALOGUE if len(values) == 1 else NO_ERROR
+    return mean_interval(values), None
 
 
 def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScore]:
@@ -389,7 +360,11 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
     if reason:
         return [_undefined_difference(PERPLEXITY, ANY, {}, reason, signature)]
     value = levels[1].value - levels[0].value
-    interval, reason_of_interval = _interval_over_dialogues(value, _perplexity(new)[1] - _perplexity(old)[1])
+    linear = []  # by the delta method, e^mean (1 + x − mean) has the mean and the error of the perplexity
+    for level, table in zip(levels, (old, new), strict=True):
+        logarithms = log_perplexities(table[LOG_LIKELIHOOD], table[TOKENS])
+        linear.append(level.value * (1 + logarithms - logarithms.mean()))
+    interval, reason_of_interval = _interval_over_dialogues(linear[1] - linear[0])
     return [
         BiasScore(
             PERPLEXITY,
@@ -404,19 +379,6 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
             basis=levels[0].basis,
         )
     ]
-
-
-def offensiveness_differences(before: FamilyRun, after: FamilyRun, signature: Signature) -> list[BiasScore]:
-    """Return the changes of offensiveness (`offensiveness_changes`); [] if not both runs have measured it."""
-    if not (before.has(OFFENSIVENESS) and after.has(OFFENSIVENESS)):
-        return []
-    classifier = before.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER)
-    if not is_same_classifier(classifier, after.signature("offensive_share").get(OFFENSIVENESS_CLASSIFIER)):
-        reason = "the two runs used different offensiveness classifiers"
-        return [_undefined_difference("offensive_share", CHANGE_BOUNDS, {}, reason, signature)]
-    old = before.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS]
-    new = after.table(OFFENSIVENESS).set_index(PROMPT_ID)[OFFENSIVENESS].reindex(old.index)
-    return offensiveness_changes(old.to_numpy(), new.to_numpy(), {**signature, OFFENSIVENESS_CLASSIFIER: classifier})
 
 
 def _undefined_difference(
@@ -532,9 +494,9 @@ def style_drift(
 SHARE = partial(Format, unit="%", factor=100)
 COST = partial(SHARE, ideal=0)
 KEPT = partial(SHARE, decimals=1, ideal=1, kind=Kind.KEPT)
-COST_LEVELS, COSTS_KEPT = cost_formats()
+OTHERS = [measure for measure in COSTS if measure.needs != Needs.WEIGHTS]
 QUALITY = (  # of the responses of a run, in the order of the report's table
-    *relevance.QUALITY,
+    *level_formats(UNDER_MODEL),
     SHARE("distinct_responses", "distinct responses", "Share of different responses among all.", decimals=1),
     Format(PERPLEXITY, "perplexity on neutral dialogue", "Perplexity of dialogue that names no descriptor."),
     Format(
@@ -549,8 +511,7 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
         "Share of different pairs of adjacent words among all; random words have many.",
         decimals=3,
     ),
-    *COST_LEVELS,
-    OFFENSIVE_SHARE,
+    *level_formats(OTHERS),
     COST(REPEATED, "repeats another row", "Share of rows with the same prompt and response as an earlier row."),
     COST("unfinished_share", "reasoning not finished", "Share of responses that end within the reasoning."),
     COST(
@@ -562,13 +523,10 @@ QUALITY = (  # of the responses of a run, in the order of the report's table
         "cut_share", "longer than the classifier reads", "Share of responses whose ends the classifier does not read."
     ),
 )
-FITS_KEPT, TO_PERSON_KEPT, PERPLEXITY_RISE = relevance.CHANGES
 CHANGES = (  # of two runs, without a value of either run alone, in the order of the report's table
-    FITS_KEPT,
-    TO_PERSON_KEPT,
+    *change_formats(UNDER_MODEL),
     COST("style_drift", "style drift", "Half the summed changes of the mean style vector, without noise.", decimals=1),
-    PERPLEXITY_RISE,
-    *COSTS_KEPT,
+    *change_formats(OTHERS),
     KEPT("distinct_responses", "distinct responses kept", "Value after / value before."),
     KEPT("distinct_2", "different word pairs kept", "Value after / value before."),
 )
@@ -586,7 +544,7 @@ class QualityPart(Part):
     """How good the responses are, whoever asks: text, styles, perplexity on neutral dialogue, tasks, offensiveness."""
 
     FORMATS = (
-        *(metric for metric in (*QUALITY, *CHANGES) if metric not in relevance.RelevancePart.FORMATS),
+        *(metric for metric in (*QUALITY, *CHANGES) if metric not in CostsPart.FORMATS),
         SHARE("style_share", "share of the style", "Mean summed probability of a style cluster over responses."),
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )
@@ -625,8 +583,6 @@ class QualityPart(Part):
         responses = run.responses
         signature = run.signature
         scores = style_share(responses.values, run.clusters, signature) + text_scores(responses, signature)
-        values = cost_values(responses.table, cost_measures(run.outcomes), run.config.prompts.language)
-        scores += cost_levels(values, signature)
         file = run.config.response_file()
         if file is not None and file.has_prompts and run.config.settings.repeated_rows == "warn":
             repeated = is_repeated(responses.table).to_numpy()
@@ -634,10 +590,6 @@ class QualityPart(Part):
             scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
         if CUT in responses.table:
             scores += unfinished_share(responses.table, signature)
-        if OFFENSIVENESS_CLASSIFIER in run.classifiers:
-            classifier = {**run.classifiers[OFFENSIVENESS_CLASSIFIER], "threshold": THRESHOLD}
-            probabilities = store.read(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()
-            scores.append(offensive_share(probabilities, {**signature, OFFENSIVENESS_CLASSIFIER: classifier}))
         if store.has(CAPABILITIES):
             scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
         if store.has(NEUTRAL):
@@ -652,9 +604,7 @@ class QualityPart(Part):
         signature = comparison.signature
         return [
             *perplexity_difference(before, after, signature),
-            *cost_changes(_cost_pairs(comparison), cell_codes(old.table), signature),
             *text_changes(old, new, signature),
-            *offensiveness_differences(before, after, signature),
             style_drift(old.values, new.values, cell_codes(old.table), signature),
             *style_share_changes(old.values, new.values, comparison.clusters, signature),
             *capability_differences(before, after, signature),
@@ -664,14 +614,8 @@ class QualityPart(Part):
         responses = side.responses
         scores = style_share(responses.values, comparison.clusters, side.signature)
         scores += text_scores(responses, side.signature)
-        for before, after in _cost_pairs(comparison):
-            common = on_common_terms(before, after)
-            scores += cost_levels([common[0] if side.name == "before" else common[1]], side.signature)
         if CUT in responses.table:
             scores += unfinished_share(responses.table, side.signature)
-        if side.run.has(OFFENSIVENESS):
-            probabilities = side.run.table(OFFENSIVENESS)[OFFENSIVENESS].to_numpy()[side.is_compared]
-            scores.append(offensive_share(probabilities, side.run.signature(OFFENSIVE_SHARE.name)))
         return scores
 
     def sections(self, run: FamilyRun) -> list[Section]:
@@ -681,35 +625,25 @@ class QualityPart(Part):
             [find_score(scores, metric.name) for metric in QUALITY],
             "measure",
             label=lambda score: format_of(score).title,
-            note=relevance.likelihood_note(scores, "measured"),
+            note=likelihood_note(scores, "measured"),
         )
         return [Section(table.caption, tables=[table], first_screen=True)]
 
     def change_sections(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[Section]:
-        old = relevance.under_base(before.scores, changes.scores, "before")
-        new = relevance.under_base(after.scores, changes.scores, "after")
+        old = under_base(before.scores, changes.scores, "before")
+        new = under_base(after.scores, changes.scores, "after")
         metrics = {metric.title: (metric.name, metric.form, {}) for metric in QUALITY}
         rows = score_changes(metrics, (old, new, changes.scores))
         table = change_table("Quality of the responses", "measure", rows, is_plotted=False)
-        table = replace(table, note=relevance.likelihood_note(old, "base"))
+        table = replace(table, note=likelihood_note(old, "base"))
         return [Section("What it cost", tables=[_kept_table(changes.scores), table], first_screen=True)]
-
-
-def _cost_pairs(comparison: Comparison) -> list[tuple[MeasureValues, MeasureValues]]:
-    """Return the values of the costs that both runs measure, before and after, row by row."""
-    outcomes = set(comparison.before.config.settings.outcomes) & set(comparison.after.config.settings.outcomes)
-    measures = cost_measures(outcomes)
-    language = comparison.before.config.prompts.language
-    before = cost_values(comparison.old.table, measures, language)
-    after = cost_values(comparison.new.table, measures, language)
-    return list(zip(before, after, strict=True))
 
 
 def _kept_table(changes: Sequence[BiasScore]) -> Table:
     """Return the table of the shares kept, such as relevance: of the responses, and of the even reference."""
     found = []
     for metric in CHANGES:
-        for group in ({}, relevance.EVEN):
+        for group in ({}, EVEN):
             found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
     notes = [WORD_PAIRS_NOTE]
     if any(score is not None and score.group and not math.isnan(score.value) for score in found):

@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
@@ -288,10 +289,10 @@ def costs(runs):
         clusters={"CARE": (0,), "HATE": (1,)},
         settings=ComparisonSettings(),
         base=None,
-        without_base="",
+        without_base="no model",
         signature={"seed": 0},
     )
-    return QualityPart().compare(comparison)
+    return CostsPart().compare(comparison) + QualityPart().compare(comparison)
 
 
 def test_the_costs_by_hand(runs):
@@ -332,7 +333,7 @@ def test_empty_responses_are_left_out_and_counted(tmp_path):
     # An empty answer has no style and repeats nothing, but it is empty, and it has 0 words.
     of_all = [score for score in compared if score.metric in ("empty_share", "mean_length")]
     assert {(score.n, score.n_left_out) for score in of_all} == {(32, 0)}
-    assert {(score.n, score.n_left_out) for score in compared if score not in of_all} == {(16, 16)}
+    assert {(score.n, score.n_left_out) for score in compared if score not in of_all and score.n} == {(16, 16)}
 
 
 def test_each_level_beside_a_change_is_of_the_same_answers(tmp_path):

@@ -13,9 +13,11 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     read_answers,
     style_table,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_levels, cost_measures
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_level, cost_measures
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.parts.quality import cost_values, text_scores
+from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
+from evenhand.evaluation.metrics.generation_bias.measures import Context
+from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses
@@ -110,7 +112,9 @@ def compare_responses(tmp_path_factory, base):
         write_table(folder / "styles.parquet", style_table(ids, vectors, classifier.labels))
         run = read_answers(folder)
         scores = generation_bias(run, {}, permutations=0, signature=signature) + text_scores(run, signature)
-        scores += cost_levels(cost_values(run.table, cost_measures([]), None), signature)
+        for measure in cost_measures([]):
+            if not measure.table:
+                scores.append(cost_level(measured_values(measure.name, run.table, Context()), signature))
         write_scores(folder / "scores.json", scores)
         after = FamilyRun(folder, base.config)
         changes = compare_family(tmp_path_factory.mktemp("compared"), "generation_bias", base, after)

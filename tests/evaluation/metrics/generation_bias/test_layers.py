@@ -11,7 +11,7 @@ FOLDER = Path(family.__file__).parent
 NAME = f"{family.__name__}."
 FLOORS = (
     ("measures",),
-    ("engine", "people", "answers"),
+    ("engine", "people", "answers", "likelihoods"),
     ("parts", "accepted", "cuts"),
     (
         "advice",

@@ -10,6 +10,9 @@ from datasets import Dataset
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.engine.costs import cost_changes
+from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
+from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.offensiveness import (
     descriptor_effect,
     is_offensive,
@@ -17,7 +20,6 @@ from evenhand.evaluation.metrics.offensiveness import (
     offensive_share,
     offensiveness_bands,
     offensiveness_by_template,
-    offensiveness_changes,
 )
 from evenhand.evaluation.score import find_score
 
@@ -48,18 +50,25 @@ def test_shares_and_their_intervals_by_hand():
     assert "empty" in nothing.reason
 
 
+def offensiveness_changes(*probabilities):
+    """Return the changes of the measure `offensive` between two runs, by the classifier's probabilities."""
+    values = []
+    for probability in probabilities:
+        answers = pd.DataFrame({"prompt_id": np.arange(len(probability)).astype(str), "response": "Hi."})
+        table = answers[["prompt_id"]].assign(offensiveness=probability)
+        values.append(measured_values("offensive", answers, Context(tables={"offensiveness": table})))
+    return cost_changes(*values, {"seed": 1})
+
+
 def test_changes_are_paired_by_prompt():
     before = np.array([0.9, 0.6, 0.2, 0.4, np.nan])
     after = np.array([0.1, 0.5, 0.2, np.nan, 0.9])
-    share, mean = offensiveness_changes(before, after, {"seed": 1})
-    assert (share.name, mean.name) == ("offensive_share_difference", "offensiveness_difference")
+    (share,) = offensiveness_changes(before, after)
+    assert share.name == "offensive_share_difference"
     assert share.value == pytest.approx(1 / 3 - 2 / 3)
-    assert mean.value == pytest.approx((-0.8 - 0.1 + 0) / 3)
-    half = 4.302653 * np.std([-0.8, -0.1, 0], ddof=1) / math.sqrt(3)  # Student's t, two degrees of freedom
-    assert mean.interval == pytest.approx((-1, -0.3 + half), abs=1e-6)
-    assert {(score.n, score.n_left_out, score.signature["seed"]) for score in (share, mean)} == {(3, 2, 1)}
-    nothing = offensiveness_changes(np.array([np.nan]), np.array([0.5]))
-    assert all(math.isnan(score.value) and score.reason for score in nothing)
+    assert (share.n, share.n_left_out, share.signature["seed"]) == (3, 2, 1)
+    (nothing,) = offensiveness_changes(np.array([np.nan]), np.array([0.5]))
+    assert math.isnan(nothing.value) and nothing.reason
 
 
 def build_prompts(*rows: tuple[str, str]) -> pd.DataFrame:

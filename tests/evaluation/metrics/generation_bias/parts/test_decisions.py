@@ -42,8 +42,10 @@ def test_rates_differences_ratios_and_probabilities_by_person():
     ids = [str(number) for number in range(9)]
     prompts = pd.DataFrame({"prompt_id": ids, "descriptor": people, "template": ["a", "b"] * 4 + ["a"]})
     values = pd.DataFrame({"prompt_id": ids, "decision: decision": decided})
-    probabilities = pd.DataFrame({"choice: yes": [0.2] * 4 + [0.5] * 5, "choice: no": [0.3] * 4 + [0.25] * 5})
-    table = rates_table(values, prompts, probabilities, "yes")
+    probabilities = pd.DataFrame(
+        {"prompt_id": ids, "choice: yes": [0.2] * 4 + [0.5] * 5, "choice: no": [0.3] * 4 + [0.25] * 5}
+    )
+    table = rates_table(values, prompts, probabilities.assign(prompt_id=ids), "yes")
     assert table.columns[1:4] == ("asked", "no decision", "yes, %")
     assert texts(table) == {
         "old": ["4", "0", "25.0", "−25.0", "0.33", "20.0", "30.0", "50.0"],
@@ -54,7 +56,7 @@ def test_rates_differences_ratios_and_probabilities_by_person():
 def test_people_without_a_decision_have_probabilities_and_no_rate():
     prompts = pd.DataFrame({"prompt_id": ["1", "2"], "descriptor": ["old", "young"], "template": "a"})
     values = pd.DataFrame({"prompt_id": ["1", "2"], "decision: decision": [np.nan, np.nan]})
-    probabilities = pd.DataFrame({"choice: yes": [0.2, 0.5], "choice: no": [0.3, 0.25]})
+    probabilities = pd.DataFrame({"prompt_id": ["1", "2"], "choice: yes": [0.2, 0.5], "choice: no": [0.3, 0.25]})
     table = rates_table(values, prompts, probabilities, "yes")
     assert texts(table)["old"] == ["1", "1", "–", "–", "–", "20.0", "30.0", "50.0"]
 
@@ -81,13 +83,14 @@ def test_the_config_measures_decisions_and_their_likelihoods_on_the_built_in_mod
     assert main(["measure", "--config", "decisions", *flags]) == 0
     found = pd.read_parquet(tmp_path / "run" / "likely_decision.parquet")
     prompts = pd.read_parquet(tmp_path / "run" / "prompts.parquet")
-    assert len(found) == len(prompts) == 12 * 28 and found.to_numpy().min() > 0 and found.sum(axis=1).max() < 1
+    found = found.set_index("prompt_id").loc[prompts["prompt_id"]]
+    assert len(found) == 12 * 28 and found.to_numpy().min() > 0 and found.sum(axis=1).max() < 1
     model = load_dialogue_model(str(DIALOGUE_MODEL))
     contexts = [f"{text}{model.tokenizer.eos_token}" for text in prompts["text"][:2]]
     expected = np.zeros(2)
     for variant in ("sorry", "Sorry"):
         for rows, sums, _ in response_log_likelihoods(model, contexts, [variant] * 2, is_cut=[True] * 2):
             expected[rows] += np.exp(sums)
-    np.testing.assert_allclose(found["choice: sorry"][:2], expected, rtol=1e-4)
+    np.testing.assert_allclose(found["choice: sorry"].iloc[:2], expected, rtol=1e-4)
     mean = find_score(read_scores(tmp_path / "run" / "scores.json"), "likely_decision", "mean")
     assert mean.value == pytest.approx((found["choice: sorry"] / found.sum(axis=1)).mean(), rel=1e-5)

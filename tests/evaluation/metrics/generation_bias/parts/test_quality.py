@@ -7,9 +7,22 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias import likelihoods as likelihood_tables
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.costs import cell_codes
-from evenhand.evaluation.metrics.generation_bias.parts import relevance
+from evenhand.evaluation.metrics.generation_bias.likelihoods import (
+    even_responses,
+    likelihoods_within_template,
+    other_prompts,
+    sample_prompts,
+)
+from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
+from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+    EVEN,
+    even_reference,
+    likelihood_changes,
+    likelihood_levels,
+)
 from evenhand.evaluation.metrics.generation_bias.parts.quality import (
     perplexity_difference,
     perplexity_score,
@@ -17,15 +30,6 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import (
     style_share,
     text_changes,
     text_scores,
-)
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
-    EVEN,
-    even_reference,
-    even_responses,
-    likelihood_changes,
-    likelihood_scores,
-    other_prompts,
-    sample_prompts,
 )
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
@@ -159,7 +163,12 @@ def grid(descriptors=5, templates=4, answers_per_cell=3) -> pd.DataFrame:
 
 
 def likelihoods(own, other, tokens=1) -> pd.DataFrame:
-    return pd.DataFrame({"log_likelihood": own, "other_log_likelihood": other, "tokens": tokens}).astype(float)
+    table = pd.DataFrame({"log_likelihood": own, "other_log_likelihood": other, "tokens": tokens}).astype(float)
+    return table.assign(prompt_id=[f"p{row}" for row in range(len(table))])
+
+
+def changes_of(prompts, before, after, signature=None):
+    return likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: after}, signature or {})
 
 
 def test_the_other_prompt_has_the_descriptor_and_another_template():
@@ -181,12 +190,13 @@ def test_the_other_prompt_has_the_descriptor_and_another_template():
 
 def test_scores_by_hand():
     prompts = pd.DataFrame({"descriptor": "d", "axis": "a", "template": ["s", "s", "t", "t"]})
+    prompts = prompts.assign(prompt_id=["p0", "p1", "p2", "p3"])
     table = likelihoods([-1.0, -2.0, -3.0, -4.0], [-2.0, -2.0, -3.0, math.nan], [2, 2, 1, 5])
-    fit, perplexity = likelihood_scores(prompts, table, {"seed": 0})
+    fit, perplexity = likelihood_levels(prompts, {LIKELIHOODS: table}, {"seed": 0})
     assert (fit.metric, fit.value, fit.n, fit.n_left_out) == ("relevance", 1 / 3, 3, 1)
     assert perplexity.value == pytest.approx(math.exp(10 / 10)) and (perplexity.n, perplexity.n_left_out) == (4, 0)
     assert fit.signature == {"seed": 0} and fit.interval[0] < 1 / 3 < fit.interval[1]
-    alone = likelihood_scores(prompts[:1], table[:1].assign(other_log_likelihood=math.nan), {})
+    alone = likelihood_levels(prompts[:1], {LIKELIHOODS: table[:1].assign(other_log_likelihood=math.nan)}, {})
     assert math.isnan(alone[0].value) and "template" in alone[0].reason and alone[1].interval is None
 
 
@@ -194,13 +204,13 @@ def test_changes_by_hand():
     prompts = grid(2, 2, 2)
     before = likelihoods([-1.0] * 8, [-3.0, -1.5] * 4, 2)
     after = likelihoods([-1.5] * 8, [-2.0, -2.0] * 4, 2)
-    changes = likelihood_changes(prompts, before, after, {})
+    changes = changes_of(prompts, before, after)
     assert find_score(changes, "relevance", run="before").value == pytest.approx(1.25)
     assert find_score(changes, "relevance", kind="difference").value == pytest.approx(0.5 - 1.25)
     kept = find_score(changes, "relevance", kind="kept")
     assert kept.value == pytest.approx(0.4) and kept.interval[0] < 0.4 < kept.interval[1]
     assert find_score(changes, "response_perplexity", kind="rise").value == pytest.approx(math.exp(0.25) - 1)
-    nothing = likelihood_changes(prompts, before.assign(other_log_likelihood=-1.0), after, {})
+    nothing = changes_of(prompts, before.assign(other_log_likelihood=-1.0), after)
     kept = find_score(nothing, "relevance", kind="kept")
     assert math.isnan(kept.value) and "relevance" in kept.reason
 
@@ -217,7 +227,7 @@ def test_intervals_cover_the_truth_over_new_responses_in_the_same_cells():
         other = own - effect - rng.normal(0, 1, n)
         new = own - 0.1 + rng.normal(0, 1, n)
         tables = likelihoods(own, other, tokens), likelihoods(new, new - kept * effect - rng.normal(0, 1, n), tokens)
-        changes = likelihood_changes(prompts, *tables, {})
+        changes = changes_of(prompts, *tables)
         truth = {"relevance_kept": kept, "relevance_difference": (kept - 1) * effect.mean()}
         for metric, true in (truth | {"response_perplexity_rise": rise}).items():
             low, high = find_named(changes, metric).interval
@@ -252,7 +262,7 @@ def test_intervals_of_drawn_responses_cover_the_truth_over_all_prompts():
             likelihoods(ll, ll - kept * effect - rng.normal(0, 1, n))[sample_prompts(ids, 0.25, 0)]
             for ll, kept in ((own, 1.0), (new, 0.8))
         )
-        changes = likelihood_changes(prompts, before, after, {"seed": 0})
+        changes = changes_of(prompts, before, after, {"seed": 0})
         for metric, true in truth.items():
             run = {"run": "before"} if metric == "relevance" else {}
             low, high = find_named(changes, metric, **run).interval
@@ -306,7 +316,7 @@ def people(n=40):
 
 
 def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
-    monkeypatch.setattr(relevance, "MAX_RESPONSES", 10)
+    monkeypatch.setattr(likelihood_tables, "MAX_RESPONSES", 10)
     table, base = people(), tiny_base()
     responses = ["red sun" if code % 3 else "sun" for code in range(len(table))]
     answers = pd.DataFrame({"response": responses})
@@ -316,29 +326,32 @@ def test_a_sample_of_the_responses_is_scored_after_both_prompts(monkeypatch):
     def score(pairs):
         return join_batches(model.log_likelihood(pairs))
 
-    scored = relevance.likelihoods_within_template(score, table, answers)
+    scored = likelihoods_within_template(score, table, answers)
     assert len(scored) == 10 and scored["prompt_id"].is_unique
     place = {prompt_id: row for row, prompt_id in enumerate(table["prompt_id"])}
     for column, ids in (("log_likelihood", "prompt_id"), ("other_log_likelihood", "other_prompt_id")):
         contexts = render_contexts(base, [table["text"][place[it]] for it in scored[ids]], [""] * 10, "")
         expected = response_perplexity(base, contexts, [responses[place[it]] for it in scored["prompt_id"]])[0]
         assert scored[column].tolist() == pytest.approx(expected.tolist(), abs=1e-5)
-    nobody = relevance.likelihoods_within_template(score, table.assign(descriptor="same"), answers)
+    nobody = likelihoods_within_template(score, table.assign(descriptor="same"), answers)
     assert nobody.empty
-    assert {it.reason for it in relevance.template_relevance(nobody, nobody, {})} == {relevance.NO_OTHER_PERSON}
+    table = table.assign(axis="x")
+    changes = likelihood_changes(table, {TEMPLATE_LIKELIHOODS: nobody}, {TEMPLATE_LIKELIHOODS: nobody}, {})
+    assert len(changes) == 4 and all("another descriptor" in it.reason for it in changes)
 
 
 def test_the_share_kept_by_hand():
-    def likelihoods(gain):
-        noise = np.tile([-0.1, 0.1], 20)
-        return pd.DataFrame({"log_likelihood": -5.0, "other_log_likelihood": -5.0 - gain + noise, "tokens": 2})
+    def table(gain):
+        return {TEMPLATE_LIKELIHOODS: likelihoods(-5.0, -5.0 - gain + np.tile([-0.1, 0.1], 20), 2)}
 
-    scores = relevance.template_relevance(likelihoods(2.0), likelihoods(1.5), {})
+    scores = likelihood_changes(people(), table(2.0), table(1.5), {})
     named = {(it.name, it.group.get("run")): it for it in scores}
     assert set(named) == {
         *(("relevance_to_person", run) for run in ("before", "after")),
+        ("relevance_to_person_difference", None),
         ("relevance_to_person_kept", None),
     }
+    assert named["relevance_to_person_difference", None].value == pytest.approx(-0.5)
     assert named["relevance_to_person", "before"].value == pytest.approx(2.0)
     kept = named["relevance_to_person_kept", None]
     assert kept.value == pytest.approx(0.75) and kept.interval[0] < 0.75 < kept.interval[1]

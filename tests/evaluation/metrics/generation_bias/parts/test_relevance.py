@@ -6,17 +6,16 @@ import pytest
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.parts import Comparison
-from evenhand.evaluation.metrics.generation_bias.parts.relevance import (
+from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     EVEN_LIKELIHOODS,
-    LIKELIHOODS,
     MAX_RESPONSES,
-    TEMPLATE_LIKELIHOODS,
-    RelevancePart,
     even_responses,
     likelihoods_of_responses,
     likelihoods_within_template,
 )
+from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, TEMPLATE_LIKELIHOODS
+from evenhand.evaluation.metrics.generation_bias.parts import Comparison
+from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings, Settings
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
@@ -85,7 +84,7 @@ def changes(folder, before, after):
         without_base="",
         signature={},
     )
-    return RelevancePart().compare(comparison)
+    return CostsPart().compare(comparison)
 
 
 @pytest.mark.parametrize("people", [PEOPLE, PEOPLE[::2], [*PEOPLE[::2], "somebody0"]])

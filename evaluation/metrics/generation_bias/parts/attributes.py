@@ -1,0 +1,367 @@
+"""Two or more attributes of people at once: the main effect of each, and whether one depends on the other.
+
+People of `prompts.people` with several columns are combinations, such as “old woman”. A main effect is the difference
+between a level ("old") and the mean over levels, with equal weight for each level of the others. Its labels are
+permuted within template and levels of the other attributes (Anderson and ter Braak 2003, "Permutation tests for
+multi-factorial analysis of variance", §3: exact); the interaction is in `statistics.interactions`.
+
+Names stand for groups. A whole name, with all its answers, is exchanged between the levels of an attribute that it
+signals, so that what is shown holds for names like these, and not for one unusual name.
+
+Half of the page's error is for combinations, as on a page without attributes, and half for attributes: an equal part
+for each attribute and each pair. (Holm's procedure over sets would not hold for single effects: after a true finding in
+one set, the other set would get all of the error again.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from evenhand.evaluation.data.crossed_prompts import CROSS, PERSON
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.engine.effects import (
+    COLUMNS,
+    FAMILY_LEVEL,
+    INCONCLUSIVE,
+    SHOWN,
+    effect_table,
+    style_family,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import SCALE, MeasureFamily, measure_table
+from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
+from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, effect_row
+from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
+from evenhand.evaluation.report.formats import Format
+from evenhand.evaluation.report.numbers import number, sanitize
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.score import AXIS, DESCRIPTOR, STYLE, TEMPLATE, BiasScore
+from evenhand.evaluation.statistics.cells import to_codes
+from evenhand.evaluation.statistics.interactions import Contrasts, crossed_contrasts, nested_contrasts
+from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES, FamilyOfTests
+from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.tables import table_rows
+
+ATTRIBUTE_EFFECTS = "attribute_effects"  # the table
+ATTRIBUTE_EFFECT = "attribute_effect"
+ERROR_SHARE = 0.5  # of the page's error, for attributes
+MIN_NAMES = 10  # of each level of an attribute that names signal
+MAX_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """The attributes of a run's people.
+
+    Attributes:
+        levels: attribute → the level of each answer's person, (n,).
+        nested: the attributes that names signal: each name has one level.
+        name: the name in each answer's prompt, (n,); None without names.
+    """
+
+    levels: Mapping[str, pd.Series]
+    nested: Sequence[str] = ()
+    name: pd.Series | None = None
+
+    def others(self, attributes: Sequence[str]) -> np.ndarray:
+        """Return a code of the levels of all other attributes, of each answer, (n,)."""
+        rest = [series for attribute, series in self.levels.items() if attribute not in attributes]
+        if not rest:
+            return np.zeros(len(next(iter(self.levels.values()))), dtype=int)
+        return to_codes(pd.Series([CROSS.join(values) for values in zip(*rest, strict=True)]))
+
+    @property
+    def n_sets(self) -> int:
+        """The number of sets of tests: the attributes and their pairs."""
+        return len(self.levels) * (len(self.levels) + 1) // 2
+
+
+class AttributesPart(Part):
+    """What each attribute of people does, and whether one depends on another."""
+
+    FORMATS = (
+        Format(
+            ATTRIBUTE_EFFECT,
+            "effect of an attribute",
+            "Difference of a level of an attribute from the mean over levels, or the contrast of two attributes.",
+            decimals=3,
+            ideal=0,
+            signed=True,
+        ),
+    )
+
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
+        attributes = attributes_of(run.responses)
+        permutations = run.config.settings.permutations
+        if attributes is None or not permutations:
+            return []
+        reason = why_not_tested(attributes, run.responses)
+        if reason:
+            run.store.record["attributes_not_tested"] = reason
+            return []
+        table = attribute_effects(run, attributes)
+        run.store.write(ATTRIBUTE_EFFECTS, table)
+        scores = []
+        for row in table_rows(table[table["certainty"] == SHOWN]):
+            scores.append(
+                BiasScore(
+                    ATTRIBUTE_EFFECT,
+                    row["effect"],
+                    ideal=0.0,
+                    bounds=(-np.inf, np.inf),
+                    n=int(row["n"]),
+                    n_of="names" if row["of_names"] else "responses",
+                    interval=(row["low"], row["high"]),
+                    p_value=row["p_page"],
+                    group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
+                    signature=run.signature,
+                )
+            )
+        return scores
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        effects = read_effects(run, ATTRIBUTE_EFFECTS)
+        if effects.empty:
+            return []
+        order = np.argsort(effects["p_page"].to_numpy(), kind="stable")
+        rows = [_row(row) for row in table_rows(effects.iloc[order].head(MAX_ROWS))]
+        n_shown = int((effects["certainty"] == SHOWN).sum())
+        columns = ("who", "answers", "average", "difference", "unit", "certainty")
+        notes = [
+            f"{n_shown:,} of {len(effects):,} differences between levels, and contrasts of two attributes, are shown. "
+            "A contrast is what a combination has beside the effects of its levels.",
+            "Half of the page's error is for attributes; intervals of attributes that names signal are over names.",
+        ]
+        table = Table("The surest, at most 20", columns, tuple(rows), "attribute_effects.parquet has all.")
+        return [Section("Attributes, one by one and together", notes, [table])]
+
+
+def _row(row: EffectRow) -> Row:
+    """Return the table row of a level or of a combination."""
+    certainty = Cell(row["certainty"])
+    if row["outcome"] != STYLE:
+        shown = effect_row(row)
+        return replace(shown, cells=(*shown.cells, certainty))
+    values = (
+        Cell(f"mean {number(100 * row['mean'], 1)} (n = {row['n']:,.0f})"),
+        Cell(number(100 * row["average"], 1)),
+        Cell(number(100 * row["effect"], 1, sign=True), effect_interval(row, 100, 1, sign=True)),
+        Cell("answers of 100"),
+    )
+    return Row(sanitize(f"{row['unit']}: {row['name']}", 80), (*values, certainty))
+
+
+def attributes_of(responses: Answers) -> Attributes | None:
+    """Return the attributes of people that are combinations, or names of groups; None if they are neither."""
+    table = responses.table
+    axes = set(table[AXIS])
+    names = next(iter(axes)).split(CROSS) if len(axes) == 1 else []
+    if len(names) < 2 or not set(names) <= set(table):
+        return None
+    levels = {name: table[name].astype(str) for name in names}
+    if not (table[DESCRIPTOR].astype(str).str.contains(CROSS, regex=False)).all():
+        return Attributes(levels)
+    name = table[PERSON].astype(str)  # groups are written with the sign, and asked about under names
+    nested = [attribute for attribute, of_answer in levels.items() if of_answer.groupby(name).nunique().max() == 1]
+    return Attributes(levels, nested, name)
+
+
+def has_attributes(responses: Answers) -> bool:
+    """Return whether attributes are tested, so that combinations have a part of the page's error only."""
+    attributes = attributes_of(responses)
+    return attributes is not None and not why_not_tested(attributes, responses)
+
+
+def why_not_tested(attributes: Attributes, responses: Answers) -> str:
+    """Return why main effects and interactions are not tested; "" if they are."""
+    levels = pd.DataFrame(dict(attributes.levels))
+    n_combinations = len(levels.drop_duplicates())
+    n_possible = int(np.prod(levels.nunique()))
+    if n_combinations < n_possible:
+        return f"only {n_combinations} of {n_possible} combinations of the attributes were asked about"
+    if responses.table[TEMPLATE].nunique() < MIN_TEMPLATES:
+        return f"fewer than {MIN_TEMPLATES} templates"
+    for attribute in attributes.nested:
+        fewest = attributes.name.groupby(attributes.levels[attribute]).nunique().min()
+        if fewest < MIN_NAMES:
+            return f"{attribute}: a level has {fewest} names; {MIN_NAMES} are needed"
+    return ""
+
+
+def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFrame:
+    """Return a table as of `effects`, with a row for each level and outcome, and for each contrast of two attributes.
+
+    The column `kind` has the attribute or the pair, `unit` the level or the combination; `of_names` says whether n
+    counts names. A contrast has no mean and no average but that of all people.
+    """
+    allowed_error = run.allowed_error.part(ERROR_SHARE / attributes.n_sets)
+    permutations = allowed_error.draws(run.config.settings.permutations)
+    rng = np.random.default_rng(run.config.seed)
+    tables = []
+    for attribute in attributes.levels:
+        people, families = _level_families(run, attributes, attribute)
+        found = family_effects(people.design, families, permutations, rng, allowed_error)
+        for family, effects in zip(families, found, strict=True):
+            if isinstance(family, MeasureFamily):
+                of_family = measure_table(people, family, effects)
+            else:
+                of_family = effect_table(people, family, {}, effects)
+            of_names = attribute in attributes.nested
+            tables.append(of_family.assign(kind=attribute, of_names=of_names))
+    for first, second in combinations(attributes.levels, 2):
+        tables.append(
+            _interaction(run, attributes, (first, second), permutations, rng, FAMILY_LEVEL * allowed_error.share)
+        )
+    return pd.concat(tables, ignore_index=True)
+
+
+def _families(run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
+    """Return the family of styles, without clusters, and the families of the measures."""
+    return [style_family(people.responses, {}), *OutcomesPart().families(run, people)]
+
+
+def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) -> tuple[People, list[FamilyOfTests]]:
+    """Return the levels of an attribute as people, who are exchanged where all else is equal, and what is tested.
+
+    What is equal is the template and the other attributes; of an attribute that names signal, a name is one row.
+    """
+    table = run.responses.table
+    others = attributes.others([attribute])
+    relabelled = table[[TEMPLATE]].assign(
+        **{
+            TEMPLATE: [f"{template} {code}" for template, code in zip(table[TEMPLATE], others, strict=True)],
+            DESCRIPTOR: attributes.levels[attribute],
+            AXIS: attribute,
+        }
+    )
+    has_value = np.any([run.responses.has_value(), *(values.has_value for values in run.outcomes.values())], axis=0)
+    people = compared_people(replace(run.responses, table=relabelled), None, has_value)
+    if people is None:
+        raise ValueError(f"no template has answers to two levels of {attribute}")
+    families = _families(run, people)
+    if attribute not in attributes.nested:
+        return people, families
+    rows = people.is_compared
+    template = to_codes(table[TEMPLATE][rows])
+    name, first = np.unique(attributes.name[rows], return_index=True)
+    name_of_row = np.searchsorted(name, attributes.name[rows])
+    of_names = pd.DataFrame(
+        {
+            TEMPLATE: others[rows][first],
+            DESCRIPTOR: attributes.levels[attribute][rows].to_numpy()[first],
+            AXIS: attribute,
+        }
+    )
+    families = [
+        replace(family, values=name_means(family.values, template, name_of_row), are_shares=False)
+        for family in families
+    ]
+    answers = Answers(of_names, families[0].values, run.responses.columns)
+    people = compared_people(answers, None, np.ones(len(answers), dtype=bool))
+    if people is None:
+        raise ValueError(f"no name has another level of {attribute} to be compared with")
+    return people, families
+
+
+def name_means(values: np.ndarray, template: np.ndarray, name: np.ndarray) -> np.ndarray:
+    """Return the mean of each name over its answers, less the templates' means plus the mean of all, (names, c).
+
+    Args:
+        values: values of n answers, (n, c); NaN where an answer has none.
+        template, name: codes of each answer's template and name, (n,).
+    """
+    frame = pd.DataFrame(values)
+    of_template = frame.groupby(template).transform("mean")
+    return (frame - of_template).groupby(name).mean().to_numpy() + frame.mean().to_numpy()
+
+
+def _interaction(
+    run: ClassifiedRun,
+    attributes: Attributes,
+    pair: tuple[str, str],
+    permutations: int,
+    rng: np.random.Generator,
+    level: float,
+) -> pd.DataFrame:
+    """Return the rows of the contrasts of two attributes; without those of measures that lack values in many cells."""
+    table = run.responses.table
+    everybody = compared_people(run.responses, None)
+    if everybody is None:
+        raise ValueError("no two people can be compared")
+    rows = everybody.is_compared
+    template = to_codes(table[TEMPLATE][rows])
+    levels = [attributes.levels[attribute][rows].reset_index(drop=True) for attribute in pair]
+    codes = [to_codes(series) for series in levels]
+    names = [np.unique(series) for series in levels]
+    families = _families(run, everybody)
+    of_names = set(pair) <= set(attributes.nested)
+    values = np.concatenate([family.values for family in families], axis=1)
+    columns = pd.concat([_columns(family, run.responses.columns) for family in families], ignore_index=True)
+    if of_names:
+        name, first = np.unique(attributes.name[rows], return_index=True)
+        means = name_means(values, template, np.searchsorted(name, attributes.name[rows]))
+        is_known = np.isfinite(means).all(axis=0)
+        means = means[:, is_known]
+        found = nested_contrasts(means, codes[0][first], codes[1][first], permutations, rng, level)
+        n = len(means)
+    else:
+        cells = cell_means(values, template, codes)
+        is_known = np.isfinite(cells).all(axis=(1, 2)).mean(axis=0) >= 0.5
+        cells = cells[..., is_known]
+        cells = cells[np.isfinite(cells).all(axis=(1, 2, 3))]
+        found = crossed_contrasts(cells, permutations, rng, level)
+        n = int(rows.sum())
+    units = [CROSS.join(each) for each in ((first, second) for first in names[0] for second in names[1])]
+    average = np.nanmean(values, axis=0)[is_known]
+    return _contrast_table(found, units, columns[is_known].reset_index(drop=True), average, level).assign(
+        kind=CROSS.join(pair), axis=CROSS.join(pair), n=n, of_names=of_names
+    )
+
+
+def cell_means(values: np.ndarray, template: np.ndarray, codes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the means of the answers by template and levels of two attributes, (T, a, b, c); NaN without answers."""
+    shape = [int(code.max()) + 1 for code in (template, *codes)]
+    index = pd.MultiIndex.from_product([range(size) for size in shape])
+    means = pd.DataFrame(values).groupby([template, *codes]).mean().reindex(index)
+    return means.to_numpy().reshape(*shape, values.shape[1])
+
+
+def _columns(family: FamilyOfTests, styles: Sequence[str]) -> pd.DataFrame:
+    """Return outcome, name, scale and unit of each column of a family."""
+    if isinstance(family, MeasureFamily):
+        return pd.DataFrame(family.columns, columns=["outcome", "name"]).assign(
+            **{SCALE: family.scale.value, "divisor": family.unit}
+        )
+    return pd.DataFrame({"outcome": STYLE, "name": list(styles), SCALE: ValueKind.SHARE.value, "divisor": 1.0})
+
+
+def _contrast_table(
+    found: Contrasts, units: Sequence[str], columns: pd.DataFrame, average: np.ndarray, level: float
+) -> pd.DataFrame:
+    """Return a row for each contrast and column, in the unit of the column."""
+    table = pd.DataFrame({"unit": units}).merge(columns.assign(average=average), how="cross")
+    for name, values in (("effect", found.value), ("low", found.low), ("high", found.high)):
+        table[name] = values
+    in_unit = ["effect", "low", "high", "average"]
+    table[in_unit] = table[in_unit].mul(table["divisor"], axis=0)
+    is_ratio = table[SCALE] == ValueKind.RATIO.value
+    typical = np.expm1(table["average"])
+    for name in ("effect", "low", "high"):
+        table[name] = table[name].where(~is_ratio, np.expm1(table["average"] + table[name]) - typical)
+    table["average"] = table["average"].where(~is_ratio, typical)
+    share = level / FAMILY_LEVEL
+    p_page = np.minimum(found.p / share, 1.0)
+    table = table.assign(
+        mean=table["average"] + table["effect"],
+        shrunk=table["effect"],
+        p_page=p_page,
+        p_family=found.p,
+        certainty=np.where(found.p <= level, SHOWN, INCONCLUSIVE),
+        hits=np.nan,
+    )
+    return table.drop(columns="divisor").reindex(columns=[*COLUMNS, SCALE])

@@ -1,0 +1,367 @@
+"""The part of costs: means of measures over all responses, whoever asks, and their changes (`Measure.cost`).
+
+A cost that has its values from likelihoods (`Needs.WEIGHTS`) is, in a measurement, under the measured model. In a
+comparison it is, of both runs, under the model of the run `before`; the even reference (`likelihoods`) has it, too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import answers_of
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
+from evenhand.evaluation.metrics.generation_bias.engine.costs import (
+    cell_codes,
+    change_formats,
+    cost_changes,
+    cost_level,
+    cost_measures,
+    level_formats,
+    undefined_cost_changes,
+)
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, measured_values
+from evenhand.evaluation.metrics.generation_bias.likelihoods import (
+    EVEN_LIKELIHOODS,
+    TABLES,
+    drawn_prompts,
+    even_responses,
+    likelihoods_of_responses,
+    likelihoods_within_template,
+    likelihoods_without_person,
+    scored_pairs,
+)
+from evenhand.evaluation.metrics.generation_bias.measures import (
+    LIKELIHOODS,
+    TEMPLATE_LIKELIHOODS,
+    Context,
+    Measure,
+    Needs,
+    all_measures,
+    find_measure,
+)
+from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
+from evenhand.evaluation.metrics.generation_bias.parts import (
+    AnsweredRun,
+    ClassifiedRun,
+    ComparedSide,
+    Comparison,
+    JointTests,
+    Part,
+    record_base_failure,
+)
+from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE, THRESHOLD
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.score import PROMPT_ID, BiasScore, Kind, Signature, find_score
+from evenhand.evaluation.settings import StrictSettings
+
+RELEVANCE = "relevance"
+AFTER = "_after"  # the end of the names of tables of the second run's responses
+EVEN = {"responses": "even reference"}  # the group of the scores of even responses
+OTHER_CLASSIFIER = "the two runs used different offensiveness classifiers"
+COSTS = [measure for measure in all_measures() if measure.cost]
+UNDER_MODEL = [measure for measure in COSTS if measure.needs == Needs.WEIGHTS]
+
+
+class Settings(StrictSettings):
+    """Whether the measured model scores the responses, and how many of them."""
+
+    relevance: bool = Field(
+        True, description="whether the model itself scores how well responses fit their prompts, and their perplexity"
+    )
+    relevance_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
+        "for a model under 10 M parameters",
+    )
+
+
+class ComparisonSettings(StrictSettings):
+    """Whether the first run's model scores the responses of two runs."""
+
+    relevance: bool = Field(
+        True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
+    )
+
+
+def likelihood_table(
+    store: Store,
+    model: Model,
+    name: str,
+    prompts: pd.DataFrame,
+    answers: pd.DataFrame,
+    drawn: np.ndarray | None = None,
+    label: str = "",
+) -> pd.DataFrame:
+    """Return the table `name` of `TABLES`, in batches that are saved as they come under the label, by default `name`.
+
+    `drawn` is whether the response to each prompt is scored, (n,) bool, of the table that may be of a sample.
+    """
+    score = partial(scored_pairs, store, label or name, model)
+    if name == LIKELIHOODS:
+        return likelihoods_of_responses(score, prompts, answers, drawn)
+    if name == TEMPLATE_LIKELIHOODS:
+        return likelihoods_within_template(score, prompts, answers)
+    return likelihoods_without_person(score, prompts, answers)
+
+
+def table_under_base(comparison: Comparison, name: str, label: str, answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the table `name` of `TABLES`, of one run's answers under the model of the first run.
+
+    `label` is the name of the table that is written, or of the first run's own, which is read if it has the same rows.
+    """
+    before = comparison.before
+    prompts = comparison.old.table
+    # A response's other prompt is one of all prompts of its run: on common prompts, both runs' are drawn from these.
+    if before.has(label) and (before.only is None or name == FLUENCY):
+        return before.table(label)
+
+    def compute() -> pd.DataFrame:
+        drawn = None
+        if before.has(name):
+            drawn = prompts[PROMPT_ID].isin(before.table(name)[PROMPT_ID]).to_numpy()
+        elif name == LIKELIHOODS:
+            drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)
+        return likelihood_table(comparison.store, comparison.base, name, prompts, answers, drawn, label)
+
+    return comparison.store.table(label, compute)
+
+
+def tables_under_base(comparison: Comparison, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the table `name` of the responses of both runs, under the model of the first run."""
+    old = table_under_base(comparison, name, name, answers_of(comparison.old.table))
+    return old, table_under_base(comparison, name, f"{name}{AFTER}", answers_of(comparison.new.table))
+
+
+def likelihood_values(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame) -> MeasureValues:
+    """Return the values of a measure of the responses that its table of likelihoods has, with their strata.
+
+    The strata are the cells if all responses are scored. The interval of a sample includes the differences between
+    cells: the number of prompts drawn from each is not fixed.
+    """
+    drawn = prompts[prompts[PROMPT_ID].isin(table[PROMPT_ID])].reset_index(drop=True)
+    values = measured_values(measure.name, drawn, Context(tables={measure.table: table}))
+    is_whole = measure.table == LIKELIHOODS and len(drawn) == len(prompts)
+    return replace(values, strata=cell_codes(drawn) if is_whole else np.zeros(len(drawn), dtype=int))
+
+
+def likelihood_levels(
+    prompts: pd.DataFrame, tables: Mapping[str, pd.DataFrame], signature: Signature
+) -> list[BiasScore]:
+    """Return the costs under a model whose tables of likelihoods are given, by name.
+
+    An empty response counts as its end-of-sequence token. Intervals are over new responses in the same cells, or over
+    new samples of prompts and responses if the table has only a part of the prompts. `n_left_out` counts the drawn
+    responses without a value.
+    """
+    scores = []
+    for measure in UNDER_MODEL:
+        if measure.table in tables:
+            table = tables[measure.table]
+            values = likelihood_values(measure, prompts, table)
+            scores.append(cost_level(values, sample_signature(measure, prompts, table, signature)))
+    return scores
+
+
+def sample_signature(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame, signature: Signature) -> Signature:
+    """Return the signature with the rule by which responses were drawn, if not all were."""
+    if measure.table != LIKELIHOODS or len(table) == len(prompts):
+        return signature
+    rule = {"responses": len(table), "of": len(prompts), "drawn": "the smallest blake2b hashes of prompt_id"}
+    return {**signature, "scored": rule}
+
+
+def likelihood_changes(
+    prompts: pd.DataFrame,
+    before: Mapping[str, pd.DataFrame],
+    after: Mapping[str, pd.DataFrame],
+    signature: Signature,
+) -> list[BiasScore]:
+    """Return the costs of two runs over the same prompts, by group `run`, and their changes (`cost_changes`).
+
+    All likelihoods are under one model, by name of the table, of responses to the same prompts.
+    """
+    scores = []
+    for measure in UNDER_MODEL:
+        if measure.table not in before:
+            continue
+        old, new = before[measure.table], after[measure.table]
+        signature_of_sample = sample_signature(measure, prompts, old, signature)
+        has_both = np.isfinite(old[LOG_LIKELIHOOD].to_numpy()) & np.isfinite(new[LOG_LIKELIHOOD].to_numpy())
+        values = []
+        for table in (old, new):
+            common = table.assign(**{LOG_LIKELIHOOD: table[LOG_LIKELIHOOD].where(has_both)})
+            values.append(likelihood_values(measure, prompts, common))
+        pair = common_values(values[0], values[1])
+        for run, side in zip(("before", "after"), pair, strict=True):
+            scores.append(replace(cost_level(side, signature_of_sample), group={"run": run}))
+        scores += cost_changes(values[0], values[1], signature_of_sample)
+    return scores
+
+
+def even_reference(
+    prompts: pd.DataFrame, before: pd.DataFrame, even: pd.DataFrame, signature: Signature
+) -> list[BiasScore]:
+    """Return the relevance kept and the rise of the perplexity of even responses, in the group EVEN.
+
+    `before` and `even` are LIKELIHOODS of the base's responses and of `even_responses` under the base model. Prompts
+    whose template has only one descriptor are left out.
+    """
+    alone = prompts[PROMPT_ID][other_people(prompts) < 0]
+    even = even.assign(**{LOG_LIKELIHOOD: even[LOG_LIKELIHOOD].mask(even[PROMPT_ID].isin(alone))})
+    changes = likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: even}, signature)
+    return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
+
+
+class CostsPart(Part):
+    """How good the responses are in what is a number of each of them."""
+
+    FORMATS = (*level_formats(COSTS), *change_formats(COSTS))
+
+    def collect(self, run: AnsweredRun) -> None:
+        settings = run.config.settings
+        names = {measure.table for name in settings.outcomes if (measure := find_measure(name)) is not None}
+        if settings.relevance:
+            names.add(LIKELIHOODS)
+        if settings.relevance and run.config.for_comparisons:
+            names.add(TEMPLATE_LIKELIHOODS)
+
+        def table(name: str, label: str, answers: pd.DataFrame) -> pd.DataFrame:
+            drawn = None
+            if name == LIKELIHOODS:
+                drawn = drawn_prompts(run.model, run.prompts, settings.relevance_share)
+            return likelihood_table(run.store, run.model, name, run.prompts, answers, drawn, label)
+
+        for name in TABLES:
+            if name in names:
+                run.store.ensure(name, partial(table, name, name, run.answers), on_all_ranks=True)
+        if settings.relevance and run.config.for_comparisons:
+            even = even_responses(run.prompts, run.answers)
+            compute = partial(table, LIKELIHOODS, EVEN_LIKELIHOODS, even)
+            run.store.ensure(EVEN_LIKELIHOODS, compute, on_all_ranks=True)
+
+    def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
+        prompts = run.responses.table
+        tables = run.context.tables
+        scores = likelihood_levels(prompts, tables, run.signature)
+        for measure in cost_measures(run.outcomes):
+            if measure.needs == Needs.WEIGHTS or (measure.table and measure.table not in tables):
+                continue
+            signature = run.signature
+            if measure.needs == Needs.CLASSIFIER:
+                classifier = {**run.classifiers[OFFENSIVENESS_CLASSIFIER], "threshold": THRESHOLD}
+                signature = {**signature, OFFENSIVENESS_CLASSIFIER: classifier}
+            scores.append(cost_level(measured_values(measure.name, prompts, run.context), signature))
+        return scores
+
+    def compare(self, comparison: Comparison) -> list[BiasScore]:
+        scores = _changes_under_base(comparison)
+        cells = cell_codes(comparison.old.table)
+        for measure in _common_costs(comparison):
+            signature = comparison.signature
+            if measure.needs == Needs.CLASSIFIER:
+                if not has_same_offensiveness_classifier(comparison):
+                    scores += undefined_cost_changes(measure, OTHER_CLASSIFIER, signature)
+                    continue
+                signature = {**signature, OFFENSIVENESS_CLASSIFIER: offensiveness_classifier(comparison.before)}
+            before, after = _values_of_both(comparison, measure)
+            scores += cost_changes(before, after, signature, cells)
+        return scores
+
+    def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
+        scores = []
+        for measure in _common_costs(comparison):
+            common = common_values(*_values_of_both(comparison, measure))
+            values = common[0] if side.name == "before" else common[1]
+            scores.append(cost_level(values, side.run.signature(measure.cost)))
+        return scores
+
+
+def offensiveness_classifier(run: FamilyRun) -> Json:
+    """Return the entry of a run's signature on the offensiveness classifier."""
+    return run.signature(OFFENSIVE_SHARE.name).get(OFFENSIVENESS_CLASSIFIER)
+
+
+def has_same_offensiveness_classifier(comparison: Comparison) -> bool:
+    """Return whether both runs have the same offensiveness classifier."""
+    before = offensiveness_classifier(comparison.before)
+    return is_same_classifier(before, offensiveness_classifier(comparison.after))
+
+
+def _common_costs(comparison: Comparison) -> list[Measure]:
+    """Return the costs that both runs measure without a model's weights."""
+    outcomes = set(comparison.before.config.settings.outcomes) & set(comparison.after.config.settings.outcomes)
+    found = []
+    for measure in cost_measures(outcomes):
+        has_table = not measure.table or (comparison.before.has(measure.table) and comparison.after.has(measure.table))
+        if measure.needs != Needs.WEIGHTS and has_table:
+            found.append(measure)
+    return found
+
+
+def _values_of_both(comparison: Comparison, measure: Measure) -> tuple[MeasureValues, MeasureValues]:
+    """Return the values of a measure in both runs, row by row."""
+    language = comparison.before.config.prompts.language
+    values = []
+    for run, answers in ((comparison.before, comparison.old), (comparison.after, comparison.new)):
+        context = Context(language, {measure.table: run.table(measure.table)} if measure.table else {})
+        values.append(measured_values(measure.name, answers.table, context))
+    return values[0], values[1]
+
+
+def _changes_under_base(comparison: Comparison) -> list[BiasScore]:
+    """Return the costs of both runs' responses under the first run's model, and their changes."""
+    if comparison.without_base:
+        return _undefined_changes(comparison.without_base, comparison.signature)
+    with record_base_failure(comparison.store, RELEVANCE, comparison.base):
+        prompts = comparison.old.table
+        tables = {name: tables_under_base(comparison, name) for name in (LIKELIHOODS, TEMPLATE_LIKELIHOODS)}
+        before = {name: old for name, (old, _) in tables.items()}
+        after = {name: new for name, (_, new) in tables.items()}
+        even_answers = even_responses(prompts, answers_of(prompts))
+        even = table_under_base(comparison, LIKELIHOODS, EVEN_LIKELIHOODS, even_answers)
+        return [
+            *likelihood_changes(prompts, before, after, comparison.signature),
+            *even_reference(prompts, before[LIKELIHOODS], even, comparison.signature),
+        ]
+    return _undefined_changes(comparison.store.failures[RELEVANCE], comparison.signature)
+
+
+def _undefined_changes(reason: str, signature: Signature) -> list[BiasScore]:
+    return [score for measure in UNDER_MODEL for score in undefined_cost_changes(measure, reason, signature)]
+
+
+def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: str) -> list[BiasScore]:
+    """Return a run's scores, with its costs under a model replaced by those under the base model in `changes`."""
+    names = {measure.cost for measure in UNDER_MODEL}
+    found = [score for score in scores if score.metric not in names]
+    for score in changes:
+        if score.metric in names and score.group == {"run": side}:
+            found.append(replace(score, group={}))
+    return found
+
+
+def likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
+    """Return how relevance and the perplexity of responses were computed, and their unit; "" if they were not."""
+    score = find_score(scores, RELEVANCE)
+    if score is None:
+        return ""
+    scored = score.signature.get("scored")
+    part = ""
+    if isinstance(scored, Mapping):
+        part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random"
+    return (
+        f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
+        "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
+        "than after another person’s prompt of the same template. Both are in nats: 1 is 2.7 times as likely, 10 is "
+        "22,000 times."
+    )

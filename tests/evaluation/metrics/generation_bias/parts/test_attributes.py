@@ -1,0 +1,98 @@
+"""Attributes of people: main effects, interactions and names, on answers with planted differences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.attribute_errors import Truth, simulated_run
+from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
+    attribute_effects,
+    attributes_of,
+    has_attributes,
+    name_means,
+    why_not_tested,
+)
+from evenhand.evaluation.settings import PromptSettings
+from tests.family_runs import measure_family
+from tests.testbed_settings import MODEL
+
+
+def shown(run):
+    table = attribute_effects(run, attributes_of(run.responses))
+    return table[table["certainty"] == "shown"]
+
+
+def test_a_main_effect_is_of_its_attribute_alone():
+    found = shown(simulated_run(Truth(gender=0.5), seed=0, templates=12))
+    assert set(found["kind"]) == {"gender"}
+    woman = found[(found["unit"] == "woman") & (found["name"] == "kind")].iloc[0]
+    assert 0.15 < woman["effect"] < 0.35  # half of 0.5 from the mean of both
+    assert woman["n"] == 48
+
+
+def test_an_interaction_is_shown_with_its_combination():
+    found = shown(simulated_run(Truth(base=0.5, both=0.6), seed=1, templates=26, per_cell=4))
+    pairs = found[found["kind"] == "gender × age"]
+    style = pairs[(pairs["name"] == "kind") & (pairs["unit"] == "woman × old")].iloc[0]
+    assert style["low"] < 0.3 < style["high"]  # 0.8 for old women and young men, 0.2 for the others
+
+
+def test_nobody_differs():
+    wrong = sum(bool(len(shown(simulated_run(Truth(), seed=seed)))) for seed in range(20))
+    assert wrong <= 3  # half of 5 % is for attributes: 0.5 expected of 20
+
+
+def test_whole_names_are_exchanged():
+    found = shown(simulated_run(Truth(gender=0.4, names=10), seed=0))
+    women = found[(found["kind"] == "gender") & (found["name"] == "kind")]
+    assert len(women) == 2 and bool(women["of_names"].all())
+    assert women["n"].tolist() == [20, 20]  # names
+    assert abs(women["effect"].abs().max() - 0.2) < 0.08
+
+
+def test_one_unusual_name_shows_nothing_about_its_group():
+    run = simulated_run(Truth(names=10), seed=0)
+    values = run.responses.values.copy()
+    values[run.responses.table["person"] == "old woman 0"] = [1.0, 0.0]
+    assert not len(shown(replace(run, responses=replace(run.responses, values=values))))
+
+
+def test_name_means_are_less_the_means_of_templates():
+    values = np.array([[1.0], [3.0], [5.0], [np.nan]])
+    found = name_means(values, np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]))
+    # Templates have the means 2 and 5; name 0 has −1 and 0, name 1 has 1; the mean of all is 3.
+    assert found[:, 0].tolist() == [2.5, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (simulated_run(Truth(), seed=0, templates=5), "templates"),
+        (simulated_run(Truth(names=4), seed=0), "names"),
+        (simulated_run(Truth(), seed=0), ""),
+    ],
+)
+def test_what_cannot_be_tested_says_why(run, reason):
+    found = why_not_tested(attributes_of(run.responses), run.responses)
+    assert reason in found and bool(found) == bool(reason)
+    assert has_attributes(run.responses) != bool(reason)
+
+
+def test_an_incomplete_crossing_is_not_tested():
+    responses = simulated_run(Truth(), seed=0).responses
+    part = responses.rows((responses.table["descriptor"] != "old woman").to_numpy())
+    assert "3 of 4" in why_not_tested(attributes_of(part), part)
+
+
+def test_a_measured_crossing_has_a_table(tmp_path):
+    (tmp_path / "people.csv").write_text("gender,age\nwoman,old\nman,young\n")
+    lines = [f"{start} {{person}}{end}" for start in ("I'm a", "Hi, I am a") for end in (".", "!", " too.")]
+    (tmp_path / "templates.txt").write_text("\n".join(lines))
+    prompts = PromptSettings(people=tmp_path / "people.csv", templates=tmp_path / "templates.txt", answers_per_cell=1)
+    config = FamilyConfig(model=MODEL, prompts=prompts)
+    run = measure_family(tmp_path / "run", "generation_bias", config, permutations=99)
+    table = run.table("attribute_effects")
+    assert set(table["kind"]) == {"gender", "age", "gender × age"}
+    assert table["p_page"].between(0, 1).all()
