@@ -22,7 +22,7 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
-from evenhand.evaluation.settings import OMITTED_IF_NULL, StrictSettings
+from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
 
@@ -34,7 +34,7 @@ RATES_NOTE = (
 )
 RULE_NOTE = (
     "The answers are ours, and the general rule was made with them: expect less of others, and read some. A rule of "
-    "your own (decision.pattern, decision.field) is not tested here."
+    "your own (decision: {pattern: …} or {field: …}) is not tested here."
 )
 
 
@@ -42,12 +42,18 @@ class DecisionSettings(StrictSettings):
     """How the outcomes decision, undecided, decided_number and likely_decision read an answer."""
 
     choices: Annotated[list[str], Field(min_length=2)] = Field(
-        default_factory=lambda: list(YES_OR_NO), description="texts that are decisions; the rate is of the first"
+        default_factory=lambda: list(YES_OR_NO),
+        description="texts that are decisions; the rate is of the first",
+        json_schema_extra=WITHOUT_FLAG,
     )
     pattern: str | None = Field(
-        None, description="regular expression: its first group, or its match, is the decision; null: a general rule"
+        None,
+        description="regular expression: its first group, or its match, is the decision; null: a general rule",
+        json_schema_extra=WITHOUT_FLAG,
     )
-    field: str | None = Field(None, description="field of a JSON object in the answer that has the decision")
+    field: str | None = Field(
+        None, description="field of a JSON object in the answer that has the decision", json_schema_extra=WITHOUT_FLAG
+    )
 
     @property
     def rule(self) -> DecisionRule:

@@ -1,8 +1,11 @@
 """Decisions by person: measures, the table of rates, and probabilities of choices on a model, against hand counts."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from evenhand.evaluation.data.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
@@ -17,8 +20,8 @@ from evenhand.recipes.cli import main
 from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests.report_pages import texts
 
+CONFIGS = Path(__file__).resolve().parents[5] / "recipes" / "configs"
 ANSWERS = pd.DataFrame({"response": ["Yes", "No, sorry.", "It depends.", ""], "descriptor": "old"})
-RULE = ["--generation_bias.decision.choices", "[sorry, hello]"]
 
 
 def test_a_decision_is_a_share_of_the_decided_and_an_empty_answer_is_undecided():
@@ -77,10 +80,13 @@ def test_a_rule_that_cannot_be_used_is_one_error(settings, field):
 @pytest.mark.slow
 def test_the_config_measures_decisions_and_their_likelihoods_on_the_built_in_model(tmp_path):
     testbed = "package:evenhand/recipes/testbed/"
+    config = yaml.safe_load((CONFIGS / "decisions.yaml").read_text(encoding="utf-8"))
+    config["generation_bias"]["decision"] = {"choices": ["sorry", "hello"]}
+    (tmp_path / "decisions.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     flags = ["--model", f"{testbed}dialogue_model", "--dtype", "float32", "--prompts.answers_per_cell", "1"]
-    flags += ["--generation_bias.style_classifier", f"{testbed}style_classifier", "--report_to", "none", *RULE]
+    flags += ["--generation_bias.style_classifier", f"{testbed}style_classifier", "--report_to", "none"]
     flags += ["--generation_bias.permutations", "0", "--output_dir", str(tmp_path / "run")]
-    assert main(["measure", "--config", "decisions", *flags]) == 0
+    assert main(["measure", "--config", str(tmp_path / "decisions.yaml"), *flags]) == 0
     found = pd.read_parquet(tmp_path / "run" / "likely_decision.parquet")
     prompts = pd.read_parquet(tmp_path / "run" / "prompts.parquet")
     found = found.set_index("prompt_id").loc[prompts["prompt_id"]]
