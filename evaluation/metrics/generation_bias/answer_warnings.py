@@ -15,7 +15,7 @@ from evenhand.evaluation.data.response_logs import UNANSWERED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers
-from evenhand.evaluation.models.served import ANSWERED_BY
+from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, OTHER_TEXT, PERSONA, REASONED, RESPONSE, TEMPLATE, TEXT
 
 MAX_REASONS = 5  # cautions about missing answers

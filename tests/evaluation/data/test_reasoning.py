@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.reasoning import REASONING_FORMATS, split_reasoning
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.response_files import ResponseFile, read_responses
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import reasoned
-from evenhand.evaluation.models.recorded import RecordedModel, ResponseFile
+from evenhand.evaluation.models.kinds.file import RecordedModel
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 
@@ -67,7 +67,7 @@ def test_answers_with_reasoning_are_counted(tmp_path):
     path = tmp_path / "logs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     file = ResponseFile(path, reasoning=("<<", ">>"))
-    model = RecordedModel(ModelSettings(name="m"), None, file)
+    model = RecordedModel(ModelSettings(name="m"), file=file)
     responses = join_batches(model.respond(file.prompts()))
     assert responses["response"].tolist() == ["Hi.", "", "Hi."]
     assert responses["left_out"].fillna("").tolist() == ["", "never ended its reasoning", ""]
