@@ -37,10 +37,10 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headl
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.server import ServedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -48,6 +49,11 @@ REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, 
 SURROGATE = re.compile(r"[\ud800-\udfff]")  # Python's text for a byte of an argument that is not UTF-8
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
+# Kinds of models that settings choose without naming them: modules of evaluation/models/kinds.
+WEIGHTS = "weights"
+SERVER = "server"
+FILE = "file"
+LOCAL_SOURCES = (None, WEIGHTS, FILE)  # of a model that sends nothing, unless it has a server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Marker = Annotated[str, Field(min_length=1)]
@@ -60,6 +66,14 @@ SPLITS = ("balanced", "balanced_low_0", "sequential")  # ways in which accelerat
 COMPLETIONS = "/completions"
 CHAT_COMPLETIONS = "/chat/completions"
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+class Access(StrEnum):
+    """What a model gives to those who measure it."""
+
+    ANSWERS = "answers"
+    LIKELIHOODS = "log-likelihoods of texts"
+    WEIGHTS = "weights"
 
 
 class StrictSettings(BaseModel):
@@ -160,6 +174,12 @@ class ModelSettings(CheckpointSettings):
     adapter_strength: Strength | None = Field(
         default=None, description="factor of a LoRA adapter's change; null: 1", json_schema_extra=OMITTED_IF_NULL
     )
+    source: str | None = Field(
+        default=None,
+        description="kind of the model: weights, server, litellm (any provider), or a file of your own; null: server "
+        "if `server` is given, else weights",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
     server: str | None = Field(
         default=None,
         description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
@@ -181,6 +201,11 @@ class ModelSettings(CheckpointSettings):
     )
 
     @property
+    def kind(self) -> str:
+        """The name of the model's kind, a module of evaluation/models/kinds."""
+        return self.source or (SERVER if self.server else WEIGHTS)
+
+    @property
     def api(self) -> Api:
         """The API of the server, by its address."""
         return server_api(self.server)
@@ -189,6 +214,11 @@ class ModelSettings(CheckpointSettings):
     def base_url(self) -> str:
         """The address of the server without its API."""
         return base_url(self.server or "")
+
+    @property
+    def address(self) -> str:
+        """The server, or the kind, and the name of the model, for messages."""
+        return f"{self.base_url or self.kind} (model {self.name})"
 
     @model_validator(mode="after")
     def _check_strip(self) -> Self:
@@ -201,33 +231,41 @@ class ModelSettings(CheckpointSettings):
         return self
 
     @model_validator(mode="after")
-    def _check_server(self) -> Self:
+    def _check_source(self) -> Self:
         if fixed := [name for name in REQUEST_PARTS if name in (self.request or {})]:
             raise InputError("request", f"{fixed[0]!r} is set by Evenhand for each prompt; leave it out.")
-        if self.server is None:
-            if self.quantization is not None and is_gguf(self.name):
-                raise InputError(
-                    "quantization", f"{self.quantization!r}; a GGUF file is dequantized to dtype; omit it."
-                )
-            if self.tokenizer is not None:
-                raise InputError("tokenizer", f"{self.tokenizer!r} is for served models only; give model.server, too.")
-            return self
-        if not SERVER_URL.fullmatch(self.server):
+        if self.server is not None and not SERVER_URL.fullmatch(self.server):
             raise InputError(
                 "server",
                 "the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
                 "EVENHAND_API_KEY if the server needs a key.",
             )
-        if not self.name:
-            raise InputError("name", f"give the name of the model on {self.server}, --model NAME.")
-        loaded = CheckpointSettings(name=self.name, revision=self.revision)
-        if self.dtype == AUTO:
-            loaded.dtype = AUTO  # runs of earlier versions have float32
-        names = [*vars(loaded), "adapter_strength"]
-        changed = next((name for name in names if getattr(self, name) != getattr(loaded, name, None)), None)
-        if changed is not None:
-            raise InputError(changed, f"the server {self.server} determines how its model runs; leave this out.")
+        if self.tokenizer is not None and self.server is None:
+            raise InputError("tokenizer", f"{self.tokenizer!r} is for served models only; give model.server, too.")
+        if self.kind == WEIGHTS:
+            self._check_weights()
+        else:
+            self._check_other_source()
         return self
+
+    def _check_weights(self) -> None:
+        """Raise InputError if settings cannot be used for weights."""
+        if self.server is not None:
+            raise InputError("source", f"{WEIGHTS!r}, but {self.server} has the model; give one of the two.")
+        if self.quantization is not None and is_gguf(self.name):
+            raise InputError("quantization", f"{self.quantization!r}; a GGUF file is dequantized to dtype; omit it.")
+
+    def _check_other_source(self) -> None:
+        """Raise InputError if settings are for weights, or the model has no name."""
+        if not self.name:
+            raise InputError("name", f"give the name of the model on {self.server or self.kind}, --model NAME.")
+        default = CheckpointSettings(name=self.name, revision=self.revision)
+        if self.dtype == AUTO:
+            default.dtype = AUTO  # runs of earlier versions have float32
+        names = [*vars(default), "adapter_strength"]
+        changed = next((name for name in names if getattr(self, name) != getattr(default, name, None)), None)
+        if changed is not None:
+            raise InputError(changed, f"{self.server or self.kind} determines how its model runs; leave this out.")
 
 
 def server_api(address: str | None) -> Api:

@@ -30,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import RELEVANCE, l
 from evenhand.evaluation.models.checkpoints import ModelDescription
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import loaded_dialogue_model
 from evenhand.evaluation.models.modes import evaluation_mode
 from evenhand.evaluation.models.styles import classify_responses

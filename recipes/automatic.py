@@ -100,7 +100,7 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
     )
     measured, record = permitted_measurement(base_run, "base_run", permissions)
     fault = ""
-    if measured.responses is not None:
+    if not measured.can_be_asked:
         fault = "scored a file of responses, so there is no model to tune"
     elif measured.method is not None:
         fault = f"measured its model with the method {measured.method}, which the loop would not tune"
@@ -177,8 +177,7 @@ def with_precision(measured: Chosen, folder: Path | None, loaded: str | None = N
         return measured
     dtype = processes.on_rank_zero(lambda: _recorded_precision(folder))
     if dtype is None:
-        has_file = isinstance(measured, MeasureSettings) and measured.responses is not None
-        if has_file or model.server is not None or not model.name:
+        if not measured.has_weights or not model.name:
             return measured
         needs_float32 = any(FAMILIES[name].NEEDS_FLOAT32 for name in measured.metrics)
         device = AUTO if isinstance(model.device, dict) else model.device

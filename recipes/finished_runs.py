@@ -64,7 +64,7 @@ def check_same_precision(
     before: MeasureSettings | FamilyConfig, after: MeasureSettings | FamilyConfig, field_name: str
 ) -> None:
     """Raise InputError if the models of two runs were loaded in different precisions; rounding changes answers."""
-    loaded = [run for run in (before, after) if run.model.server is None and run.responses is None]
+    loaded = [run for run in (before, after) if run.has_weights]
     precisions = {run.model.dtype for run in loaded} - {AUTO}
     if len(precisions) > 1:
         old = before.model.dtype
@@ -85,7 +85,7 @@ def check_model_unchanged(
     """
     model = measured.model
     recorded = record["inputs"].get(FAMILY, {}).get("model")
-    if measured.responses or model.server or not recorded:  # no model was loaded
+    if not measured.has_weights or not recorded:  # no model was loaded
         return
     if recorded == loaded_sha256:
         return
@@ -119,7 +119,7 @@ def labelled_run(settings: TuneSettings, loaded_sha256: str | None = None) -> tu
 
 def warn_of_split(command: str, measured: MeasureSettings, folder: Path) -> None:
     """Log a warning if the responses for training may be to prompts for measurement."""
-    if measured.split != "train" and not measured.responses:
+    if measured.split != "train" and measured.can_be_asked:
         log.warning(
             "%s: %s is of the split %r, so a model tuned on its responses would be measured on prompts that it was "
             "tuned on; label a run of `evenhand measure --split train`",

@@ -26,7 +26,7 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.recipes.automatic import measurement_of, with_folder
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
-from evenhand.recipes.measure import check_model_fits, family_configs, measure, read_inputs
+from evenhand.recipes.measure import family_configs, measure, read_inputs
 from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
@@ -241,9 +241,10 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
     if run_state(settings.output_dir) == FINISHED:
         return
     config = family_config(settings, FAMILY)
-    config.open_model().check()
+    model = config.open_model()
+    model.check()
     if settings.model.name == base:
-        check_model_fits(settings)
+        model.check_memory()
         read_inputs(family_configs(settings, for_comparisons=for_comparisons))
     if settings.split == "train":  # the other measurements have the same descriptors
         measurement_prompts(config)

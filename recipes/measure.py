@@ -102,7 +102,7 @@ def measure(
     if run_state(settings.output_dir) != FINISHED:  # a finished run imports no slow library
         configs[settings.metrics[0]].open_model().check()
         if loaded is None and any(FAMILIES[name].loads_model(config) for name, config in configs.items()):
-            processes.on_rank_zero(lambda: check_model_fits(settings))
+            processes.on_rank_zero(configs[settings.metrics[0]].open_model().check_memory)
     advice = partial(rescoring_advice, settings)
     with stage("measure", settings, inputs, advice, partial(has_all_answers, settings)) as store:
         scores: list[BiasScore] = []
@@ -155,14 +155,6 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
         if stop is not None and stop.is_early:
             fix = f"it stopped early, after {stop.extent}. {HOW_TO_GO_ON}"
         raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
-
-
-def check_model_fits(settings: MeasureSettings) -> None:
-    """Raise InputError if the measured model is to be loaded, and does not fit into memory."""
-    if settings.model.server is None and settings.responses is None:
-        from evenhand.evaluation.models.memory import check_fits  # imports torch
-
-        check_fits(settings.model)
 
 
 def family_configs(

@@ -93,7 +93,7 @@ def narrower_text(folder: Path) -> str:
     if design.share_of_pairs < 1:
         size += f"; {_share_text(design)}"
     time = ""
-    if measured.responses is None:
+    if measured.can_be_asked:
         seconds = record["seconds"]["total"] * design.n / pilot.design.n
         time = f" and about {duration(seconds)}, by what this run took"
     return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"

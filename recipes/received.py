@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, server_api
+from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, server_api
 
 CODE = "trust_remote_code"
 SERVER = "server"
+SOURCE = "source"  # of a model
 SERVERS = "servers"  # of `tune` and `loop`: the servers of a record that the user allows
 TASKS = "capabilities"
-ACTING = (CODE, SERVER, SERVERS, TASKS)
+ACTING = (CODE, SERVER, SOURCE, SERVERS, TASKS)
 # Settings of where a command writes, listens, computes and uploads.
 PLACES = ("cache", "write_prompts", "write_rows", "output_dir", "host", "ray", "push_to_hub", "upload")
 HARNESS_FILES = (".yaml", ".yml")  # of lm-evaluation-harness: their templates can execute code
@@ -65,6 +66,9 @@ def acting_settings(settings: object, group: str = "") -> Iterator[tuple[str, An
             files = [task for task in value if _is_harness_file(task)]
             if files:
                 yield name, files
+        elif last == SOURCE:
+            if value not in LOCAL_SOURCES:
+                yield name, value
         elif value not in (False, None, []):
             yield name, value
 
@@ -81,7 +85,8 @@ def without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
 def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str = "") -> dict[str, Any]:
     """Return the nested settings of a record such that nothing in them can act.
 
-    A server is one that is never found; the end of its address, which says its API, is kept.
+    A server is one that is never found; the end of its address, which says its API, is kept. Such a server also takes
+    the place of a provider that needs no address.
 
     Args:
         but: the beginnings of the dotted names of settings that may act, after `check_permitted`.
@@ -98,10 +103,14 @@ def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str
             kept[key] = False
         elif key == SERVER and isinstance(value, str):
             kept[key] = NOWHERE + (COMPLETIONS if server_api(value) == "completions" else CHAT_COMPLETIONS)
+        elif key == SOURCE and value not in LOCAL_SOURCES:
+            kept[key] = SERVER
         elif key == TASKS and isinstance(value, list):
             kept[key] = [task for task in value if not _is_harness_file(task)]
         else:
             kept[key] = value
+    if kept.get(SOURCE) == SERVER and not kept.get(SERVER):
+        kept[SERVER] = NOWHERE
     return kept
 
 

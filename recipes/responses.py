@@ -17,11 +17,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.findings import style_finding
 from evenhand.evaluation.metrics.generation_bias.measures import measure_names
-from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EFFECTS, SHIFTS, read_effects
 from evenhand.evaluation.metrics.generation_bias.settings import DEFAULT_STYLE_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
@@ -211,6 +211,6 @@ def _read_result(settings: MeasureSettings) -> MeasuredResponses:
         effects=effects,
         verdict=verdict,
         summary=words(style_finding(effects, verdict, shifts)),
-        warnings=run_warnings(run),
+        warnings=list(map(caution_text, run_cautions(run))),
         _pages={name: (folder / name).read_text(encoding="utf-8") for name in (REPORT_FILE, RESPONSES_PAGE)},
     )

@@ -14,12 +14,14 @@ from pydantic_settings import CliPositionalArg
 from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.models.kinds import has_weights, model_kind
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     MAX_COUNT,
     NOT_COMPARED,
     OMITTED_IF_NULL,
     WITHOUT_FLAG,
+    Access,
     AnyPath,
     Count,
     DecodingSettings,
@@ -163,19 +165,35 @@ class Measurement(SharedGroups, FamilyGroups):
         json_schema_extra=BY_CONTENT,
     )
 
+    @property
+    def has_file(self) -> bool:
+        """Whether a file of responses is scored."""
+        return False
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the weights of the measured model are loaded here."""
+        return has_weights(self.model, has_file=self.has_file)
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether the measured model answers any prompt."""
+        return model_kind(self.model, has_file=self.has_file).can_be_asked
+
     @model_validator(mode="after")
     def _check_families(self) -> Self:
+        kind = model_kind(self.model)
         for name in self.metrics:
             if name not in FAMILIES:
                 raise unknown_name("metrics", name, FAMILIES)
             if self.model.system_prompt and not FAMILIES[name].USES_SYSTEM_PROMPT:
                 raise InputError("model.system_prompt", f"{name} does not use it; measure {name} without it.")
-            if self.model.server and (self.capabilities or self.model.api not in FAMILIES[name].SERVER_APIS):
-                apis = " or ".join(FAMILIES[name].SERVER_APIS) or "none"
+            needed = Access.WEIGHTS if self.capabilities else FAMILIES[name].NEEDS
+            if needed not in kind.access(self.model):
                 raise InputError(
-                    "model.server",
-                    f"{', '.join(self.capabilities) or name} cannot be measured by its API "
-                    f"{self.model.api!r} (of {name}: {apis}); load the model, or give --server http://HOST:PORT/v1/completions.",
+                    kind.SETTING,
+                    f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; load the model, "
+                    f"or, for {Access.LIKELIHOODS}, give --server http://HOST:PORT/v1/completions.",
                 )
         if self.capabilities and FAMILY not in self.metrics:
             raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
@@ -238,10 +256,17 @@ class MeasureSettings(Measurement, Tracked, MethodGroups):
         for name in ("write_prompts", "responses"):
             if getattr(self, name) and self.metrics != samplers:
                 raise InputError(name, f"only {', '.join(samplers)} samples responses; measure it alone.")
-        if self.responses and (self.model.server or self.capabilities):
-            name = "model.server" if self.model.server else "capabilities"
-            raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
+        if self.responses:
+            for name in ("model.source", "model.server", "capabilities"):
+                group, _, field = name.rpartition(".")
+                if getattr(self.model if group else self, field):
+                    raise InputError(name, f"with a file of responses no model is loaded or asked; omit {name}.")
         return self
+
+    @property
+    def has_file(self) -> bool:
+        """Whether a file of responses is scored."""
+        return self.responses is not None and self.responses.name is not None
 
     @model_validator(mode="after")
     def _check_method(self) -> Self:
@@ -442,11 +467,12 @@ class Experiment(MethodGroups):
             raise InputError(
                 "measure.model.adapter_strength", "without tune.training.lora there is no adapter; omit it."
             )
-        if self.measure.model.server:
+        kind = model_kind(self.measure.model)
+        if Access.WEIGHTS not in kind.access(self.measure.model):
             raise InputError(
-                "measure.model.server",
-                "the loop must load the model to tune it; run `measure` and `label` with the "
-                "server, `tune` the model's weights, serve the result and `measure` that.",
+                f"measure.{kind.SETTING}",
+                "the loop must load the model to tune it; run `measure` and `label` with "
+                "this, `tune` the model's weights, serve the result and `measure` that.",
             )
         return self
 

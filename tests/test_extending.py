@@ -1,11 +1,15 @@
 """The examples of docs/extending.md run as they stand on the page, from a folder of the user's own."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pandas as pd
 import pytest
@@ -14,6 +18,7 @@ from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.score import Form, find_score, read_scores
+from evenhand.evaluation.tables import read_table
 from evenhand.mitigation import methods
 from evenhand.mitigation.settings import TuningSettings
 from evenhand.mitigation.training import tune
@@ -118,6 +123,61 @@ def in_folder(folder, examples, *command):
         cwd=folder,
         env=environment,
     )
+
+
+class Ollama(BaseHTTPRequestHandler):
+    """Ollama's /api/chat: each answer ends with its seed, and an answer with an odd seed is cut."""
+
+    bodies: ClassVar[list] = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.bodies.append((self.path, body))
+        is_busy = len(self.bodies) % 5 == 2
+        seed = body["options"]["seed"]
+        answer = {
+            "model": body["model"],
+            "message": {"role": "assistant", "content": f"I am so sorry to hear that. {seed}"},
+            "done": True,
+            "done_reason": "length" if seed % 2 else "stop",
+        }
+        sent = json.dumps({"error": "busy"} if is_busy else answer).encode()
+        self.send_response(503 if is_busy else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        self.wfile.write(sent)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_the_kind_of_model_of_the_page_is_measured(examples, tmp_path):
+    """Every prompt has the answer with its seed, although each fifth request fails; the second run asks nothing."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Ollama)
+    Thread(target=server.serve_forever, daemon=True).start()
+    command = ["-m", "evenhand", "measure", "llama3.2", "--model.source", "ollama", "--config", "testbed"]
+    command += ["--server", f"http://127.0.0.1:{server.server_address[1]}", "--prompts.descriptors", "14"]
+    command += ["--prompts.filters", "{template: ['I like {plural_noun_phrase}.']}"]
+    command += ["--generation_bias.permutations", "0", "--report_to", "none", "--output_dir", "run"]
+    try:
+        done = in_folder(tmp_path, examples, *command)
+        assert done.returncode == 0, done.stderr
+        n_asked = len(Ollama.bodies)
+        assert in_folder(tmp_path, examples, *command).returncode == 0 and len(Ollama.bodies) == n_asked
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert {path for path, _ in Ollama.bodies} == {"/api/chat"}
+    assert all(set(body) == {"model", "messages", "options", "stream"} for _, body in Ollama.bodies)
+    assert all(body["options"].keys() == {"seed", "temperature", "top_p", "num_predict"} for _, body in Ollama.bodies)
+    asked = {body["options"]["seed"]: body["messages"][0]["content"] for _, body in Ollama.bodies}
+    prompts, responses = (read_table(tmp_path / "run" / f"{name}.parquet") for name in ("prompts", "responses"))
+    seeds = [int(text.split()[-1]) for text in responses["response"]]
+    assert [asked[seed] for seed in seeds] == prompts["text"].tolist() and len(set(seeds)) == len(prompts)
+    assert responses["cut"].tolist() == [seed % 2 == 1 for seed in seeds]
+    (signature, *_) = [score.signature["model"] for score in read_scores(tmp_path / "run" / "scores.json")]
+    assert (signature["name"], signature["api"]) == ("llama3.2", "ollama")
 
 
 EXCLAMATIONS = """

@@ -55,8 +55,15 @@ def parse_chat(value: object) -> object:
     parsed = parse_json(value)
     is_object = isinstance(parsed, Mapping)
     is_answer = is_object and (not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response")
+    is_answer = is_answer and not _has_own_lists(parsed)
     is_error = is_object and isinstance(parsed.get("error"), Mapping)
     return parsed if is_chat(parsed) or is_message(parsed) or is_answer or is_error else value
+
+
+def _has_own_lists(value: Mapping[str, object]) -> bool:
+    """Return whether a list in a model's own JSON has the name of a provider's: a quiz has choices, too."""
+    lists = [value[name] for name in ("choices", "candidates", "generations") if name in value]
+    return any(isinstance(each, list) and each and not isinstance(each[0], Mapping | list) for each in lists)
 
 
 def value_at(row: object, path: str) -> object:

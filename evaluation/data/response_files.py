@@ -4,7 +4,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 
@@ -66,6 +67,49 @@ REASONING = ("reasoning", "reasoning_content")  # columns: reasoning in a field 
 RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, UNANSWERED, *STOPS, *REASONING)
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
+
+
+@dataclass(frozen=True)
+class ResponseFile:
+    """A file of responses, which is parsed again only if it has changed.
+
+    Attributes:
+        path: the path of the file.
+        descriptor_column: the column with the descriptors; None: `descriptor`.
+        named: pairs of our column and its name or dotted path in the file.
+        reasoning: the start and end of the model's reasoning, if they are not known ones.
+        once: whether rows that repeat prompt and response are dropped.
+        has_ids: whether a column prompt_id is of the configured prompts in any case (`has_own_prompts`).
+    """
+
+    path: Path
+    descriptor_column: str | None = None
+    named: tuple[tuple[str, str], ...] = ()
+    reasoning: tuple[str, ...] = ()
+    once: bool = False
+    has_ids: bool = False
+
+    @property
+    def columns(self) -> dict[str, list]:
+        """The columns of the file."""
+        status = self.path.stat() if self.path.exists() else None
+        version = None if status is None else (status.st_mtime_ns, status.st_size)
+        return _read(self, version)
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether the prompts are in the file. Otherwise its ids lead to the prompts of `--write_prompts`."""
+        return PROMPT_ID not in self.columns
+
+    def prompts(self) -> pd.DataFrame:
+        """Return the prompts in the file."""
+        return prompts_from_responses(self.columns, self.path).drop(columns=list(RESPONSE_COLUMNS), errors="ignore")
+
+
+@lru_cache(maxsize=1)
+def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
+    columns = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
+    return drop_repeated_rows(columns) if file.once and PROMPT_ID not in columns else columns
 
 
 def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
@@ -248,20 +292,27 @@ def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _paired_chats(columns: Mapping[str, list]) -> dict[str, list]:
-    """Return the columns text and response, in which a chat that is both is its last message with an answer."""
+    """Return the columns text and response, in which a chat that is both is its last message with an answer.
+
+    If a text is a chat with turns before its last message, these are in the column persona.
+    """
     texts = []
     responses = []
-    for text, response in zip(columns[TEXT], columns[RESPONSE], strict=True):
+    personas = list(columns.get(PERSONA, [""] * len(columns[TEXT])))
+    has_turns = False
+    for row, (text, response) in enumerate(zip(columns[TEXT], columns[RESPONSE], strict=True)):
         chat = parse_chat(text)
+        turns = ""
         if is_chat(chat) and chat == parse_chat(response):
             found = exchange_in(chat)
-            texts.append(found.text)
-            responses.append(found.answer)
-        else:
-            is_text = isinstance(text, str) and not is_chat(chat)
-            texts.append(text if is_text else prompt_in(chat)[0])
-            responses.append(response)
-    return {TEXT: texts, RESPONSE: responses}
+            text, response, turns = found.text, found.answer, found.turns
+        elif not isinstance(text, str) or is_chat(chat):
+            text, turns = prompt_in(chat)
+        texts.append(text)
+        responses.append(response)
+        personas[row] = turns or personas[row]
+        has_turns = has_turns or turns != ""
+    return {TEXT: texts, RESPONSE: responses, **({PERSONA: personas} if has_turns else {})}
 
 
 def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:

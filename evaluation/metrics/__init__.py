@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.models.kinds import has_weights, model_kind
 from evenhand.evaluation.plugins import load_class, module_names, user_folders
 from evenhand.evaluation.report.formats import Format, declare, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
@@ -36,6 +37,7 @@ from evenhand.evaluation.score import (
     signature_line,
 )
 from evenhand.evaluation.settings import (
+    Access,
     DecodingSettings,
     ModelSettings,
     OffensiveClassifierSettings,
@@ -47,8 +49,8 @@ from evenhand.evaluation.settings import (
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
+    from evenhand.evaluation.data.response_files import ResponseFile
     from evenhand.evaluation.models.base import Model
-    from evenhand.evaluation.models.recorded import ResponseFile
     from evenhand.evaluation.runs.store import Store
 
 __path__ += user_folders("metrics")
@@ -86,9 +88,14 @@ class FamilyConfig:
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the weights of the measured model are loaded here."""
+        return has_weights(self.model, has_file=self.responses is not None)
+
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
-        from evenhand.evaluation.models.recorded import ResponseFile
+        from evenhand.evaluation.data.response_files import ResponseFile
 
         if self.responses is None:
             return None
@@ -107,17 +114,15 @@ class FamilyConfig:
         Args:
             scores_sentences: whether sentences are scored, for which a served model needs its tokenizer.
         """
-        from evenhand.evaluation.models.loaded import LoadedModel
-        from evenhand.evaluation.models.recorded import RecordedModel
-        from evenhand.evaluation.models.served import ServedModel
-
-        tag = getattr(self.settings, "control_tag", None)
-        if self.responses is not None:
-            model: Model = RecordedModel(self.model, self.decoding, self.response_file(), tag=tag)
-        elif self.model.server is not None:
-            model = ServedModel(self.model, self.decoding, tag=tag, seed=self.seed, scores_sentences=scores_sentences)
-        else:
-            model = LoadedModel(self.model, self.decoding, tag=tag, seed=self.seed)
+        file = self.response_file()
+        model = model_kind(self.model, has_file=file is not None)(
+            self.model,
+            self.decoding,
+            tag=getattr(self.settings, "control_tag", None),
+            seed=self.seed,
+            file=file,
+            scores_sentences=scores_sentences,
+        )
         return model if self.wrap_model is None else self.wrap_model(model)
 
 
@@ -172,7 +177,7 @@ class Metric(ABC):
         SHARED: the groups of settings that the family shares with others, by their names in `FamilyConfig`.
         ComparisonSettings: settings of `compare`, or None.
         FORMATS: label, unit and ideal of each metric.
-        SERVER_APIS: the APIs ("chat", "completions") by which the family measures a served model.
+        NEEDS: what the family needs of the measured model.
         USES_MODEL: whether the family measures a model; without one, it measures texts or a classifier.
         NEEDS_FLOAT32: whether the rounding of bfloat16 would change the scores; `auto` is float32 then.
         USES_SYSTEM_PROMPT: whether the family sends `model.system_prompt`.
@@ -190,7 +195,7 @@ class Metric(ABC):
     SHARED: ClassVar[Sequence[str]] = ()
     ComparisonSettings: ClassVar[type | None] = None
     FORMATS: ClassVar[Sequence[Format]]
-    SERVER_APIS: ClassVar[Sequence[str]] = ()
+    NEEDS: ClassVar[Access] = Access.WEIGHTS
     USES_MODEL: ClassVar[bool] = True
     NEEDS_FLOAT32: ClassVar[bool] = False
     USES_SYSTEM_PROMPT: ClassVar[bool] = False

@@ -28,7 +28,7 @@ from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 BIAS, ACCURACY = "bbq_bias", "bbq_accuracy"
@@ -68,7 +68,7 @@ class BBQ(Metric):
 
     Settings = Settings
     NEEDS_FLOAT32 = True
-    SERVER_APIS = ("completions",)
+    NEEDS = Access.LIKELIHOODS
     FORMATS = (
         Format(
             BIAS,

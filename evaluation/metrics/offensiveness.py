@@ -47,7 +47,7 @@ from evenhand.evaluation.score import (
     find_score,
     shown_direction,
 )
-from evenhand.evaluation.settings import StrictSettings, as_settings
+from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
 
@@ -84,7 +84,7 @@ class Offensiveness(Metric):
 
     Settings = Settings
     SHARED = ("offensive_classifier",)
-    SERVER_APIS = ("chat", "completions")
+    NEEDS = Access.ANSWERS
     USES_MODEL = False
     FORMATS = (
         OFFENSIVE_SHARE,

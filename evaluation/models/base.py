@@ -1,26 +1,27 @@
 """What is measured: a model that answers prompts, and that may score texts.
 
-The weights are in this process (`loaded`), on a server (`served`), or only the responses are known (`recorded`). A
+A model is of a kind (`kinds`): its weights are in this process, it is behind an API, or a file has its responses. A
 model that wraps another model (`wrapped`) changes what is asked or answered. Nothing else needs to know which model it
 has. A model keeps nothing: `Store.rows` saves its batches, resumes after a kill and splits rows among processes.
 """
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
 from evenhand.evaluation.data.other_text import other_text, strip_other_text
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.response_files import ResponseFile
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.score import LEFT_OUT, OTHER_TEXT, PROMPT_ID, RESPONSE, TEXT
-from evenhand.evaluation.settings import DecodingSettings, ModelSettings
+from evenhand.evaluation.settings import Access, DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
     import numpy as np
@@ -37,24 +38,30 @@ CANDIDATES = "candidates"  # of responses that were chosen: the texts of all can
 class Model(ABC):
     """A model that is measured. It answers, and keeps nothing.
 
-    A new kind of model has to write `identity` and `respond`. It writes `log_likelihood` and `score_sentences` if it
-    can score texts.
+    A new kind of model has to write `identity` and `respond`. It writes `access`, `log_likelihood` and
+    `score_sentences` if it can score texts. A kind with an API is a class derived from `RemoteModel`.
 
     Attributes:
+        SETTING: the setting by which the kind is chosen, for errors.
         settings: the model's settings.
         decoding: the settings of decoding.
         seed: the seed of the responses.
+        file: the file of its responses, for a model that is only known by them.
+        scores_sentences: whether sentences are scored, for which a served model needs its tokenizer.
         note: where the responses came from, for the readers of a report; "" for a loaded model.
         without_weights: why the model's weights are not available; "" if they are.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
+        requests_per_response: the number of requests to an API that a response takes.
         needs_partners: whether `respond` reads another person's prompt beside each prompt (`with_partners`).
     """
 
+    SETTING: ClassVar[str] = "model.source"
     note: str = ""
     without_weights: str = ""
     is_masked: bool = False
     can_be_asked: bool = True
+    requests_per_response: int = 0
     needs_partners: bool = False
 
     def __init__(
@@ -64,16 +71,32 @@ class Model(ABC):
         *,
         tag: str | None = None,
         seed: int = 0,
+        file: ResponseFile | None = None,
+        scores_sentences: bool = False,
     ) -> None:
         """Make a model without loading it; `tag` is the control tag, None for the tag that it was tuned with."""
         self.settings = settings
         self.decoding = DecodingSettings() if decoding is None else decoding
         self.seed = seed
+        self.file = file
+        self.scores_sentences = scores_sentences
         self._tag = tag
 
     def with_settings(self, **changes: object) -> "Model":
         """Return the same model, not loaded, with other settings."""
-        return type(self)(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)
+        return type(self)(
+            self.settings.replaced(**changes),
+            self.decoding,
+            tag=self._tag,
+            seed=self.seed,
+            file=self.file,
+            scores_sentences=self.scores_sentences,
+        )
+
+    @classmethod
+    def access(cls, settings: ModelSettings) -> Collection[Access]:
+        """Return what a model of this kind with these settings gives to those who measure it."""
+        return (Access.ANSWERS,)
 
     @property
     def name(self) -> str:
@@ -114,6 +137,10 @@ class Model(ABC):
             InputError: the decoding or the device cannot be used, or the prompts lack a column.
         """
         _ = self.arguments  # raises for an unknown argument
+
+    def check_memory(self) -> None:
+        """Raise InputError if the model is to be loaded, and does not fit into memory."""
+        return
 
     @abstractmethod
     def identity(self) -> dict[str, Json]:

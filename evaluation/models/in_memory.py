@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 
 if TYPE_CHECKING:  # imports torch
     import torch
@@ -37,6 +37,9 @@ class InMemoryModel(LoadedModel):
         from evenhand.evaluation.models.contexts import prompt_format
 
         return {"model": self.revision, "format": prompt_format(self.load())["sha256"]}
+
+    def check_memory(self) -> None:
+        """Accept the model, which is in memory already."""
 
     def with_settings(self, **changes: object) -> "InMemoryModel":
         named = LoadedModel(self.settings.replaced(**changes), self.decoding, tag=self._tag, seed=self.seed)

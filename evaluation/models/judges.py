@@ -27,10 +27,10 @@ from pydantic import BaseModel, Field, ValidationError
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.json_values import Json, JsonObject
+from evenhand.evaluation.models.asking import UnsupportedRequest
 from evenhand.evaluation.models.classifiers import Classifier, ClassifierKind, NamedClassifier
 from evenhand.evaluation.models.request_parameters import Body, Parameters, RejectedRequest, settle_parameters
 from evenhand.evaluation.models.server_client import (
-    UnsupportedRequest,
     answer_of,
     build_requests,
     check_client,

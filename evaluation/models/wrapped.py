@@ -25,6 +25,7 @@ class WrappedModel(Model):
         self.note = model.note
         self.without_weights = model.without_weights
         self.can_be_asked = model.can_be_asked
+        self.requests_per_response = model.requests_per_response
         self.needs_partners = model.needs_partners
 
     @property
@@ -61,6 +62,9 @@ class WrappedModel(Model):
         self.model.check(prompts)
         if self.needs_partners and prompts is not None and not len(partner_rows(prompts).columns):
             raise InputError("prompts", "they have no columns of other people's prompts; add them by `with_partners`.")
+
+    def check_memory(self) -> None:
+        self.model.check_memory()
 
     def identity(self) -> dict[str, Json]:
         self.check()

@@ -46,6 +46,9 @@ def _macros(path: Path) -> "TemplateModule":
         count=_count,
         counts=_counts,
         with_interval=_with_interval,
+        bare_value=_bare_value,
+        bare_interval=_bare_interval,
+        unit=_unit,
         lower_first=_lower_first,
         upper_first=_upper_first,
         number=number,
@@ -81,6 +84,19 @@ def _with_interval(score: BiasScore) -> str:
     """Return a score with its unit and its interval as "95.5 % [91.3, 99.8]"."""
     form = format_of(score)
     return f"{form.full_text(score.value)} {form.interval_text(score.interval)}".rstrip()
+
+
+def _bare_value(score: BiasScore) -> str:
+    """Return a score as a number without its unit."""
+    return format_of(score).text(score.value)
+
+
+def _bare_interval(score: BiasScore) -> str:
+    return format_of(score).interval_text(score.interval)
+
+
+def _unit(score: BiasScore) -> str:
+    return format_of(score).unit
 
 
 def _lower_first(text: str) -> str:

@@ -26,7 +26,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.private_texts import public_files, public_values
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
 
 if TYPE_CHECKING:  # slow to import
     import wandb
@@ -253,14 +253,16 @@ def destinations(config: TrackedSettings) -> str:
 
 
 def _servers(settings: object) -> Iterator[str]:
-    """Yield the addresses of the servers in nested settings."""
+    """Yield the addresses of the servers, and the providers without an address, in nested settings."""
     if not isinstance(settings, Mapping):
         return
     for name, value in settings.items():
         if name == "server" and value:
             yield str(value)
+        elif name == "source" and value not in LOCAL_SOURCES and not settings.get("server"):
+            yield f"the provider of {settings.get('name')}"
         elif name == "servers":
-            yield from value
+            yield from value or ()
         else:
             yield from _servers(value)
 

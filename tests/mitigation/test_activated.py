@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.contexts import encode_contexts
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.settings import ModelSettings

@@ -10,7 +10,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import evenhand
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.styles import NetworkClassifier
 from evenhand.mitigation import bias_callback
 from tests.tiny_models import EOS, tiny

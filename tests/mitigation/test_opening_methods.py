@@ -12,8 +12,8 @@ import transformers
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.models.contexts import encode_contexts, encode_responses
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches

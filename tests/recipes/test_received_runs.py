@@ -22,7 +22,7 @@ from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import read_settings, settings_in
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import loop
-from evenhand.recipes.received import ACTING, NOWHERE, PLACES, Permissions, acting_settings, check_permitted
+from evenhand.recipes.received import ACTING, NOWHERE, PLACES, Permissions, acting_settings, check_permitted, described
 from evenhand.recipes.settings import COMMANDS, LabelSettings, LoopSettings, TuneSettings
 from tests.measured_runs import write_measured
 from tests.recorded_runs import change_record, write_run
@@ -65,6 +65,12 @@ def test_a_manifest_that_lists_a_file_outside_its_folder_deletes_nothing(
     assert main(command) == 2
     assert f"{field}: {tmp_path / run / 'run.json'} lists the file '../precious.txt'" in capsys.readouterr().err
     assert contents(tmp_path) == kept
+
+
+def test_a_provider_that_a_record_names_is_never_asked():
+    model = described({"model": {"name": "anthropic/m", "source": "litellm", "server": None}})["model"]
+    assert (model["source"], model["server"]) == ("server", NOWHERE)
+    assert described({"model": {"name": "m", "source": "weights"}})["model"]["source"] == "weights"
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")])

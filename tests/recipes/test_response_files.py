@@ -11,7 +11,7 @@ from evenhand.evaluation.data.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
-from evenhand.evaluation.metrics.generation_bias.page_warnings import run_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import run_cautions
 from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.score import find_score, read_scores, signature_line
@@ -213,9 +213,10 @@ def test_a_page_warns_of_empty_responses_and_of_descriptors_that_differ_in_case(
     run = FamilyRun(tmp_path / "run", family_config(settings, "generation_bias"))
     labels = {row.label for row in table_of(GenerationBias().page(run), "The scores").rows}
     assert len(labels) == 3 and np.isnan(find_score(run.scores, "fgb", "person").value)  # one bucket: no row
-    empty, alike = run_warnings(run)[-2:]
-    assert "14 of 18 answers: " in empty and "young 4 of 4, d0 2 of 2," in empty
-    assert alike.endswith("count as different people: “Old”, “old”.")
+    empty, alike = run_cautions(run)[-2:]
+    assert (empty.kind, empty.values["n"], empty.values["n_of"]) == ("missing_answers", 14, 18)
+    assert empty.values["people"][:2] == [{"name": "young", "n": 4, "n_of": 4}, {"name": "d0", "n": 2, "n_of": 2}]
+    assert (alike.kind, alike.values) == ("alike", {"names": ["Old", "old"]})
 
 
 def test_a_file_that_compares_nobody_and_an_unknown_classifier_are_refused(tmp_path):

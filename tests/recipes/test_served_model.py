@@ -11,8 +11,8 @@ from evenhand.evaluation import metrics as families
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
 from evenhand.evaluation.models import loading, server_client
+from evenhand.evaluation.models.remote import FIRST_ANSWERS
 from evenhand.evaluation.models.request_parameters import PROBE
-from evenhand.evaluation.models.served import FIRST_ANSWERS
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import find_score, read_scores

@@ -79,7 +79,7 @@ from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
-from evenhand.evaluation.models.served import ANSWERED_BY
+from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
@@ -87,6 +87,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
+from evenhand.evaluation.settings import Access
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import family_effects
 from evenhand.evaluation.tables import table_rows
@@ -127,7 +128,7 @@ class GenerationBias(Metric):
             factor=100,
         ),
     )
-    SERVER_APIS = ("chat", "completions")
+    NEEDS = Access.ANSWERS
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
@@ -287,7 +288,9 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     names = sorted(set(answered[ANSWERED_BY][answered[LEFT_OUT].isna()]))
     if names in ([], [model.name]):
         return []
-    log.warning("%s: asked for %r, the answers name %s", config.model.server, model.name, ", ".join(names))
+    log.warning(
+        "%s: asked for %r, the answers name %s", config.model.server or config.model.kind, model.name, ", ".join(names)
+    )
     return names
 
 

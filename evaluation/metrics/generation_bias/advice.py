@@ -15,13 +15,24 @@ from evenhand.evaluation.metrics.generation_bias.measures import serious_measure
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
+from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.settings import ModelSettings
 
 # What names a model and how it is spoken to, beside its name; where it runs is left to the next command.
-KEPT_SETTINGS = ("revision", "base", "server", "request", "system_prompt", "chat_template", "reasoning", "strip")
+KEPT_SETTINGS = (
+    "revision",
+    "base",
+    "source",
+    "server",
+    "request",
+    "system_prompt",
+    "chat_template",
+    "reasoning",
+    "strip",
+)
 MAX_FLAG = 4000  # characters of a setting in a command
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
 
@@ -62,7 +73,7 @@ def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> F
 
 def is_log(run: FamilyRun) -> bool:
     """Return whether the answers are of a log without templates, so that people may have asked for different things."""
-    return run.config.responses is not None and bool((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all())
+    return not run.config.open_model().can_be_asked and bool((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all())
 
 
 def decide_section() -> Section:
@@ -80,13 +91,12 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
     """
     folder = _quoted(str(run.folder))
     model = run.config.model
-    is_loaded = run.config.responses is None and model.server is None
     steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
-    if is_loaded and (findings or is_shown):
+    if run.config.has_weights and (findings or is_shown):
         steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {folder}"))
     else:
         steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {folder}"))
-    if run.config.responses is None and _holds_conversations(run):
+    if run.config.open_model().can_be_asked and _holds_conversations(run):
         text = "Measure everyday requests, to which the answer should not depend on the person:"
         command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
         steps.append(Step(text, command, is_private=model.system_prompt is not None))
@@ -96,8 +106,8 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
 
 def _holds_conversations(run: FamilyRun) -> bool:
     """Return whether the measured model takes several turns, which cues need: a chat model."""
-    if run.config.model.server is not None:
-        return run.config.model.api == "chat"
+    if not run.config.has_weights:
+        return run.config.open_model().is_chat
     chat_format = run.signature(FGB).get("format")
     return not (isinstance(chat_format, Mapping) and chat_format.get("template") == NO_TEMPLATE)
 
@@ -112,7 +122,7 @@ def _model_flags(model: ModelSettings) -> str:
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value)
         flags.append(f" --model.{name} {shlex.quote(sanitize(text, MAX_FLAG))}")
-    if model.server is not None:
+    if not has_weights(model):
         flags.append(" --generation_bias.outcomes '[language, refusal, length, readability]'")
     return "".join(flags)
 

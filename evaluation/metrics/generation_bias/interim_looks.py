@@ -130,8 +130,7 @@ def _record(store: Store, stop: Stop) -> None:
 def _requests_for(config: FamilyConfig, n_answers: int) -> dict[str, int]:
     """Return the number of requests for so many answers, by the name of the served model or classifier."""
     per_answer: Counter[str] = Counter()
-    if config.model.server is not None:
-        per_answer[str(config.model.name)] = 1
+    per_answer[config.model.name] += config.open_model().requests_per_response
     for classifier in configured_classifiers(config).values():
         per_answer[str(classifier.name)] += kind_of(classifier).requests_per_text(classifier)
     return {name: n * n_answers for name, n in per_answer.items() if n}

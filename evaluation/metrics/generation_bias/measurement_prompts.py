@@ -25,8 +25,8 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
 

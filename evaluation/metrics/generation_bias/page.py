@@ -18,7 +18,6 @@ from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.comparison import with_common_levels
 from evenhand.evaluation.metrics.generation_bias.cuts import REQUESTED_EFFECTS
 from evenhand.evaluation.metrics.generation_bias.decision import decision, found_costs
-from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
@@ -34,7 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
-from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_warnings, run_warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_cautions, run_cautions
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -53,7 +52,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -125,6 +124,7 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         verdict=run_verdict(scores, named, outcome_effects, style, language),
         people=[person_finding(row, language) for row in named],
         explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
+        cautions=run_cautions(run),
     )
     return facts, named
 
@@ -173,7 +173,7 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         verdict=words(facts.verdict),
         explanations=[words(found) for found in facts.explanations],
         steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
-        warnings=[*stop_text(run.folder), *run_warnings(run)],
+        warnings=list(map(caution_text, facts.cautions)),
         notes=[*_interval_notes(scores), *map(words, _test_notes({"": headline})), *_source_notes(run)],
         private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
@@ -210,6 +210,7 @@ def _change_findings(
         verdict=verdict,
         people=people,
         explanations=comparison_explanations(scores, costs),
+        cautions=comparison_cautions(before, after, changes),
         decision=decision(
             direction=verdict.values.get("direction", ""),
             size_after=size.values["after"],
@@ -241,7 +242,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
         explanations=[words(found) for found in (facts.decision, *facts.explanations) if found is not None],
         steps=comparison_steps(before.folder, after.folder),
-        warnings=[*comparison_stop_text(before.folder, after.folder), *comparison_warnings(before, after, changes)],
+        warnings=list(map(caution_text, facts.cautions)),
         notes=[
             *_interval_notes(before.scores),
             *map(words, _test_notes(tested)),

@@ -114,4 +114,4 @@ def log_differences(config: FamilyConfig) -> None:
 
 def follows_paper(config: FamilyConfig) -> bool:
     """Return whether a measurement generates responses as the paper does, so that its differences are of interest."""
-    return config.decoding.preset == PAPER and config.responses is None
+    return config.decoding.preset == PAPER and config.open_model().can_be_asked

@@ -10,6 +10,7 @@ from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
     OMITTED_IF_NULL,
+    WITHOUT_FLAG,
     AnyPath,
     StrictSettings,
     StyleClassifierSettings,
@@ -35,7 +36,9 @@ class FamilySettings(StrictSettings):
         json_schema_extra=BY_CONTENT,
     )
     control_tag: str | None = Field(
-        None, description="control tag at the end of the context; null: the tag that the model was tuned with"
+        None,
+        description="control tag at the end of the context; null: the tag that the model was tuned with",
+        json_schema_extra=WITHOUT_FLAG,
     )
     repeated_rows: Literal["warn", "once", "independent"] = Field(
         "warn",

@@ -49,7 +49,7 @@ from evenhand.evaluation.score import (
     shown_direction,
     why_not_comparable,
 )
-from evenhand.evaluation.settings import StrictSettings, as_settings
+from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.gender import IS_ONE_FORM, NOUN_GENDER, gender_differences, gender_scores
 
 N_ENDS = 8  # descriptors at either end of the table of genders
@@ -71,7 +71,7 @@ class LikelihoodBias(Metric):
     Settings = Settings
     SHARED = ("sentences",)
     NEEDS_FLOAT32 = True
-    SERVER_APIS = ("completions",)
+    NEEDS = Access.LIKELIHOODS
     FORMATS = (
         share_format(
             "likelihood_bias",

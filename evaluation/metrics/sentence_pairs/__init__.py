@@ -63,7 +63,7 @@ from evenhand.evaluation.score import (
     levels_of_run,
     shown_direction,
 )
-from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
+from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import label_batches, table_rows
 
 HEADLINES = {"s_jsd": "cps", "stereotype_preference": "likelihood_difference"}  # and the metric that confirms each
@@ -117,7 +117,7 @@ class SentencePairs(Metric):
     Settings = Settings
     SHARED = ("sentences",)
     NEEDS_FLOAT32 = True
-    SERVER_APIS = ("completions",)
+    NEEDS = Access.LIKELIHOODS
     FORMATS = (
         Format(
             "s_jsd",

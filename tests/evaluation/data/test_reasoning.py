@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.reasoning import REASONING_FORMATS, split_reasoning
-from evenhand.evaluation.data.response_files import read_responses
-from evenhand.evaluation.metrics.generation_bias.parts.quality import reasoning_text
-from evenhand.evaluation.models.recorded import RecordedModel, ResponseFile
+from evenhand.evaluation.data.response_files import ResponseFile, read_responses
+from evenhand.evaluation.metrics.generation_bias.answer_warnings import reasoned
+from evenhand.evaluation.models.kinds.file import RecordedModel
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 
@@ -67,10 +67,10 @@ def test_answers_with_reasoning_are_counted(tmp_path):
     path = tmp_path / "logs.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
     file = ResponseFile(path, reasoning=("<<", ">>"))
-    model = RecordedModel(ModelSettings(name="m"), None, file)
+    model = RecordedModel(ModelSettings(name="m"), file=file)
     responses = join_batches(model.respond(file.prompts()))
     assert responses["response"].tolist() == ["Hi.", "", "Hi."]
     assert responses["left_out"].fillna("").tolist() == ["", "never ended its reasoning", ""]
-    (sentence,) = reasoning_text(responses)
-    assert sentence.startswith("2 of 3 ") and "; 1 never" in sentence
-    assert reasoning_text(responses.iloc[2:]) == []
+    (found,) = reasoned(responses)
+    assert found.values == {"n": 2, "n_of": 3, "n_unfinished": 1}
+    assert reasoned(responses.iloc[2:]) == []

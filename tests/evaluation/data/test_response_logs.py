@@ -355,8 +355,10 @@ def test_an_answer_belongs_to_the_message_before_it(tmp_path, name, place):
     columns = read_responses(write_lines(tmp_path / "r.jsonl", [row, ok]))
     assert (columns["text"][0], columns["response"][0]) == ("Can I ski?", response)
     assert columns.get("left_out", [None])[0] == reason
+    if place != "response":
+        assert columns.get("persona", [""])[0] == turns
     if place == "messages":
-        assert columns["persona"][0] == turns and columns["unanswered_end"] == [is_unanswered, False]
+        assert columns["unanswered_end"] == [is_unanswered, False]
 
 
 @pytest.mark.parametrize("is_metadata", [False, True])
@@ -384,6 +386,23 @@ def test_the_text_of_a_sample_is_what_was_sent(tmp_path, own, text):
     output = SimpleNamespace(choices=[SimpleNamespace(stop_reason="stop")], completion="Oh.")
     sample = {"id": "a", "epoch": 1, "input": "Be kind.\nI'm old.", "metadata": doc, "output": output, "error": None}
     assert inspect_row(SimpleNamespace(**sample), None)["text"] == text
+
+
+def test_the_turns_of_a_named_chat_are_kept(tmp_path):
+    chat = [turn("user", "I'm old."), turn("assistant", "Hello."), ASKED]
+    row = {"request": {"messages": chat}, "answer": "Oh. No.", "who": "old"}
+    named = {"text": "request.messages", "response": "answer", "descriptor": "who"}
+    columns = read_responses(
+        write_lines(tmp_path / "r.jsonl", [row, row | {"request": {"messages": [ASKED]}}]), None, named
+    )
+    assert columns["text"] == ["Can I ski?"] * 2
+    assert columns["persona"] == ["User: I'm old.\nAssistant: Hello.", ""]
+
+
+@pytest.mark.parametrize("own", ['{"choices": ["red", "blue"]}', '{"candidates": [1, 2], "why": "…"}'])
+def test_a_quiz_in_json_is_an_answer(tmp_path, own):
+    rows = [{"text": "Ask me.", "descriptor": who, "response": own} for who in ("old", "deaf")]
+    assert read_responses(write_lines(tmp_path / "r.jsonl", rows))["response"] == [own] * 2
 
 
 def test_a_chat_without_a_message_of_the_user_is_no_row(tmp_path):

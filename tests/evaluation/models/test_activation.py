@@ -13,9 +13,9 @@ from evenhand.evaluation.models import batches
 from evenhand.evaluation.models.activation import activation_arguments, invocation_in, last_occurrence
 from evenhand.evaluation.models.batches import shared_tokens
 from evenhand.evaluation.models.generation import generate_responses
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.likelihood.tokens import response_log_likelihoods
-from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from tests.tiny_models import WORDS, tiny

@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 from evenhand.evaluation.models.in_memory import InMemoryModel
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.settings import ModelSettings
 from tests.tiny_models import tiny
 

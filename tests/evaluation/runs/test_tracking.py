@@ -159,6 +159,11 @@ def test_settings_that_contain_texts_are_private():
             "online",
             "no tracker; prompts and responses go to http://host:8000/v1",
         ),
+        (
+            {"report_to": "none", "model": {"name": "anthropic/m", "source": "litellm"}},
+            "online",
+            "no tracker; prompts and responses go to the provider of anthropic/m",
+        ),
     ],
 )
 def test_the_first_line_of_a_run_says_where_things_go(settings, mode, expected, monkeypatch):

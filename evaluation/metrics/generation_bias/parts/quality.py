@@ -66,7 +66,6 @@ from evenhand.evaluation.score import (
     CUT,
     LEFT_OUT,
     PERSONA,
-    REASONED,
     RESPONSE,
     TEXT,
     BiasScore,
@@ -183,18 +182,6 @@ def unfinished_share(responses: pd.DataFrame, signature: Signature) -> list[Bias
     is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
     share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
     return [share] if share.value else []
-
-
-def reasoning_text(responses: pd.DataFrame) -> list[str]:
-    """Return [a sentence on how many answers had reasoning, and how many never ended it], or [] if none had."""
-    n = int(responses[REASONED].sum()) if REASONED in responses else 0
-    if not n:
-        return []
-    unfinished = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum())
-    return [
-        f"{n:,} of {len(responses):,} answers had reasoning, which is no part of the responses; {unfinished:,} never "
-        "ended it."
-    ]
 
 
 def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:

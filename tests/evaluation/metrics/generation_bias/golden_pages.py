@@ -8,7 +8,7 @@ from pathlib import Path
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
-from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 FOLDER = Path(__file__).with_name("golden")
@@ -72,6 +72,60 @@ COSTS = found_costs(
     ],
     max_cost=10,
 )
+WHOSE = {"n": 4, "n_of": 12, "people": [{"name": "deaf", "n": 3, "n_of": 4}, {"name": "old", "n": 1, "n_of": 4}]}
+CHANGED = {
+    "before": score("scgb_pooled_corrected", 0.00008, cluster="HATE"),
+    "after": score("scgb_pooled_corrected", 0.00066, cluster="HATE"),
+    "difference": score("scgb_pooled_corrected_difference", 0.00058, (0.00041, 0.00074), 0.0003, cluster="HATE"),
+}
+SHIFTED = {name: score("style_share", value, cluster="CARE") for name, value in (("before", 0.13), ("after", 0.028))}
+RUN_CAUTIONS = [
+    Finding("stated", {"text": "Stopped after 32 of 48 prompts."}),
+    Finding("verdict_unclear", {"reason": Finding("unclear_test", {"p": 0.04})}),
+    Finding("verdict_unclear", {"reason": Finding("unclear_interval", {"p": 0.2})}),
+    Finding("verdict_unclear", {"reason": Finding("unclear_caution", {"text": "there is one template"})}),
+    Finding("planted_model"),
+    Finding("small_model"),
+    Finding("unread", {"fault": "The classifier reads no Greek."}),
+    Finding("few_responses", {"n": 32}),
+    Finding("one_sided", {"text": "each cell has two responses"}),
+    Finding("these_prompts", {"text": "they are of these prompts only"}),
+    Finding("repeated_rows", {"share": 0.104}),
+    Finding("unfinished", {"share": 0.031}),
+    Finding("no_label", {"n": 2, "n_of": 1200, "limit": 0.05}),
+    Finding("too_long_for_classifier", {"share": 0.02}),
+    Finding("infinite_values", {"name": "warmth_of_tone", "n": 3}),
+    Finding("no_chat_template", {"model_name": "org/base"}),
+    Finding("cut_answers", {"shares": [0.75]}),
+    Finding("missing_answers", {"what": "reason", "reason": "error 429", **WHOSE}),
+    Finding("missing_answers", {"what": "filter", "reason": "", **WHOSE}),
+    Finding("missing_answers", {"what": "no text", "reason": "", **WHOSE}),
+    Finding("more_reasons", {"n_reasons": 7}),
+    Finding("reasoned", {"n": 9, "n_of": 12, "n_unfinished": 1}),
+    Finding("other_model", {"model_name": "small", "most": "large", **WHOSE}),
+    Finding("other_text", {"name": "role", "label": "the name of a role", "is_removable": True, **WHOSE}),
+    Finding("other_text", {"name": "sheet", "label": "a cell's formula", "is_removable": False, **WHOSE}),
+    Finding("without_style", WHOSE),
+    Finding("equal_answers", {"n": 6, "n_of": 6}),
+    Finding("unanswered", WHOSE),
+    Finding("several_people", {"names": ["old, young", "deaf and blind"]}),
+    Finding("alike", {"names": ["Old", "old "]}),
+    Finding("no_templates"),
+]
+CHANGE_CAUTIONS = [
+    Finding("few_common_prompts", {"n": 24, "n_of": 32}),
+    Finding("cluster_rose", {"name": "HATE", **CHANGED}),
+    Finding("group_rose", {"name": "body_type", **CHANGED}),
+    Finding("style_rose", {"name": "HATE", **CHANGED}),
+    Finding("offensive_rose", {"name": "offensive_share", **CHANGED}),
+    Finding("offensive_rose", {"name": "offensive_share", "before": None, "after": None, "difference": None}),
+    Finding("style_shifted", {"name": "CARE", "difference": None, **SHIFTED}),
+    Finding("large_cost", {"label": "repeats the prompt", "change": 0.04, "is_relative": False}),
+    Finding("large_cost", {"label": "different word pairs (distinct-2)", "change": -0.25, "is_relative": True}),
+    Finding("task_worse", {"name": "piqa, acc", **CHANGED}),
+    Finding("cut_answers", {"shares": [0.75, 0.8]}),
+    Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
+]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
 LIMITS = ComparisonSettings()
 SIZE = {"interval": (0.0, 0.07)}  # may be larger than the limit
@@ -96,6 +150,7 @@ PAGES = {
             Finding("p_values", {"tests": [{"side": "", "p": 0.0025}]}),
             Finding("decoding", {"title": "sample, temperature 0.7"}),
         ],
+        cautions=RUN_CAUTIONS,
     ),
     "comparison": Facts(
         headline=None,
@@ -128,6 +183,7 @@ PAGES = {
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
         ],
+        cautions=CHANGE_CAUTIONS,
     ),
 }
 
@@ -135,7 +191,8 @@ PAGES = {
 def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
     findings = [facts.verdict, *facts.people, *facts.explanations]
-    return "\n\n".join([f"{headline_value(facts.size)}  {words(facts.size)}", *map(words, findings)]) + "\n"
+    top = f"{headline_value(facts.size)}  {words(facts.size)}"
+    return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -5,14 +5,15 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias import check_nonempty, page_warnings
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import (
-    equal_answers_text,
-    missing_text,
-    no_style_text,
-    other_model_text,
-    other_text_warnings,
-    unanswered_text,
+    equal_answers,
+    missing_answers,
+    other_models,
+    other_texts,
+    unanswered,
+    without_style,
 )
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES, Answers
 
@@ -31,69 +32,78 @@ def answers(**columns):
     return pd.DataFrame({**table, **columns})
 
 
-def test_each_reason_has_a_sentence_with_the_people(prompts):
+def counts(finding):
+    """Return how many rows a finding is about, of how many, and the counts of each person."""
+    people = {each["name"]: (each["n"], each["n_of"]) for each in finding.values["people"]}
+    return finding.values["n"], finding.values["n_of"], people
+
+
+def test_each_reason_has_a_finding_with_the_people(prompts):
     reasons = [*["error 429"] * 3, None, "error 429", "content_filter", "refusal", None, None, None, None, None]
     texts = ["" if reason or row == 11 else "Yes." for row, reason in enumerate(reasons)]
     table = answers(left_out=reasons, response=texts)
-    failed, withheld = missing_text(prompts, table)
-    assert "error 429" in failed and "4 of 12" in failed and "deaf 3 of 4, old 1 of 4" in failed
-    assert "withheld 2 of 12" in withheld and "old 2 of 4" in withheld
-    (empty,) = set(missing_text(prompts, table, counts_empty=True)) - {failed, withheld}
-    assert "1 of 12" in empty and "young 1 of 4" in empty
-    assert missing_text(prompts, answers()) == []
-    many = missing_text(prompts, answers(left_out=[f"reason {row}" for row in range(12)]))
-    assert len(many) == 6 and " 7 more " in many[-1]
+    failed, withheld = missing_answers(prompts, table)
+    assert failed.values["reason"] == "error 429" and counts(failed) == (4, 12, {"deaf": (3, 4), "old": (1, 4)})
+    assert list(counts(failed)[2]) == ["deaf", "old"]  # the largest share first
+    assert withheld.values["what"] == "filter" and counts(withheld) == (2, 12, {"old": (2, 4)})
+    empty = missing_answers(prompts, table, counts_empty=True)[-1]
+    assert empty.values["what"] == "no text" and counts(empty) == (1, 12, {"young": (1, 4)})
+    assert missing_answers(prompts, answers()) == []
+    many = missing_answers(prompts, answers(left_out=[f"reason {row}" for row in range(12)]))
+    assert len(many) == 6 and many[-1].values == {"n_reasons": 7}
 
 
 def test_another_model_is_named_with_the_people_and_an_alias_of_the_model_is_not(prompts):
     table = answers(answered_by=["small"] * 4 + ["large"] * 8)
-    (text,) = other_model_text(prompts, table)
-    assert "small" in text and "4 of 12" in text and "deaf 4 of 4." in text and "old" not in text
-    assert other_model_text(prompts, answers(answered_by=["large-2026"] * 12)) == []
+    (found,) = other_models(prompts, table)
+    assert (found.values["model_name"], found.values["most"]) == ("small", "large")
+    assert counts(found) == (4, 12, {"deaf": (4, 4)})
+    assert other_models(prompts, answers(answered_by=["large-2026"] * 12)) == []
     failed = answers(answered_by=["asked"] * 4 + ["large"] * 8, left_out=["error 429"] * 4 + [None] * 8)
-    assert other_model_text(prompts, failed) == []  # nobody answered these
-    assert other_model_text(prompts, answers()) == []
+    assert other_models(prompts, failed) == []  # nobody answered these
+    assert other_models(prompts, answers()) == []
 
 
 def test_equal_answers_to_the_same_prompt_are_no_draws(prompts):
     equal = answers(response=[text.upper() for text in prompts["text"]])
-    (text,) = equal_answers_text(prompts, equal)
-    assert "6 of 6 prompts" in text
+    (found,) = equal_answers(prompts, equal)
+    assert found.values == {"n": 6, "n_of": 6}
     one_differs = equal["response"].where(np.arange(12) != 11, "Another answer.")
-    assert equal_answers_text(prompts, answers(response=one_differs)) == []  # 5 of 6 is below 90 %
+    assert equal_answers(prompts, answers(response=one_differs)) == []  # 5 of 6 is below 90 %
     few = slice(0, 8)  # four prompts
-    assert equal_answers_text(prompts[few], equal[few]) == []
-    assert equal_answers_text(prompts, answers(response=[""] * 12)) == []
+    assert equal_answers(prompts[few], equal[few]) == []
+    assert equal_answers(prompts, answers(response=[""] * 12)) == []
 
 
 def test_answers_without_a_style_are_counted(prompts):
     table = pd.concat([prompts.assign(template="t"), answers(response=["Yes."] * 11 + [""])], axis=1)
     vectors = np.where(np.arange(12)[:, None] < 3, np.nan, [[0.5, 0.5]])
-    (text,) = no_style_text(Answers(table, vectors, ["kind", "curt"]))
-    assert "3 of 12" in text and "deaf 3 of 4" in text
+    (found,) = without_style(Answers(table, vectors, ["kind", "curt"]))
+    assert counts(found) == (3, 12, {"deaf": (3, 4)})
     vectors[:11] = np.nan  # nothing was read: another warning says so
     vectors[11] = np.nan
-    assert no_style_text(Answers(table, vectors, ["kind", "curt"])) == []
+    assert without_style(Answers(table, vectors, ["kind", "curt"])) == []
 
 
 def test_chats_with_an_unanswered_end_are_counted(prompts):
-    (text,) = unanswered_text(prompts, answers(unanswered_end=[True] * 2 + [False] * 10))
-    assert "2 of 12" in text and "deaf 2 of 4" in text
-    assert unanswered_text(prompts, answers()) == []
+    (found,) = unanswered(prompts, answers(unanswered_end=[True] * 2 + [False] * 10))
+    assert counts(found) == (2, 12, {"deaf": (2, 4)})
+    assert unanswered(prompts, answers()) == []
 
 
 def test_other_text_is_counted_by_kind_and_person(prompts):
     texts = ["verdict"] * 4 + ["", "verdict token", "", ""] + [""] * 4
-    verdict, token = other_text_warnings(prompts, answers(other_text=texts))
-    assert "5 of 12" in verdict and "deaf 4 of 4, old 1 of 4" in verdict and "'[verdict]'" in verdict
-    assert "1 of 12" in token and "old 1 of 4" in token
-    assert other_text_warnings(prompts, answers(other_text=[""] * 12)) == []
-    assert other_text_warnings(prompts, answers()) == []
+    verdict, token = other_texts(prompts, answers(other_text=texts))
+    assert counts(verdict) == (5, 12, {"deaf": (4, 4), "old": (1, 4)})
+    assert verdict.values["name"] == "verdict" and verdict.values["is_removable"]
+    assert counts(token) == (1, 12, {"old": (1, 4)})
+    assert other_texts(prompts, answers(other_text=[""] * 12)) == []
+    assert other_texts(prompts, answers()) == []
     many = pd.DataFrame({"descriptor": [f"d{row // 2}" for row in range(400)]})
     rare = answers().iloc[[0] * 400].assign(other_text=["sheet"] + [""] * 399)
-    assert other_text_warnings(many, rare) == []  # one answer of 400
-    (of_one,) = other_text_warnings(many, rare.assign(other_text=["sheet"] * 2 + [""] * 398))
-    assert "d0 2 of 2" in of_one and "--model.strip" not in of_one
+    assert other_texts(many, rare) == []  # one answer of 400
+    (of_one,) = other_texts(many, rare.assign(other_text=["sheet"] * 2 + [""] * 398))
+    assert counts(of_one)[2] == {"d0": (2, 2)} and not of_one.values["is_removable"]
 
 
 def test_a_run_without_any_answer_says_why():
@@ -104,20 +114,27 @@ def test_a_run_without_any_answer_says_why():
         check_nonempty(answers(response=[" "] * 12))
 
 
-def test_a_comparison_says_of_which_run_a_warning_is(monkeypatch):
+def test_a_comparison_says_of_which_run_a_caution_is(monkeypatch):
     class Run:
-        """Nothing but what `comparison_warnings` reads."""
+        """Nothing but what `comparison_cautions` reads."""
 
         scores = ()
+        folder = None
 
-        def __init__(self, *texts):
-            self.texts = texts
+        def __init__(self, *cautions):
+            self.cautions = cautions
 
         def table(self, name):
             assert name == RESPONSES
             return answers(cut=[False] * 12)
 
-    monkeypatch.setattr(page_warnings, "answer_warnings", lambda run: list(run.texts))
-    monkeypatch.setattr(page_warnings, "warnings", lambda runs: [])
-    found = page_warnings.comparison_warnings(Run("in both", "2 of 12"), Run("3 of 12", "in both"), Run())
-    assert found == ["in both", "Before: 2 of 12", "After: 3 of 12"]
+    both = Finding("no_templates")
+    old, new = (Finding("equal_answers", {"n": n, "n_of": 12}) for n in (2, 3))
+    monkeypatch.setattr(page_warnings, "answer_cautions", lambda run: list(run.cautions))
+    monkeypatch.setattr(page_warnings, "comparison_stop_text", lambda before, after: [])
+    found = page_warnings.comparison_cautions(Run(both, old), Run(new, both), Run())
+    assert [(each.kind, each.values.get("side"), each.values.get("n")) for each in found] == [
+        ("no_templates", None, None),
+        ("equal_answers", "before", 2),
+        ("equal_answers", "after", 3),
+    ]

@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import measured_v
 from evenhand.evaluation.metrics.generation_bias.measures import Context
 from evenhand.evaluation.metrics.generation_bias.parts.quality import text_scores
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
-from evenhand.evaluation.models.loaded import LoadedModel
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.score import BiasScore, find_score, write_scores
 from evenhand.evaluation.settings import PromptSettings

@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
 from evenhand.evaluation.metrics.generation_bias.classification import configured_classifiers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts
-from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import score_cautions
 from evenhand.evaluation.metrics.generation_bias.parts import corpus as corpus_part
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart, CorpusSettings, frequency_scores
 from evenhand.evaluation.metrics.generation_bias.parts.quality import neutral_dialogue_file, text_scores
@@ -244,8 +244,8 @@ def test_responses_without_a_label_are_counted_in_the_scores_and_on_the_page(mea
     score = find_score(scores, "no_label_share")
     assert score.value == 2 / score.n and score.n == again.is_nonempty().sum()
     assert find_score(text_scores(run, {}), "no_label_share") is None
-    counted = [text for text in warnings([scores]) if text.startswith("2 of ")]
-    assert len(counted) == 1 and warnings([text_scores(run, {})]) == []
+    counted = [found for found in score_cautions(scores) if found.kind == "no_label"]
+    assert [found.values["n"] for found in counted] == [2] and score_cautions(text_scores(run, {})) == []
 
 
 def test_the_page_shows_the_headline(measured):

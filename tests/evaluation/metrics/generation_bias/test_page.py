@@ -1,7 +1,6 @@
 """The verdict and the warnings of a report follow from the numbers."""
 
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.decision import (
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change
 from evenhand.evaluation.metrics.generation_bias.page import system_prompt_notes
-from evenhand.evaluation.metrics.generation_bias.page_warnings import warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import _rises
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     UNCLEAR,
@@ -30,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     unclear_reason,
 )
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.settings import ModelSettings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
@@ -125,10 +125,11 @@ def test_without_a_value_there_is_no_verdict_but_the_reason():
     assert (found.kind, found.values) == ("no_change_verdict", {"side": "before", "reason": "few"})
 
 
-def test_only_a_cluster_that_rose_has_a_warning(tuned):
-    (warning,) = warnings(tuned)
-    numbers = ("cluster HATE rose", "pooled SCGB*", "0.08 to 0.66", "+0.58", "[+0.41, +0.74]", "p = 0.0003")
-    assert all(number in warning for number in numbers), warning
+def test_only_a_cluster_that_rose_has_a_caution(tuned):
+    (found,) = _rises(tuned)
+    values = found.values
+    assert (found.kind, values["name"]) == ("cluster_rose", "HATE")
+    assert (values["before"].value, values["after"].value, values["difference"].p_value) == (0.00008, 0.00066, 0.0003)
 
 
 @pytest.mark.parametrize(("p_value", "clusters"), [(0.03, []), (0.008, ["CLUSTER 0"])])
@@ -141,53 +142,56 @@ def test_rises_are_corrected_for_the_number_of_clusters(p_value, clusters):
         [score(name, 0.002, (0.0015, 0.0025), cluster=it) for it in p_values],
         [score(f"{name}_difference", 0.001, (0.0001, 0.002), p, cluster=it) for it, p in p_values.items()],
     ]
-    assert re.findall(r"(CLUSTER \d) rose", " ".join(warnings(runs))) == clusters
+    assert [each.values["name"] for each in _rises(runs) if each.kind == "cluster_rose"] == clusters
 
 
 @pytest.mark.parametrize(
-    ("metric", "before", "after", "pattern"),
+    ("metric", "before", "after", "change"),
     [
         ("perplexity", 2.0, 2.05, None),
-        ("perplexity", 2.0, 2.1, r"^Perplexity .*: rose by 5\.0 %"),
-        ("distinct_2", 0.2, 0.15, r"distinct-2.*: fell by 25\.0 %"),
-        ("parroting", 0.01, 0.05, r"repeats the prompt|Repeats the prompt: rose by 4\.0 percentage points"),
+        ("perplexity", 2.0, 2.1, 0.05),
+        ("distinct_2", 0.2, 0.15, -0.25),
+        ("parroting", 0.01, 0.05, 0.04),
         ("empty_share", math.nan, 0.5, None),
     ],
 )
-def test_large_costs_have_warnings(metric, before, after, pattern):
+def test_large_costs_have_cautions(metric, before, after, change):
     reason = "nothing to count" if math.isnan(before) else None
-    texts = warnings([[score(metric, before, reason=reason)], [score(metric, after)], []])
-    assert len(texts) == (pattern is not None) and all(re.search(pattern, text) for text in texts)
+    found = _rises([[score(metric, before, reason=reason)], [score(metric, after)], []])
+    assert [each.values["change"] for each in found] == ([] if change is None else [pytest.approx(change)])
+    assert all(each.kind == "large_cost" and words(each).endswith(".") for each in found)
 
 
 @pytest.mark.parametrize(
-    ("metric", "cluster", "difference", "expected"),
+    ("metric", "cluster", "difference", "kinds"),
     [
-        ("style_share", "HATE", (0.01, (0.004, 0.016), 0.01), "The share of HATE among .* from 4.00 to 5.00 %"),
-        ("style_share", "HATE", (0.01, (-0.01, 0.03), 0.2), None),
-        ("style_share", "CARE", (0.01, (0.004, 0.016), 0.01), None),  # not harmful
-        ("offensive_share", "", (0.01, (0.002, 0.018), 0.001), r"offensive responses rose .*\+0.20, \+1.80"),
+        ("style_share", "HATE", (0.01, (0.004, 0.016), 0.01), ["style_rose"]),
+        ("style_share", "HATE", (0.01, (-0.01, 0.03), 0.2), []),
+        ("style_share", "CARE", (0.01, (0.004, 0.016), 0.01), []),  # not harmful
+        ("offensive_share", "", (0.01, (0.002, 0.018), 0.001), ["offensive_rose"]),
     ],
 )
-def test_a_rise_of_harmful_responses_has_a_warning(metric, cluster, difference, expected):
+def test_a_rise_of_harmful_responses_has_a_caution(metric, cluster, difference, kinds):
     group = {"cluster": cluster} if cluster else {}
     sides = [score(metric, 0.04, (0.035, 0.045), **group)], [score(metric, 0.05, (0.041, 0.059), **group)]
-    texts = warnings([*sides, [score(f"{metric}_difference", *difference, **group)]])
-    assert len(texts) == (expected is not None) and all(re.search(expected, text) for text in texts), texts
+    found = _rises([*sides, [score(f"{metric}_difference", *difference, **group)]])
+    assert [each.kind for each in found] == kinds
+    assert all("from 4.00 to 5.00 %" in words(each) for each in found)
 
 
-def test_a_shift_of_everybody_s_style_has_a_warning():
+def test_a_shift_of_everybody_s_style_has_a_caution():
     def share(after):
-        return warnings([[score("style_share", it, cluster="SYMPATHY")] for it in (0.13, after)] + [[]])
+        return _rises([[score("style_share", it, cluster="SYMPATHY")] for it in (0.13, after)] + [[]])
 
-    (warning,) = share(0.028)
-    assert warning == "The share of SYMPATHY fell from 13.0 % to 2.8 % over all answers." and not share(0.09)
+    (found,) = share(0.028)
+    assert (found.kind, found.values["before"].value, found.values["after"].value) == ("style_shifted", 0.13, 0.028)
+    assert not share(0.09)
 
 
-def test_a_harmful_shift_has_one_warning():
+def test_a_harmful_shift_has_one_caution():
     sides = ([score("style_share", value, cluster="HATE")] for value in (0.029, 0.206))
-    texts = warnings([*sides, [score("style_share_difference", 0.177, (0.1, 0.25), 0.001, cluster="HATE")]])
-    assert texts == ["The share of HATE rose from 2.9 % to 20.6 % over all answers."]
+    found = _rises([*sides, [score("style_share_difference", 0.177, (0.1, 0.25), 0.001, cluster="HATE")]])
+    assert [each.kind for each in found] == ["style_shifted"]
 
 
 def test_costs_have_their_numbers_and_intervals():

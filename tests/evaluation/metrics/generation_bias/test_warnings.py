@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
-from evenhand.evaluation.metrics.generation_bias.page_warnings import cut_text, template_warnings, warnings
+from evenhand.evaluation.metrics.generation_bias.page_warnings import (
+    _rises,
+    cut_answers,
+    score_cautions,
+    template_cautions,
+)
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import arrange_cells
@@ -62,7 +67,7 @@ def has_warning(changes):
             for name, value, it in zip(names, values, changes, strict=True)
         ]
 
-    return any(text.startswith("Style cluster") for text in warnings([side(-1), side(1), changes]))
+    return any(each.kind == "cluster_rose" for each in _rises([side(-1), side(1), changes]))
 
 
 def level(alarms):
@@ -90,7 +95,8 @@ def test_one_template_with_two_responses_is_warned_of(templates, responses, expe
     cautions = [score.name for score in scores if score.caution == "one_sided"]
     assert set(cautions) == ({"fgb_corrected"} if expected else set())
     without_cautions = [replace(score, caution=None) for score in scores]
-    assert len(set(warnings([scores])) - set(warnings([without_cautions]))) == expected
+    added = [each.kind for each in score_cautions(scores) if each not in score_cautions(without_cautions)]
+    assert added == ["one_sided"] * expected
 
 
 def test_columns_of_a_point_have_the_published_forms_axes_and_tasks_and_no_styles():
@@ -111,12 +117,10 @@ def test_columns_of_a_point_have_the_published_forms_axes_and_tasks_and_no_style
 @pytest.mark.parametrize(("n_cut", "is_said"), [(2, False), (3, True)])
 def test_answers_of_which_more_than_half_were_cut_are_a_warning(n_cut, is_said):
     responses = pd.DataFrame({"cut": [True] * n_cut + [False] * (4 - n_cut)})
-    texts = cut_text(responses)
-    assert bool(texts) == is_said
-    assert all("75 %" in text and "--max_new_tokens" in text for text in texts)
-    assert not cut_text(responses.drop(columns="cut"))
-    assert cut_text(responses, responses) == texts  # before and after in one line
-    assert len(cut_text(responses, pd.DataFrame({"cut": [True]}))) == 1
+    assert [each.values for each in cut_answers(responses)] == [{"shares": [0.75]}] * is_said
+    assert not cut_answers(responses.drop(columns="cut"))
+    both = cut_answers(responses, pd.DataFrame({"cut": [True]}))  # before and after in one finding
+    assert [each.values["shares"] for each in both] == [[n_cut / 4, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -131,4 +135,4 @@ def test_a_model_without_a_chat_template_is_warned_of_unless_it_was_trained_so(n
     signature = {"format": {"template": NO_TEMPLATE}, "model": {"name": name}}
     scores = [named_score("perplexity", perplexity, None, (1.0, np.inf), 9)]
     run = SimpleNamespace(model_name=name, scores=scores, signature=lambda metric: signature)
-    assert bool(template_warnings(run)) == is_warned
+    assert bool(template_cautions(run)) == is_warned

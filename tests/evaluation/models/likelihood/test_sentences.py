@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
+from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
 from evenhand.evaluation.models.loading import load_dialogue_model
-from evenhand.evaluation.models.served import ServedModel
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.testbed import DIALOGUE_MODEL

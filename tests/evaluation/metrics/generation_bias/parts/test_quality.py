@@ -32,8 +32,8 @@ from evenhand.evaluation.metrics.generation_bias.parts.quality import (
     text_scores,
 )
 from evenhand.evaluation.models.contexts import render_contexts
+from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
-from evenhand.evaluation.models.loaded import LoadedModel
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.evaluation.statistics.text_quality import (

@@ -1,6 +1,6 @@
 """A model whose weights are in this process: loaded when it is first needed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +25,7 @@ from evenhand.evaluation.score import (
     RESPONSE_IDS,
     TEXT,
 )
-from evenhand.evaluation.settings import as_settings
+from evenhand.evaluation.settings import Access, ModelSettings, as_settings
 from evenhand.evaluation.tables import label_batches
 
 if TYPE_CHECKING:  # imports torch
@@ -33,13 +33,26 @@ if TYPE_CHECKING:  # imports torch
 
     from evenhand.evaluation.models.loading import DialogueModel
 
-SERVED_FIELDS = ("server", "concurrency", "request", "tokenizer", "strip")  # of the settings, not for loaded models
+# Settings that are not for loaded models.
+SERVED_FIELDS = (
+    "source",
+    "server",
+    "concurrency",
+    "request",
+    "tokenizer",
+    "strip",
+)
 
 
 class LoadedModel(Model):
     """A causal, encoder-decoder or masked model in this process; `engine` is set for a model that is loaded already."""
 
+    SETTING = "model"
     engine: "DialogueModel | None" = None
+
+    @classmethod
+    def access(cls, settings: ModelSettings) -> Collection[Access]:
+        return tuple(Access)
 
     def load(self) -> "DialogueModel":
         from evenhand.evaluation.models.activation import invocation_of
@@ -83,6 +96,11 @@ class LoadedModel(Model):
         adapter = Path(self.name).expanduser()
         if is_adapter(adapter) and invocation_in(adapter) is not None:
             check_no_beams(self.arguments)
+
+    def check_memory(self) -> None:
+        from evenhand.evaluation.models.memory import check_fits  # imports torch
+
+        check_fits(self.settings)
 
     def identity(self) -> dict[str, Json]:
         """Return the revision of the model and, if a file replaces its chat template, the hash of the template."""
