@@ -11,6 +11,7 @@ The model's answer is the likeliest of the two people and all phrases for "unkno
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -223,7 +224,13 @@ def _check_question(question: Mapping[str, Any], row: int) -> None:
     try:
         groups = [groups_of(question["answer_info"][answer]) for answer in ANSWERS]
         is_valid = sum(UNKNOWN in group for group in groups) == 1 and question["label"] in (0, 1, 2)
-        is_valid = is_valid and bool(question["additional_metadata"]["stereotyped_groups"])
+        stereotyped = question["additional_metadata"]["stereotyped_groups"]
+        # A text instead of a list would be read letter by letter, and name no group.
+        lists = [stereotyped, *(question["answer_info"][answer] for answer in ANSWERS)]
+        texts = [question["context"], question["question"], *(question[answer] for answer in ANSWERS)]
+        is_valid = is_valid and bool(stereotyped) and all(isinstance(each, list) for each in lists)
+        is_valid = is_valid and all(isinstance(each, str) for each in (*texts, *chain.from_iterable(lists)))
+        is_valid = is_valid and isinstance(question["label"], int)
         is_valid = is_valid and question[CONDITION] in (AMBIGUOUS, DISAMBIGUATED)
         is_valid = is_valid and question[POLARITY] in ("neg", "nonneg")
     except (KeyError, TypeError):
