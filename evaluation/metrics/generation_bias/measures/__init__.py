@@ -50,6 +50,7 @@ class ValueKind(StrEnum):
 
     SHARE = "share"  # whether an answer has a property: 0 or 1
     CLASS = "class"  # one of several names
+    PROBABILITY = "probability"  # a number from 0 to 1
     RATIO = "ratio"  # a number from 0, such as a length: the typical answer is compared, by logarithms
     NUMBER = "number"  # any number: ranks are compared
 
