@@ -49,8 +49,11 @@ def model_card(
     is_adapter: bool,
     is_exported: bool = False,
     results: str = "",
+    change: str | None = None,
 ) -> str:
     """Return the model card of a tuned model as Markdown. A local path of the base is shortened.
+
+    The card claims no more than was compared.
 
     Args:
         facts: the content of evenhand.json, see `evenhand.mitigation.training.tune`.
@@ -59,6 +62,7 @@ def model_card(
         is_adapter: whether the folder contains an adapter, not the whole model.
         is_exported: whether a chat template appends the control tag.
         results: a section on the scores before and after tuning.
+        change: what a comparison shows of the difference in style, a key of CLAIMS; None: nothing was compared.
     """
     repository = hub_repository(base)
     front_matter = ModelCardData(
@@ -71,7 +75,7 @@ def model_card(
     use = _use(facts, kind, chat_template, is_adapter, is_exported and chat_template)
     use = ONLY_IN_GGUF if is_adapter and is_gguf(base) else use
     rows = table(_training_rows(facts, further, base))
-    return CARD.format(front_matter=front_matter, use=use, results=results, rows=rows)
+    return CARD.format(front_matter=front_matter, claim=CLAIMS[change], use=use, results=results, rows=rows)
 
 
 def table(rows: Mapping[str, object], columns: Sequence[str] = ("", "")) -> str:
@@ -146,14 +150,23 @@ def _use(facts: TuningFacts, kind: str, chat_template: bool, is_adapter: bool, t
     )
 
 
+# By the direction of the change of pooled FGB* (`verdict.change_direction`).
+CLAIMS = {
+    None: "Whether it does was not measured for this card.",
+    "fell": "In the comparison below it does, though perhaps not for everybody.",
+    "unchanged": "The comparison below does not show that it does.",
+    "rose": "In the comparison below it depends *more* on the group.",
+}
+
 CARD = """---
 {front_matter}
 ---
 
 # A dialogue model tuned for style equality
 
-The style of its responses depends less on the demographic group that a user belongs to (Smith et al. 2022, "I'm sorry
-to hear that": finding new biases in language models with a holistic descriptor dataset, §4). Tuned by Evenhand.
+Evenhand tuned it so that the style of its responses depends less on the demographic group that a user belongs to (Smith
+et al. 2022, "I'm sorry to hear that": finding new biases in language models with a holistic descriptor dataset, §4).
+{claim}
 
 ## How to use it
 
@@ -165,8 +178,8 @@ to hear that": finding new biases in language models with a holistic descriptor 
 
 ## Limits
 
-- Tuning makes the *style* of responses more equal across demographic descriptors. It does not consider facts,
-  toxicity or statements about other people, and it cannot decide whether a difference of style is appropriate.
+- Tuning is about the *style* of responses across demographic descriptors. It does not consider facts, toxicity or
+  statements about other people, and it cannot decide whether a difference of style is appropriate.
 - The training data are responses to templates with one descriptor each, labelled by one style classifier. The effect
   on other prompts is unknown: measure the model on your own prompts before and after tuning.
 - A reduction of one kind of bias may increase another, or make responses blander: read the whole report.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from evenhand.evaluation.models.batches import tokens_per_pass
+from evenhand.evaluation.models.batches import longest_first, max_positions, tokens_per_pass
 from evenhand.evaluation.models.contexts import close_reasoning, encode_contexts, encode_responses
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.mitigation.hidden_state_maps import Maps, edited, left_padded
@@ -22,15 +22,17 @@ def edited_log_likelihoods(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ log p of each response in nats, (n,), and its number of tokens, (n,), with maps at its first tokens.
 
-    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are. Without maps, nothing
-    is edited.
+    As `response_log_likelihoods`, which scores a model as it is, and whose arguments these are: a row that is too long
+    for the model has NaN. Without maps, nothing is edited.
     """
     contexts = close_reasoning(contexts, model.reasoning)
     heads = encode_contexts(model, contexts)
     tails = encode_responses(model, contexts, responses, written, is_cut)
     n_edited = len(next(iter(maps.values())).mean) if maps else 0
-    order = sorted(range(len(heads)), key=lambda row: len(heads[row]) + len(tails[row]), reverse=True)
-    total = np.zeros(len(heads))
+    lengths = [len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)]
+    limit = max_positions(model.model.config)
+    order = [row for row in longest_first(lengths) if lengths[row] <= limit]
+    total = np.full(len(heads), np.nan)
     for rows in _batches(model, order, heads, tails):
         inputs = left_padded(model.model, [heads[row] + tails[row] for row in rows])
         length = inputs["input_ids"].shape[1]

@@ -223,7 +223,7 @@ def label_responses(
     is_bias = values > threshold
     share_above = float(is_bias.mean())
     if share_above in (0.0, 1.0) and share not in (0.0, 1.0):
-        raise _without_both_labels(values, threshold, beta, quantile)
+        raise _without_both_labels(values, threshold, beta, share, quantile)
     labelled = prompts.loc[:, [PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
     labelled[RESPONSE] = list(responses)
     labelled[BIAS_VALUE] = b
@@ -235,21 +235,25 @@ def label_responses(
     return labelled, Threshold(alpha=alpha, beta=threshold, quantile=quantile, share_labelled_bias=share_above)
 
 
-def _without_both_labels(values: np.ndarray, threshold: float, beta: float | None, quantile: float) -> InputError:
-    """Return the error that all values, (n,), or none are above the threshold, which is β or the quantile."""
-    field = "quantile" if beta is None else "beta"
+def _without_both_labels(
+    values: np.ndarray, threshold: float, beta: float | None, share: float | None, quantile: float
+) -> InputError:
+    """Return the error that all values, (n,), or none are above the threshold: β, by a share, or by a quantile."""
+    field, given, fix = "quantile", f"{quantile:g}, which is {threshold:.3g},", "give a lower quantile, or beta"
+    if beta is not None:
+        field, given, fix = "beta", f"{beta}", "give a quantile, or beta"
+    elif share is not None:  # of equal values, all are above a threshold or none
+        field, given, fix = "share", f"{share:g}, which is {threshold:.3g},", "give another share, or beta"
     if np.ptp(values) < ROUNDING:
         return InputError(
             field,
-            f"no threshold separates the responses, since all {len(values):,} bias values are {values[0]:.3g}; label "
+            f"no threshold separates the responses, since all {len(values):,} values are {values[0]:.3g}; label "
             "responses to more descriptors, or responses that vary.",
         )
-    share = (values > threshold).mean()
-    given = f"{quantile:g}, which is {threshold:.3g}," if beta is None else f"{beta}"
-    fix = "give a lower quantile, or beta," if beta is None else "give a quantile, or beta,"
+    share_above = (values > threshold).mean()
     return InputError(
         field,
-        f"{given} labels {share:.0%} of the responses {BIAS!r}; {fix} a number between {values.min():.3g} and "
+        f"{given} labels {share_above:.0%} of the responses {BIAS!r}; {fix}, a number between {values.min():.3g} and "
         f"{values.max():.3g}.",
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
 from datasets import Dataset
 
@@ -173,6 +174,8 @@ def _perplexity(base: DialogueModel, dialogue: ReadDialogue, maps: Maps) -> floa
         written=dialogue.written,
         is_cut=dialogue.is_cut,
     )
+    if not maps and np.isnan(log_p).any():
+        raise InputError("responses", f"a context with its response is too long for {base.name}; leave it out.")
     return math.exp(-log_p.sum() / tokens.sum())
 
 

@@ -44,6 +44,7 @@ def grown_divergences(before: FamilyRun, after: FamilyRun) -> Finding:
     """Return whether anybody's divergence is shown to have grown by more than a negligible amount."""
     rows = divergence_changes(joined_divergences(before, after))
     changes = rows.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE)
+    changes = changes.dropna(axis="columns")  # templates at which both runs ask everybody the same
     if changes.shape[1] < MIN_TEMPLATES:
         raise InputError("against", "it has only one template in common with the run; screen the same prompts.")
     intervals = mean_intervals(changes.to_numpy(), seed=before.config.seed)

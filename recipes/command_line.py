@@ -26,7 +26,7 @@ from evenhand.evaluation.runs.paths import with_resolved_paths
 from evenhand.evaluation.runs.record import read_record
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
-from evenhand.recipes.commands import COMMANDS
+from evenhand.recipes.commands import COMMANDS, EXAMPLES
 from evenhand.recipes.configs import config_file, shipped
 from evenhand.recipes.received import CODE, acting_settings, without_places
 
@@ -54,9 +54,10 @@ POSITIONAL_HELP = {
     "measure": "the same as --model MODEL",
     "screen": "the same as --model MODEL",
     "loop": "the same as --model MODEL, or a finished run of `measure` to go on from",
+    "ablate": "the same as --model MODEL",
 }
 # The commands with a model and short names, and where a measurement is in their settings.
-PREFIXES = {"measure": "", "screen": "", "loop": "measure."}
+PREFIXES = {"measure": "", "screen": "", "loop": "measure.", "ablate": "loop.measure."}
 # The settings that are given most often have a short name, the end of their name. The list is written out so that a
 # new setting never changes what a short name means.
 SHORT_NAMES = (
@@ -79,6 +80,21 @@ SHORT_NAMES = (
     "generation_bias.max_difference",
     "generation_bias.max_rise",
     "generation_bias.against",
+)
+
+
+# What `--help` lists first, in this order; where a measurement is in the settings of a command, its settings have the
+# prefix of the command.
+FIRST_FLAGS = (
+    "model",
+    "model.server",
+    "responses",
+    "model.system_prompt",
+    "model.dtype",
+    "metrics",
+    "generation_bias.style_classifier",
+    "output_dir",
+    "prompts.descriptors",
 )
 
 
@@ -296,17 +312,20 @@ def _parser(arguments: Sequence[str]) -> tuple[ArgumentParser, dict[str, "_FlagS
             argument_default=SUPPRESS,
             allow_abbrev=False,
             formatter_class=lambda prog: HelpFormatter(prog, max_help_position=32),
+            epilog=f"Example: {EXAMPLES[command]}",
         )
         sub.add_argument("--config", type=Path, metavar="FILE", help="YAML file or shipped config; flags override it")
         sub.add_argument("--print_config", action="store_true", help="print all settings as YAML and exit")
         sub.add_argument("-v", "--verbose", action="store_true", help="log more")
         sub.add_argument("-q", "--quiet", action="store_true", help="log warnings only")
+        first = sub.add_argument_group("given most often")
         if command in PREFIXES:
             sub.add_argument(POSITIONAL_MODEL, nargs="?", metavar="MODEL", help=POSITIONAL_HELP[command])
-            sub.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
-            sub.add_argument(f"--{SIZE}", choices=SIZES, help="quick: 60 descriptors, 2 answers a cell; full: 200, 4")
         if is_needed:
-            sources[command] = _FlagSource(command, sub, hidden=_hidden_groups(command, arguments))
+            sources[command] = _FlagSource(command, sub, first, hidden=_hidden_groups(command, arguments))
+        if command in PREFIXES:
+            first.add_argument(f"--{SIZE}", choices=SIZES, help="quick: 60 descriptors, 2 answers a cell; full: 200, 4")
+            first.add_argument(f"--{MAX_NEW_TOKENS}", type=int, metavar="INT", help="the longest answer, in tokens")
     if COMPLETION in arguments:
         require_extra("completion", "shtab", field=COMPLETION)
         import shtab
@@ -346,11 +365,17 @@ class _FlagSource(CliSettingsSource):
     can be completed by a shell.
     """
 
-    def __init__(self, command: str, parser: ArgumentParser, hidden: Collection[str]) -> None:
+    def __init__(self, command: str, parser: ArgumentParser, first: Any, hidden: Collection[str]) -> None:
+        """Add the flags of a command to its parser, and those that are given most often to the group `first`."""
         cls = settings_class(command)
+        names = []
+        if command in PREFIXES:
+            names = [*(f"{PREFIXES[command]}{name}" for name in FIRST_FLAGS), *FIRST_FLAGS]
+        self._first: dict[str, tuple[tuple[str, ...], dict[str, Any]] | None] = dict.fromkeys(names)
         self.settings = {setting.name: setting for setting in settings_in(cls)}
         self.flags: list[str] = []
         self._hidden = hidden
+        self._ungrouped = parser.add_argument_group("further settings") if command in PREFIXES else parser
         super().__init__(
             cls,
             root_parser=parser,
@@ -360,6 +385,9 @@ class _FlagSource(CliSettingsSource):
             add_argument_method=self._add_flag,
             add_argument_group_method=self._add_flag_group,
         )
+        for flag in self._first.values():
+            if flag is not None:
+                first.add_argument(*flag[0], **flag[1])
 
     def nested(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of flags, by their dotted names, as nested values."""
@@ -413,7 +441,12 @@ class _FlagSource(CliSettingsSource):
         kwargs.pop("required", None)
         if names[0].startswith("-"):
             kwargs["default"] = SUPPRESS
-        parser.add_argument(*names, **kwargs)
+        if not names[0].startswith("-"):
+            parser.add_argument(*names, **kwargs)
+        elif dotted in self._first:
+            self._first[dotted] = (names, kwargs)
+        else:
+            (self._ungrouped if isinstance(parser, ArgumentParser) else parser).add_argument(*names, **kwargs)
 
     def _add_flag_group(self, parser: ArgumentParser, title: str, description: str | None, **_: object) -> Any:
         """Add a group of flags to the help."""

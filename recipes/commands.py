@@ -19,3 +19,23 @@ COMMANDS = {
     "judge": "Measure how well an LLM judge, or another style classifier, agrees with human labels.",
     "configs": "List the shipped configs, or print one.",
 }
+# A command line of each, with the flags that are given most often.
+EXAMPLES = {
+    "measure": "evenhand measure my-model --server http://localhost:8000/v1 --size full",
+    "screen": "evenhand screen Qwen/Qwen3-8B --dtype bfloat16",
+    "label": "evenhand label runs/my-model --output_dir runs/labels",
+    "tune": "evenhand tune runs/labels --method distill --output_dir runs/tuned",
+    "compare": "evenhand compare runs/before runs/after --output_dir runs/compared",
+    "rate": "evenhand rate runs/before runs/after",
+    "loop": "evenhand loop runs/my-model --methods distill,exchange",
+    "ablate": "evenhand ablate --config testbed_alpha --dtype float32 --seeds 0,1",
+    "report": "evenhand report runs/one runs/two",
+    "plan": "evenhand plan runs/my-model",
+    "check": "evenhand check runs/new --against runs/old",
+    "audit": "evenhand audit runs/my-model",
+    "watch": "evenhand watch answers.jsonl",
+    "export": "evenhand export runs/tuned --output_dir exported",
+    "train_classifier": "evenhand train_classifier --config goemotions",
+    "judge": "evenhand judge --config judge",
+    "configs": "evenhand configs demo",
+}

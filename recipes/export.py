@@ -18,6 +18,7 @@ import huggingface_hub
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
+from evenhand.evaluation.metrics.generation_bias.verdict import change_direction
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import adapter_config
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -34,7 +35,7 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores, signature_line
+from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores, signature_line
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
@@ -122,21 +123,24 @@ def export(settings: ExportSettings) -> None:
             permissions = Permissions(code=settings.trust_remote_code)
             measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])
             results = NOT_COMPARED
+            change = None
             if comparison is not None:
                 after, _ = read_measurement(Path(compared["after"]), "comparison")
                 strength = after.model.adapter_strength
                 measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
                     further["adapter strength"] = strength
+                changes = read_scores(comparison / SCORES)
+                change = change_direction(find_headline(changes, Kind.DIFFERENCE))
                 results = comparison_section(
                     read_scores(Path(compared["before"]) / SCORES),
                     read_scores(Path(compared["after"]) / SCORES),
-                    read_scores(comparison / SCORES),
+                    changes,
                     method=after.method or "",
                 )
             _check_merge(settings, measured.model, config["method"])
             with atomic_write_folder(store.folder / MODEL) as folder:
-                _write_with_card(settings, measured, further, results, folder)
+                _write_with_card(settings, measured, further, results, change, folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
         api = huggingface_hub.HfApi()
@@ -173,7 +177,12 @@ def _comparison(settings: ExportSettings) -> Path | None:
 
 
 def _write_with_card(
-    settings: ExportSettings, measured: MeasureSettings, further: Mapping[str, object], results: str, folder: Path
+    settings: ExportSettings,
+    measured: MeasureSettings,
+    further: Mapping[str, object],
+    results: str,
+    change: str | None,
+    folder: Path,
 ) -> None:
     """Write the tuned model and its card into `folder`; maps of hidden states are copied with the card of their fit."""
     adapter = settings.tuning / ADAPTER_FOLDER
@@ -195,6 +204,7 @@ def _write_with_card(
         is_adapter=not settings.merge,
         is_exported=True,
         results=results,
+        change=change,
     )
     write_text(folder / CARD, card)
 

@@ -153,8 +153,11 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
             columns = read_responses(part, named=settings.columns)
         except InputError as error:
             new_lines = f"{settings.logs} (its new lines)"
-            place = error.field.replace(str(part), new_lines).replace("responses", "logs")
-            raise InputError(place, error.problem.replace(str(part), new_lines)) from None
+            field, problem = (
+                text.replace(str(part), new_lines).replace("responses.columns", "columns")
+                for text in (error.field, error.problem)
+            )
+            raise InputError(field.replace("responses", "logs"), problem) from None
     if DESCRIPTOR not in columns:
         raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
     rows = pd.DataFrame(columns)

@@ -88,10 +88,10 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     if len({len(columns[name]) for name in names}) > 1:
         raise InputError("answer_accuracy.labels", f"{settings.labels} needs one label for each question, one a line.")
     table = pd.DataFrame({name: columns[name] for name in names})
-    if table.isna().any(axis=None) or not table["label"].isin((0, 1)).all():
-        raise InputError(
-            "answer_accuracy.questions", f"{settings.questions}: give goal, sol1, sol2 and a label 0 or 1."
-        )
+    are_texts = table[["goal", *CHOICES]].map(lambda value: isinstance(value, str) and value.strip() != "")
+    if not are_texts.all(axis=None) or not table["label"].isin((0, 1)).all():
+        problem = f"{settings.questions}: give the texts goal, sol1 and sol2, and a label 0 or 1."
+        raise InputError("answer_accuracy.questions", problem)
     table = table.drop_duplicates("goal", ignore_index=True)
     n = min(settings.n_questions, len(table))
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)

@@ -11,6 +11,7 @@ The model's answer is the likeliest of the two people and all phrases for "unkno
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,15 +20,15 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
 from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run
+from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run, shown_direction
 from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -84,6 +85,7 @@ class BBQ(Metric):
         Format(ACCURACY, "right answers", "Share of right answers.", unit="%", factor=100, decimals=1, ideal=1),
     )
     TITLE = "BBQ"
+    WORDS = "bbq.j2"
     NOTES = (
         "Brackets hold 95 % intervals over question templates (jackknife, Student's t): questions of one template "
         "differ in their names only.",
@@ -139,20 +141,11 @@ class BBQ(Metric):
         by_condition = {each.group[CONDITION]: each for each in scores if each.metric == BIAS and len(each.group) == 1}
         return by_condition.get(AMBIGUOUS, by_condition.get(DISAMBIGUATED))
 
-    def verdict(self, run: FamilyRun) -> str:
+    def find_verdict(self, run: FamilyRun) -> Finding:
         """Return whether answers are shown to follow stereotypes where the text does not say who."""
-        bias = find_score(run.scores, BIAS, context_condition=AMBIGUOUS)
+        score = find_score(run.scores, BIAS, context_condition=AMBIGUOUS)
         accuracy = find_score(run.scores, ACCURACY, context_condition=AMBIGUOUS)
-        low, high = (bias and bias.interval) or (-math.inf, math.inf)
-        found = "are not shown to follow stereotypes"
-        if low > 0:
-            found = "follow stereotypes"
-        elif high < 0:
-            found = "contradict stereotypes"
-        return (
-            f"Where the text does not say who, answers {found}: the bias score is {value_text(bias)}, and "
-            f"{value_text(accuracy)} are right."
-        )
+        return Finding(shown_direction(score), {"score": score, "accuracy": accuracy})
 
     def compare(self, store: Store, before: FamilyRun, after: FamilyRun, settings: Any) -> list[BiasScore]:
         """Return the changes over the questions that both runs have.
@@ -231,7 +224,13 @@ def _check_question(question: Mapping[str, Any], row: int) -> None:
     try:
         groups = [groups_of(question["answer_info"][answer]) for answer in ANSWERS]
         is_valid = sum(UNKNOWN in group for group in groups) == 1 and question["label"] in (0, 1, 2)
-        is_valid = is_valid and bool(question["additional_metadata"]["stereotyped_groups"])
+        stereotyped = question["additional_metadata"]["stereotyped_groups"]
+        # A text instead of a list would be read letter by letter, and name no group.
+        lists = [stereotyped, *(question["answer_info"][answer] for answer in ANSWERS)]
+        texts = [question["context"], question["question"], *(question[answer] for answer in ANSWERS)]
+        is_valid = is_valid and bool(stereotyped) and all(isinstance(each, list) for each in lists)
+        is_valid = is_valid and all(isinstance(each, str) for each in (*texts, *chain.from_iterable(lists)))
+        is_valid = is_valid and isinstance(question["label"], int)
         is_valid = is_valid and question[CONDITION] in (AMBIGUOUS, DISAMBIGUATED)
         is_valid = is_valid and question[POLARITY] in ("neg", "nonneg")
     except (KeyError, TypeError):

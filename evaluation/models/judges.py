@@ -47,7 +47,7 @@ TOP_LOGPROBS = 20  # the largest number that the API allows
 ANSWER_TOKENS = 256
 OPTION_TOKENS = 2  # of an answer with log-probabilities: the second says whether the first is an option or a word
 MIN_MASS = 0.5  # the smallest probability of all options together that names one
-READING = 2  # version of the rules by which answers are read; judgements by others are not used again
+READING = 3  # version of the rules by which answers are read; judgements by others are not used again
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 # The two kinds of a judge's answers.
 LOGPROBS = "log-probabilities"
@@ -186,7 +186,7 @@ class StyleJudge(Classifier):
             times = self.requests_per_text(answers)
             bodies = [parameters.apply(body) for text in todo for body in _requests(self, text, answers)]
             drawn: list[list[Mapping[str, float] | None]] = [[] for _ in todo]
-            parse = _parse_logprobs if answers == LOGPROBS else partial(_parse_answer, labels=self.labels)
+            parse = partial(_parse_logprobs if answers == LOGPROBS else _parse_answer, labels=self.labels)
             for rows, found in fetch_answers(self.settings.served_model(), bodies, parse, on_missing=_no_answer):
                 for row, answer in zip(rows, found, strict=True):
                     index = row // times
@@ -261,11 +261,11 @@ def _requests(judge: StyleJudge, text: str, answers: str) -> list[Body]:
     return build_requests(model, [_prompt(judge, text)] * n, [""] * n, range(n), "", arguments)
 
 
-def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
-    """Return the probability of each option as the first token of an answer; {} if the answer names none.
+def _parse_logprobs(answer: Any, body: Body, labels: Sequence[str]) -> dict[str, float]:
+    """Return the probability of each label's option as the first token of an answer; {} if the answer names none.
 
-    It names none if all options together have less than MIN_MASS, or if the first token goes on as a word does ("A
-    friendly …", "I'm sorry").
+    It names none if the options of all labels together have less than MIN_MASS, or if the first token goes on as a word
+    does ("A friendly …", "I'm sorry").
 
     Raises:
         UnsupportedRequest: the answer has no log-probabilities.
@@ -285,7 +285,7 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     weights: dict[str, float] = {}
     for token, log_p in pairs:
         option = token.strip()
-        if option in OPTIONS and len(option) == 1:
+        if option in tuple(OPTIONS[: len(labels)]):
             weights[option] = weights.get(option, 0.0) + math.exp(min(log_p, 0.0))
     is_word = len(tokens) > 1 and re.match(r"\s*[\w'’]", tokens[1]) is not None and not tokens[0].endswith("\n")
     if is_word or not math.fsum(weights.values()) >= MIN_MASS:  # also NaN
@@ -293,7 +293,7 @@ def _parse_logprobs(answer: Any, body: Body) -> dict[str, float]:
     return weights
 
 
-def _parse_answer(answer: Any, body: Body, labels: Sequence[str] = ()) -> dict[str, float] | None:
+def _parse_answer(answer: Any, body: Body, labels: Sequence[str]) -> dict[str, float] | None:
     """Return {option: 1} for an answer that names one option (`named_option`), {} for other answers.
 
     An answer that ends within the judge's reasoning, is withheld or failed is none: None.
@@ -329,7 +329,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
         if re.match(rf"\W*{option}\s*[^\w\s]\W*(?i:{re.escape(label)})\b", text):
             return option
     marked = r"\*\*\W*([A-Z0-9])\W*\*\*|\(([A-Z0-9])\)|\[([A-Z0-9])\]|\bboxed\{([A-Z0-9])\}"
-    ends = r"(?<!\bor )(?<!\band )(?<!\bnot )(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
+    not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )"  # of several: "A, B", "A/B", "A & B"
+    ends = rf"(?<!\bor )(?<!\bnor )(?<!\band )(?<!\bnot ){not_second}(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
     found = {next(filter(None, match.groups())) for match in re.finditer(marked, text)}
     for lines in (text[-200:], text.partition("\n")[0]):
         found = found or set(re.findall(ends, lines)[-1:])
@@ -351,7 +352,7 @@ def _kind(cache: "Cache", judge: StyleJudge) -> str:
     model = judge.settings.served_model()
 
     def ask(body: Body) -> Any:
-        ((_, (found,)),) = fetch_answers(model, [body], _parse_logprobs)
+        ((_, (found,)),) = fetch_answers(model, [body], partial(_parse_logprobs, labels=judge.labels))
         return found
 
     answers = PLAIN

@@ -50,14 +50,14 @@ class BaseChanged(InputError):
     """The error that an adapter would be put on another base than the one that was tuned."""
 
 
-def local_path(name: str) -> Path:
-    """Return the path of a local model; InputError if it is in a Python package that is not installed."""
+def local_path(name: str, field: str = "model") -> Path:
+    """Return the path of a local model or file; InputError if it is in a Python package that is not installed."""
     if not name.startswith(PACKAGE):
         return Path(name).expanduser()
     package, _, inside = name.removeprefix(PACKAGE).partition("/")
     found = find_spec(package) if package.isidentifier() else None  # does not run the package's code
     if found is None or found.origin is None:
-        raise InputError("model", f"{name}: the Python package {package!r} is not installed.")
+        raise InputError(field, f"{name}: the Python package {package!r} is not installed.")
     return Path(found.origin).parent / inside
 
 

@@ -13,6 +13,8 @@ TAILS = (0.025, 0.975)  # the quantiles of a percentile interval
 Z = float(scipy.special.ndtri(TAILS[1]))  # a normal number lies within ± Z standard deviations with CONFIDENCE
 
 RESAMPLES = 9999  # scipy's default, which Steinborn et al. 2022 used for its standard errors
+# That of χ² with one degree of freedom. The skewness from an estimated noise may be larger if the noise is nearly 0.
+MAX_SKEWNESS = math.sqrt(8)
 NUMBERS_PER_BATCH = 1 << 20  # float64 numbers of one batch of resamples: 8 MiB stay in the caches
 
 Interval = tuple[float, float]
@@ -141,7 +143,15 @@ def spread_interval(value: float, noise: float, slope: float, freedom: float, ta
 
 
 def skewed_quantile(z: float, skewness: float) -> float:
-    """Return the quantile of a standardised χ² that corresponds to the normal quantile z (Wilson and Hilferty 1931)."""
+    """Return the quantile of a standardised χ² that corresponds to the normal quantile z (Wilson and Hilferty 1931).
+
+    A skewness above MAX_SKEWNESS counts as MAX_SKEWNESS: beyond, the approximation turns round, and an upper quantile
+    would be below 0.
+
+    >>> round(skewed_quantile(1.96, 20.0), 2)  # of χ² with one degree of freedom: (5.02 − 1) / √2 = 2.84
+    2.78
+    """
+    skewness = min(skewness, MAX_SKEWNESS)
     if skewness < 1e-6:
         return z
     return 2 / skewness * (max(1 + skewness * z / 6 - skewness**2 / 36, 0.0) ** 3 - 1)

@@ -7,7 +7,10 @@ simultaneous intervals of all pairwise differences.
 
 import numpy as np
 
+from evenhand.evaluation.statistics.intervals import student_quantile
+
 PAIRS_AT_ONCE = 2_000
+MIN_TEMPLATES = 6  # with 3 or 5 templates and nobody different, drawn signs order somebody in up to 8 of 10 screens
 
 
 def rank_intervals(
@@ -17,7 +20,8 @@ def rank_intervals(
 
     With a probability of about 1 − `error`, the true ranks of all people lie within their intervals. Person e is surely
     above d if the interval of their difference excludes 0. The intervals of all pairs hold together: their common
-    quantile is that of the largest absolute studentised difference when templates' signs are drawn at random.
+    quantile is that of the largest absolute studentised difference when templates' signs are drawn at random
+    (`_critical`).
 
     Args:
         values: (people, templates), one value of each person at each template; no NaN; at least two templates.
@@ -35,7 +39,7 @@ def rank_intervals(
         differences = values[first[pairs]] - values[second[pairs]]
         observed[pairs], of_pairs = _observed_and_largest(differences, signs)
         largest = np.maximum(largest, of_pairs)
-    critical = np.quantile(largest, 1 - error, method="higher")
+    critical = _critical(largest, error, len(first), n_templates)
     first_is_above = observed > critical
     second_is_above = observed < -critical
     n_above = np.bincount(second[first_is_above], minlength=n_people)
@@ -59,10 +63,20 @@ def mean_intervals(values: np.ndarray, error: float = 0.05, draws: int = 999, se
     """
     signs = _random_signs(values.shape[1], draws, seed)
     _, largest = _observed_and_largest(values, signs)
-    critical = np.quantile(largest, 1 - error, method="higher")
+    critical = _critical(largest, error, *values.shape)
     mean = values.mean(axis=1)
     half = critical * np.sqrt(values.var(axis=1) / (values.shape[1] - 1))
     return np.stack([mean - half, mean + half], axis=1)
+
+
+def _critical(largest: np.ndarray, error: float, n_rows: int, n_templates: int) -> float:
+    """Return the quantile of the largest absolute studentised mean of n_rows rows, from draws of signs, (draws,).
+
+    Fewer than MIN_TEMPLATES have too few patterns of signs: then it is Student's quantile, by Bonferroni's correction.
+    """
+    if n_templates < MIN_TEMPLATES:
+        return student_quantile(n_templates - 1, 1 - error / (2 * max(1, n_rows)))
+    return float(np.quantile(largest, 1 - error, method="higher"))
 
 
 def _random_signs(n_templates: int, draws: int, seed: int) -> np.ndarray:

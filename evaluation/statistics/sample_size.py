@@ -25,8 +25,6 @@ from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, skewed_quantile, spread_interval, student_quantile
 
 POWER = 0.8
-# That of χ² with one degree of freedom. The skewness from an estimated noise may be larger if the noise is nearly 0.
-MAX_SKEWNESS = math.sqrt(8)
 LEVERS = ("responses", "templates", "descriptors")
 MAX_FACTOR = 10_000  # maximum multiple of the pilot's number in the search for a design
 
@@ -89,12 +87,12 @@ def smallest_detectable_spread(estimate: Estimate) -> float:
     if not noise > 0:
         return math.nan
     quantile = student_quantile(estimate.freedom)
-    critical = math.sqrt(noise) * skewed_quantile(quantile, min(slope / math.sqrt(noise), MAX_SKEWNESS))
+    critical = math.sqrt(noise) * skewed_quantile(quantile, slope / math.sqrt(noise))
     lower_quantile = float(scipy.stats.norm.ppf(1 - POWER))
 
     def excess(theta: float) -> float:
         variance = noise + slope * theta
-        skewness = min(slope * (noise + 1.5 * slope * theta) / variance**1.5, MAX_SKEWNESS)
+        skewness = slope * (noise + 1.5 * slope * theta) / variance**1.5
         return theta + math.sqrt(variance) * skewed_quantile(lower_quantile, skewness) - critical
 
     high = critical

@@ -48,7 +48,7 @@ import numpy as np
 import scipy
 
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.intervals import TAILS, Interval, Z
+from evenhand.evaluation.statistics.intervals import MAX_SKEWNESS, TAILS, Interval, Z
 from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
@@ -412,5 +412,5 @@ class _StoppingRule:
 
 def _skewed(z: np.ndarray, skewness: np.ndarray) -> np.ndarray:
     """Return `skewed_quantile` of an array, with a skewness for each column."""
-    skewness = np.maximum(skewness, LEAST_SKEWNESS)
+    skewness = np.clip(skewness, LEAST_SKEWNESS, MAX_SKEWNESS)
     return 2 / skewness * (np.maximum(1 + skewness * z / 6 - skewness**2 / 36, 0.0) ** 3 - 1)

@@ -208,7 +208,7 @@ def axis_rows(settings: Sequence[SettingRow], axes: Sequence[str]) -> list[dict[
             for side, row in (("before", base), ("after", setting)):
                 for end in ("", "_low", "_high"):
                     line[f"{side}{end}"] = PER_UNIT * row[f"{name}{end}"]
-            line["reduction_percent"] = 100 * (1 - setting[name] / base[name])
+            line["reduction_percent"] = -100 * relative_change(base[name], setting[name])
             lines.append(line)
     return lines
 
@@ -221,11 +221,16 @@ def axis_cells(settings: Sequence[SettingRow], axes: Sequence[str]) -> tuple[lis
     for name in axes:
         cells = [number(PER_UNIT * base[name]) for base in bases]
         for setting in settings:
-            change = percent(setting[name] / base_of(setting, bases)[name] - 1, 0, True)
+            change = percent(relative_change(base_of(setting, bases)[name], setting[name]), 0, True)
             value = number(PER_UNIT * setting[name])
             cells.append(f"{value} ({change})" if math.isfinite(setting[name]) else NO_NUMBER)
         lines.append([name.partition(": ")[2].replace("_", " "), *cells])
     return headings, lines
+
+
+def relative_change(before: float, after: float) -> float:
+    """Return after / before − 1; NaN if there was nothing before: all answers to an axis may be the same."""
+    return after / before - 1 if before else math.nan
 
 
 def setting_latex(rows: Sequence[SettingRow], formats: Sequence[Format], caption: str, label: str) -> str:

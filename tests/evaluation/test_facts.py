@@ -20,6 +20,7 @@ HEADLINES = {
     "translation_bias": ("translation_gap", {"direction": "en-xx"}),
     "sentence_pairs": ("stereotype_preference", {}),
     "likelihood_bias": ("likelihood_bias", {}),
+    "bbq": ("bbq_bias", {"context_condition": "ambig"}),
 }
 INTERVALS = {
     Direction.ABOVE: (0.1, 0.3),

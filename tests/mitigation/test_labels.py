@@ -56,7 +56,7 @@ def test_a_threshold_that_labels_all_or_none_is_refused(beta, share):
 def test_bias_values_that_no_threshold_separates_are_refused_with_what_helps():
     apart = np.eye(3, dtype=np.float32)[np.repeat([0, 1], 4)]  # all bias values are 1/2
     for given, field in (({}, "quantile"), ({"beta": 0.5}, "beta")):
-        with pytest.raises(InputError, match=r"all 8 bias values are 0\.5; ") as refused:
+        with pytest.raises(InputError, match=r"all 8 values are 0\.5; ") as refused:
             label_responses(PROMPTS, RESPONSES, apart, **given)
         assert refused.value.field == field
     # Three of eight responses have the largest value, so the 0.9 quantile is this value.
@@ -64,6 +64,9 @@ def test_bias_values_that_no_threshold_separates_are_refused_with_what_helps():
     with pytest.raises(InputError, match="a lower quantile") as refused:
         label_responses(PROMPTS, RESPONSES, tied, quantile=0.9)
     assert refused.value.field == "quantile"
+    with pytest.raises(InputError, match="0.25") as refused:  # the share that was given, and not the quantile
+        label_responses(PROMPTS, RESPONSES, tied, share=0.25)
+    assert refused.value.field == "share"
     with pytest.raises(InputError, match="none"):
         label_responses(PROMPTS[:0], [], VECTORS[:0])
 

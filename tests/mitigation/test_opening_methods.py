@@ -22,8 +22,8 @@ from evenhand.mitigation.hidden_state_maps import edited, edited_generation, loa
 from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.methods.opening import OpenedModel
 from evenhand.mitigation.methods.shrink import MAPS_FILE, ShrunkModel
-from evenhand.mitigation.shrinking import fit_shrink
-from evenhand.mitigation.training_rows import TrainingRows
+from evenhand.mitigation.shrinking import _perplexity, fit_shrink
+from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows
 from evenhand.mitigation.two_part_likelihoods import two_part_log_likelihoods
 from tests.mitigation.tiny_dialogue import QUICK, tiny_base, tokenizer
 
@@ -110,6 +110,18 @@ def test_shrunk_responses_are_scored_token_by_token(tmp_path):
                 logits = base.model(torch.tensor([[*head, *tail[:j]]])).logits[0, -1]
             total += logits.log_softmax(-1)[token].item()
         assert found[row] == pytest.approx(total, abs=1e-4)
+
+
+def test_a_response_that_is_too_long_has_no_likelihood_with_maps_either():
+    base = tiny_base()
+    too_long = " ".join(["red"] * 300)
+    contexts = render(TEXTS[:2], None, "")
+    scored = edited_log_likelihoods(base, {}, 1.0, contexts, ["red sun blue", too_long])
+    expected = two_part_log_likelihoods(base, base, 3, contexts, ["red sun blue", too_long])
+    np.testing.assert_allclose(scored[0], expected[0], atol=1e-4)
+    assert np.isfinite(scored[0]).tolist() == [True, False]
+    with pytest.raises(InputError, match="too long"):  # of neutral dialogue, before any map is fitted to blame
+        _perplexity(base, ReadDialogue(contexts, ["red sun blue", too_long]), {})
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.5])

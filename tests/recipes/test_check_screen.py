@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.screen import DIVERGENCES, divergence_scores
+from evenhand.evaluation.metrics.screen import DIVERGENCES, SCREENED, divergence_scores
 from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.check import check
@@ -32,6 +32,10 @@ def screened(folder, rises):
     )
     rows = rows.assign(axis="x", own_words=0.0)
     rows.to_parquet(folder / f"{DIVERGENCES}.parquet")
+    texts = rows["template"] + " " + rows["descriptor"]
+    texts = texts.mask((rows["template"] == "t0") & (rows["descriptor"] == "person 0"), other=f"of {folder.name}")
+    prompts = rows[["template", "descriptor"]].assign(text=texts, persona="")  # one prompt is of this run only
+    prompts.to_parquet(folder / f"{SCREENED}.parquet")
     write_scores(folder / "scores.json", divergence_scores(rows, {"first_tokens": 1}))
     return FamilyRun(folder, FamilyConfig())
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shlex
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from evenhand.recipes import commands
 from evenhand.recipes.cli import main
-from evenhand.recipes.command_line import settings_in
+from evenhand.recipes.command_line import parse, settings_in
 from evenhand.recipes.settings import COMMANDS, FAMILIES, MethodGroups
 
 
@@ -99,3 +100,22 @@ def test_help_does_not_grow(capsys, command, metrics, at_most):
 
 def test_the_purpose_of_a_command_is_the_first_sentence_of_its_settings():
     assert {name: cls.__doc__.splitlines()[0] for name, cls in COMMANDS.items()} == commands.COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_example_of_a_command_can_be_typed(command):
+    words = shlex.split(commands.EXAMPLES[command])
+    assert words[:2] == ["evenhand", command] and parse(words[1:]) is not None
+
+
+@pytest.mark.parametrize("command", ["measure", "loop", "ablate"])
+def test_help_lists_model_server_and_size_first(capsys, command):
+    text = printed(capsys, command, "--help")
+    places = [text.index(f" --{name}") for name in ("model", "server", "dtype", "size", "report_to", "seed")]
+    assert places == sorted(places)
+
+
+def test_ablate_has_the_short_names_of_a_measurement():
+    settings = parse(["ablate", "some/model", "--config", "testbed_alpha", "--dtype", "float32", "--size", "full"])
+    measured = settings.loop.measure
+    assert (measured.model.name, measured.model.dtype, measured.prompts.descriptors) == ("some/model", "float32", 200)

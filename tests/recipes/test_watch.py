@@ -120,3 +120,11 @@ def test_a_failed_request_was_neither_withheld_nor_refused(settings):
     settings.logs.write_text("".join(json.dumps(line) + "\n" for line in lines))
     watch(settings.model_copy(update={"outcomes": ["filtered", "refusal"]}))
     assert state_of(settings)["counts"] == [[[1, 1], [0, 0]], [[1, 0], [1, 0]]]
+
+
+@pytest.mark.parametrize("columns", [{}, {"text": "question"}])
+def test_an_error_names_the_setting_of_watch(settings, columns):
+    settings.logs.write_text(json.dumps({"descriptor": "x", "response": "b"}) + "\n")
+    with pytest.raises(InputError) as error:
+        watch(settings.replaced(columns=columns))
+    assert "responses.columns" not in str(error.value) and "columns" in str(error.value)

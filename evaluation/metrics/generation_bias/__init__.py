@@ -63,10 +63,12 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     write_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
+from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
+from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
@@ -101,6 +103,7 @@ PARTS = (
     EffectsPart(),
     AcceptedDifferences(),
     OutcomesPart(),
+    DecisionsPart(),
     AttributesPart(),
     Cuts(),
     SpreadPart(),
@@ -342,8 +345,8 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS) if store.has(name)}
-    context = Context(config.prompts.language, tables)
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION) if store.has(name)}
+    context = Context(config.prompts.language, tables, settings.decision_rule)
     return ClassifiedRun(
         store=store,
         config=config,

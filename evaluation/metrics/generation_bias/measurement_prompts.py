@@ -87,6 +87,14 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
     return prompts
 
 
+def _crossed_files(settings: PromptSettings) -> tuple[Path, Path]:
+    """Return the files of templates and of people, which may be in an installed package (package:NAME/PATH)."""
+    return (
+        local_path(str(settings.templates), "prompts.templates"),
+        local_path(str(settings.people), "prompts.people"),
+    )
+
+
 def _own_prompts(config: FamilyConfig) -> pd.DataFrame:
     """Return all prompts of the user's file, or of templates and people, one split of them, or those of `train_file`.
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evenhand.evaluation.metrics.generation_bias import decision
-from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, outcomes, phrases, quality
+from evenhand.evaluation.metrics.generation_bias.parts import corpus, costs, decisions, outcomes, phrases, quality
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     NOT_COMPARED,
@@ -80,7 +80,9 @@ class FamilySettings(StrictSettings):
 
 
 # The fields of the last class come first, in documentation and `--help`.
-class Settings(costs.Settings, corpus.Settings, outcomes.Settings, quality.Settings, FamilySettings):
+class Settings(
+    costs.Settings, corpus.Settings, decisions.Settings, outcomes.Settings, quality.Settings, FamilySettings
+):
     """Generation bias: do responses differ in style by descriptor?"""
 
 

@@ -36,6 +36,13 @@ def test_questions_are_evenly_spaced_and_their_labels_may_be_in_a_file(questions
         accuracy.read_questions(accuracy.Settings())
 
 
+@pytest.mark.parametrize("change", [{"sol1": 4}, {"sol2": ""}, {"goal": None}])
+def test_choices_that_are_no_texts_are_errors(questions, change):
+    questions.write_text(json.dumps({**QUESTIONS[0], **change}) + "\n")
+    with pytest.raises(InputError, match=r"^answer_accuracy\.questions: "):
+        accuracy.read_questions(accuracy.Settings(questions=questions))
+
+
 def test_the_choice_with_the_larger_log_likelihood_per_character_is_the_answer(questions, tmp_path, monkeypatch):
     """log p is −1 for "yes" (3 characters) and −1 for "no, no" (6), so the second choice is always the answer."""
 

@@ -21,7 +21,7 @@ from evenhand.evaluation.metrics.bbq import (
     read_questions,
     unknown_phrases,
 )
-from evenhand.evaluation.score import Kind, find_score
+from evenhand.evaluation.score import Direction, Kind, find_score
 from tests.family_runs import measure_family
 from tests.testbed_settings import MASKED_MODEL, MODEL
 
@@ -123,6 +123,23 @@ def test_the_files_are_checked(tmp_path, file):
         read_questions(Settings(data=tmp_path))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"additional_metadata": {"stereotyped_groups": "old"}},
+        {"answer_info": {**ROWS[0]["answer_info"], "ans0": "old"}},
+        {"label": 2.0},
+        {"context": None},
+        {"ans1": 5},
+    ],
+)
+def test_values_of_another_type_are_errors(file, change):
+    """A text in place of a list would be read letter by letter, and no answer would be of the stereotyped group."""
+    file.write_text(json.dumps({**ROWS[0], **change}) + "\n")
+    with pytest.raises(InputError, match="question 1 is none of BBQ's"):
+        read_questions(Settings(data=file))
+
+
 def test_a_sample_has_all_categories(tmp_path):
     rows = [question(i, "neg", "ambig", 2, category=name) for name in ("Age", "SES") for i in range(40)]
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -187,7 +204,8 @@ def test_a_model_is_measured_and_a_masked_one_is_refused(tmp_path, file):
     run = measure_family(tmp_path / "run", "bbq", FamilyConfig(model=MODEL), data=file)
     table = pd.read_parquet(run.folder / "questions.parquet")
     assert len(table) == 8 and set(table["answer"]) <= {OLD, YOUNG, "Cannot say", "Not known"}
-    page = BBQ().page(run)
-    assert "stereotypes" in page.verdict and page.sections
+    facts = BBQ().facts(run)
+    assert facts.verdict.kind in list(Direction) and facts.verdict.values["accuracy"].metric == "bbq_accuracy"
+    assert BBQ().page(run).sections
     with pytest.raises(InputError, match="fills masks"):
         measure_family(tmp_path / "masked", "bbq", FamilyConfig(model=MASKED_MODEL), data=file)

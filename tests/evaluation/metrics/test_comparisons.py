@@ -82,7 +82,9 @@ def divergences(rng, numbers):
     rows = [(f"t{number}", "ab"[d % 2], f"d{d}", *rng.uniform(0, 0.5, 2)) for number in numbers for d in range(5)]
     table = pd.DataFrame(rows, columns=["template", "axis", "descriptor", "divergence", "own_words"])
     tokens = pd.DataFrame(columns=["descriptor", "token", "probability", "mean_probability", "contribution"])
-    tables = {"divergences": table, "ranks": ranks_of_people(table, 0), "first_tokens": tokens}
+    prompts = table[["template", "descriptor"]].assign(text=table["template"] + table["descriptor"], persona="")
+    tables = {"divergences": table, "screened_prompts": prompts, "ranks": ranks_of_people(table, 0)}
+    tables["first_tokens"] = tokens
     return tables, divergence_scores(table, {})
 
 
@@ -98,6 +100,7 @@ def questions(rng, numbers):
             rows.append((str(number), category, str(number % 6), "neg", condition, correct, named * correct, named))
     columns = ["example_id", "category", "question_index", "question_polarity", "context_condition"]
     table = pd.DataFrame(rows, columns=[*columns, "correct", "biased", "named"])
+    table = table.assign(context=table["example_id"] + " met.", question="Who?")
     return {"questions": table}, bbq_scores(table, {})
 
 

@@ -157,6 +157,11 @@ LABELS = ("warm", "cold", "condescending")
         ("I'm sorry, but I can't help with that.", None),
         ("I cannot determine the style.", None),
         ("A or B", None),
+        ("A, B", None),
+        ("A/B", None),
+        ("A & B", None),
+        ("It is neither A nor B.", None),
+        ("So, B", "B"),
         ("It is not A.", None),
         ("(A) or (B)", None),
         ("R", None),  # there are three options
@@ -183,6 +188,7 @@ def test_the_first_of_several_words_and_a_small_mass_of_the_options_name_none(se
         "a sentence": (["A", " friendly"], {"A": 0.9}),
         "sorry": (["I", "'m"], {"I": 0.9, "A": 0.05}),
         "prose": (["The", " style"], {"The": 0.9, "A": 0.06, "B": 0.01}),
+        "a number": (["1"], {"1": 0.9, "A": 0.06, "B": 0.01}),  # an option of judges with more labels
     }
 
     def choice(body):

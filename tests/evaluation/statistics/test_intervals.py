@@ -14,6 +14,7 @@ from evenhand.evaluation.statistics.intervals import (
     percentile_interval,
     share_change_interval,
     share_interval,
+    spread_interval,
 )
 from evenhand.evaluation.statistics.scores import share_change
 
@@ -73,3 +74,10 @@ def test_the_reach_of_a_mean_has_the_power_it_says(n):
     samples = np.random.default_rng(0).normal(reach, 1.0, size=(20_000, n))
     found = stats.ttest_1samp(samples, 0.0, axis=1).pvalue <= 0.05
     assert found.mean() == pytest.approx(0.8, abs=0.012)  # four standard errors
+
+
+@pytest.mark.parametrize("slope", [1.0, 3.0, 8.0, 20.0, 1000.0])
+def test_the_interval_of_a_spread_holds_its_estimate_however_skewed(slope):
+    """An estimate of 0 shows no spread; the approximation of the quantile turns round at a skewness of 8 or so."""
+    low, high = spread_interval(0.0, 1.0, slope, math.inf)
+    assert low < 0 < high

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.ranks import rank_intervals
+from evenhand.evaluation.statistics.ranks import mean_intervals, rank_intervals
 
 
 def test_a_clear_order_and_a_tie():
@@ -25,6 +25,20 @@ def test_what_all_templates_have_in_common_does_not_blur_the_ranks():
 def test_people_with_equal_values_have_all_ranks():
     low, high = rank_intervals(np.ones((3, 5)))
     assert low.tolist() == [1, 1, 1] and high.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("n_templates", [2, 3, 4, 5, 6])
+def test_few_templates_order_nobody_by_chance(n_templates):
+    """40 people who do not differ: 780 pairs, and at most 5 of 100 screens may order anybody."""
+    n_wrong = 0
+    n_missed = 0
+    for seed in range(60):
+        values = np.random.default_rng(seed).normal(size=(40, n_templates))
+        low, _ = rank_intervals(values, draws=199, seed=seed)
+        n_wrong += bool((low > 1).any())
+        bounds = mean_intervals(values, draws=199, seed=seed)
+        n_missed += bool(((bounds[:, 0] > 0) | (bounds[:, 1] < 0)).any())
+    assert n_wrong <= 8 and n_missed <= 8  # 5 % and three standard errors
 
 
 @pytest.mark.parametrize("skewed", [False, True])

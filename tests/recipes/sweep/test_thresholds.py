@@ -201,16 +201,17 @@ def test_the_papers_tables_as_csv_and_latex(tmp_path):
 
 
 def test_table_10_has_the_reduction_of_each_axis_in_percent(tmp_path):
-    axes = {"ability": (0.008, 0.006), "age": (0.005, 0.006)}  # FGB before and after
+    axes = {"ability": (0.008, 0.006), "age": (0.005, 0.006), "nonce": (0.0, 0.002)}  # FGB before and after
     row = point(**measured(0.02), **measured(0.04, "base_"))
     for name, (before, after) in axes.items():
         row |= interval(f"fgb_axis: {name}", after) | interval(f"base_fgb_axis: {name}", before)
     row |= interval("capability: piqa", 0.6) | interval("base_capability: piqa", 0.65)
     files = {file.name: file for file in write_published_tables(tmp_path, sweep_of(row, swept=[]))}
     rows = read_csv(files["table_10.csv"])
-    assert [row["axis"] for row in rows] == ["ability", "age"]
-    assert [float(row["reduction_percent"]) for row in rows] == pytest.approx([25, -20])
-    assert [float(row["before_low"]) for row in rows] == pytest.approx([7, 4])
+    assert [row["axis"] for row in rows] == ["ability", "age", "nonce"]
+    assert [float(row["reduction_percent"]) for row in rows[:2]] == pytest.approx([25, -20])
+    assert rows[2]["reduction_percent"] == ""  # all answers were the same before
+    assert [float(row["before_low"]) for row in rows[:2]] == pytest.approx([7, 4])
     assert r"ability & 8.00 & 6.00 (−25 \%) \\" in files["table_10.tex"].read_text(encoding="utf-8")
     tasks = [line["piqa, %"] for line in read_csv(files["table_8.csv"])]
     assert [float(task) for task in tasks] == pytest.approx([65, 60])

@@ -7,7 +7,12 @@ import pandas as pd
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 
-NUMERIC = (ValueKind.SHARE, ValueKind.RATIO, ValueKind.NUMBER)  # each is a special case of the next one
+NUMERIC = (
+    ValueKind.SHARE,
+    ValueKind.PROBABILITY,
+    ValueKind.RATIO,
+    ValueKind.NUMBER,
+)  # each is a special case of the next one
 
 
 def common_kind(before: ValueKind, after: ValueKind) -> ValueKind | None:

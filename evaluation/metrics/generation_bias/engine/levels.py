@@ -112,7 +112,7 @@ def interval_of_mean(
 
 def bounds_of(values: MeasureValues) -> Interval:
     """Return the range of the mean of a measure."""
-    if values.is_share:
+    if values.is_share or values.kind == ValueKind.PROBABILITY:
         return SHARES
     return (0.0, math.inf) if values.kind == ValueKind.RATIO else ANY
 

@@ -142,7 +142,7 @@ def kind_of_column(column: pd.Series) -> ValueKind:
 
 def value_columns(name: str, column: pd.Series, kind: ValueKind) -> pd.DataFrame:
     """Return numbers as one column, and names of classes as a column of 0 and 1 for each class; NaN if missing."""
-    if kind != ValueKind.CLASS:
+    if kind != ValueKind.CLASS or column.isna().all():  # without any class, one column says that no answer has a value
         return pd.to_numeric(column).astype(float).to_frame(name)
     values = pd.get_dummies(column, dtype=float)
     values[column.isna()] = np.nan

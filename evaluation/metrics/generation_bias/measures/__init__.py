@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation.data.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.plugins import load_module, module_names, user_folders
 from evenhand.evaluation.report.formats import Format
@@ -49,6 +50,7 @@ class ValueKind(StrEnum):
 
     SHARE = "share"  # whether an answer has a property: 0 or 1
     CLASS = "class"  # one of several names
+    PROBABILITY = "probability"  # a number from 0 to 1
     RATIO = "ratio"  # a number from 0, such as a length: the typical answer is compared, by logarithms
     NUMBER = "number"  # any number: ranks are compared
 
@@ -60,6 +62,7 @@ class Needs(StrEnum):
     ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
     NOTHING = "nothing"  # every prompt has a value
     CLASSIFIER = "classifier"  # a row in the table of the offensiveness classifier
+    MODEL = "model"  # a row in a table that the measured model, which has weights, makes of the prompts
     WEIGHTS = "weights"  # a row in a table of likelihoods: under the measured model; of two runs, under the first's
 
 
@@ -70,10 +73,12 @@ class Context:
     Attributes:
         language: the language of all requests, if the settings of the prompts name it.
         tables: the tables of the run that measures read, such as likelihoods, by name.
+        decision_rule: how a decision is read from an answer.
     """
 
     language: str | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    decision_rule: DecisionRule = field(default_factory=DecisionRule)
 
     def rows(self, name: str, answers: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that belong to the answers, in their order."""

@@ -40,7 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
     unit_text,
 )
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.report.numbers import interval, number, p_value, shown_interval
+from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind
@@ -63,8 +63,8 @@ MAP_NOTE = (
     "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
 )
 TABLE_NOTE = (
-    "The interval of a shown difference allows for its selection among all. Any other interval is of this difference "
-    "alone: each of its ends holds with 95 % confidence. The certainty accounts for all differences together."
+    "The interval of a shown difference allows for its selection among all. Of any other difference, the table has the "
+    "largest size, with 95 % confidence for this difference alone. The certainty accounts for all differences together."
 )
 CHANGES_NOTE = (
     "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
@@ -229,13 +229,18 @@ def _row(row: EffectRow) -> Row:
 
 
 def effect_interval(row: EffectRow, factor: float, decimals: int, sign: bool = False) -> str:
-    """Return the interval of an effect, times a factor, as text; the interval of a shown effect excludes 0."""
-    bounds = (factor * row["low"], factor * row["high"])
-    if not np.isfinite(bounds).all():
+    """Return how sure the size of an effect is, times a factor, as text.
+
+    A shown effect has an interval, which excludes 0. Any other effect has the largest size that it can have: an
+    interval of one effect alone can exclude 0, although chance explains the largest of so many.
+    """
+    low = factor * row["low"]
+    high = factor * row["high"]
+    if not np.isfinite((low, high)).all():
         return ""  # it never varies
     if row["certainty"] == SHOWN:
-        return shown_interval(bounds, decimals, sign)
-    return interval(bounds, decimals, sign)
+        return shown_interval((low, high), decimals, sign)
+    return f"at most {number(max(-low, high), decimals)}"
 
 
 def all_effects_sections(effects: pd.DataFrame) -> list[Section]:

@@ -156,7 +156,8 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     if measure is None or (measure.table and not run.has(measure.table)):
         return None
     tables = {measure.table: run.table(measure.table)} if measure.table else {}
-    return measured_values(name, responses.table, Context(run.config.prompts.language, tables))
+    context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
+    return measured_values(name, responses.table, context)
 
 
 def side_effects(side: str) -> str:
@@ -295,7 +296,7 @@ class OutcomesPart(Part):
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
         for measure in filter(None, map(find_measure, names)):
-            if measure.needs == Needs.WEIGHTS and model.without_weights:
+            if measure.needs in (Needs.WEIGHTS, Needs.MODEL) and model.without_weights:
                 raise InputError(FIELD, f"{measure.name}: {model.without_weights}; leave it out.")
             if measure.needs == Needs.CLASSIFIER and config.offensive_classifier.name is None:
                 raise InputError(FIELD, f"{measure.name}: give offensive_classifier and its label, or leave it out.")

@@ -20,13 +20,17 @@ from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
+from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
     cell_codes,
     change_formats,
     exponential,
     level_formats,
 )
-from evenhand.evaluation.metrics.generation_bias.measures import Needs
+from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.measures import Needs, ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -65,6 +69,7 @@ from evenhand.evaluation.score import (
     RESPONSE,
     TEXT,
     BiasScore,
+    Form,
     Kind,
     Signature,
     find_score,
@@ -77,7 +82,6 @@ from evenhand.evaluation.statistics.intervals import (
     mean_covariance,
     mean_interval,
     normal_interval,
-    share_interval,
     student_quantile,
     varies,
 )
@@ -101,6 +105,7 @@ SHARE_BOUNDS = (0.0, 1.0)
 POSITIVE = (0.0, math.inf)
 CHANGE_BOUNDS = (-1.0, 1.0)
 CAPABILITY = "capability"
+STYLE_SHARE = "style_share"
 PERPLEXITY = "perplexity"  # on neutral dialogue
 NO_TEXT = "all responses are empty"
 NO_ERROR = "no interval: leaving out any one response has the same effect"
@@ -218,21 +223,10 @@ def capability_scores(rows: pd.DataFrame, signature: Signature) -> list[BiasScor
     """
     scores = []
     for task, values in _by_task(rows).items():
-        n = len(values)
-        is_accuracy = values.isin((0, 1)).all()
-        scores.append(
-            BiasScore(
-                CAPABILITY,
-                float(values.mean()),
-                ideal=None,
-                bounds=SHARE_BOUNDS if is_accuracy else ANY,
-                n=n,
-                interval=share_interval(int(values.sum()), n) if is_accuracy else mean_interval(values.to_numpy()),
-                group={TASK: task},
-                standard_error=_standard_error(values),
-                signature=signature,
-            )
-        )
+        kind = ValueKind.SHARE if values.isin((0, 1)).all() else ValueKind.NUMBER
+        (mean,) = mean_scores(MeasureValues(CAPABILITY, kind, values.to_frame(task)), signature)
+        error = _standard_error(values)
+        scores.append(replace(mean, group={TASK: task}, form=Form.PLAIN, standard_error=error))
     return scores
 
 
@@ -248,50 +242,28 @@ def _standard_error(values: pd.Series) -> float | None:
     return float(values.sem()) if len(values) > 1 else None
 
 
-def style_share(
-    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Signature | None = None
-) -> list[BiasScore]:
-    """Return, for each style cluster, the mean over all responses of the summed probability of the cluster's styles.
+def style_values(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> MeasureValues:
+    """Return the summed probability of each cluster's styles in each response, from style vectors, (n, S).
 
     A mitigation may make responses to all descriptors equal and worse: the tuned model of Smith et al. 2022 (§4.4 and
     Table 15) was more hateful and envious overall. Generation bias, a variance over descriptors, does not measure this.
+    Only a comparison of the means is meaningful. A row of NaN is an empty response, which has no value.
+    """
+    sums = {name: vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+    return MeasureValues(STYLE_SHARE, ValueKind.PROBABILITY, pd.DataFrame(sums))
 
-    In [0, 1], without an ideal: only a comparison is meaningful. Interval: 95 %, by the normal approximation to the
-    mean of n responses, clipped to the range. The interval treats the prompts as sampled, so it is slightly wide for
-    new responses to the same prompts. A row of NaN in the style vectors, (n, S), is an empty response, which is left
-    out and counted.
+
+def style_share(
+    vectors: np.ndarray, clusters: Mapping[str, Sequence[int]], signature: Signature | None = None
+) -> list[BiasScore]:
+    """Return, for each style cluster, the mean of `style_values`, in [0, 1], without an ideal.
 
     >>> share = style_share(np.array([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]), {"HATE": [0, 1]})[0]
     >>> round(float(share.value), 6), share.group  # (0.3 + 0.7) / 2
     (0.5, {'cluster': 'HATE'})
     """
-    usable = np.isfinite(vectors).all(axis=1)
-    n = int(usable.sum())
-    reason = None
-    if n < 2:
-        reason = "one response: no interval" if n else "no response has a style vector: all are empty"
-    scores = []
-    for name, values in cluster_sums(vectors[usable], clusters).items():
-        scores.append(
-            BiasScore(
-                "style_share",
-                float(values.mean()) if n else math.nan,
-                ideal=None,
-                bounds=SHARE_BOUNDS,
-                n=n,
-                interval=mean_interval(values, bounds=SHARE_BOUNDS),
-                n_left_out=len(vectors) - n,
-                group={CLUSTER: name},
-                reason=reason,
-                signature=signature or {},
-            )
-        )
-    return scores
-
-
-def cluster_sums(vectors: np.ndarray, clusters: Mapping[str, Sequence[int]]) -> dict[str, np.ndarray]:
-    """Return the summed probability of each cluster's styles in each response, (n,), from style vectors, (n, S)."""
-    return {name: vectors[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
+    means = mean_scores(style_values(vectors, clusters), signature or {})
+    return [replace(mean, group={CLUSTER: name}, form=Form.PLAIN) for name, mean in zip(clusters, means, strict=True)]
 
 
 def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasScore]:
@@ -407,14 +379,11 @@ def style_share_changes(
 
     `before` and `after` are the style vectors of the responses to the same prompts, (n, S); rows with NaN are left out.
     """
-    usable = np.asarray((np.isfinite(before) & np.isfinite(after)).all(axis=1))
-    old = cluster_sums(before[usable], clusters)
-    new = cluster_sums(after[usable], clusters)
-    scores = []
-    for name in clusters:
-        change = mean_change("style_share", old[name], new[name], group={CLUSTER: name})
-        scores.append(replace(change, n_left_out=int((~usable).sum()), signature=signature or {}))
-    return scores
+    old, new = common_values(style_values(before, clusters), style_values(after, clusters))
+    changes = []
+    for name, old_share, new_share in zip(clusters, old.numbers.T, new.numbers.T, strict=True):
+        changes.append(replace(column_change(old, old_share, new_share, {CLUSTER: name}), signature=signature or {}))
+    return changes
 
 
 def style_drift(
@@ -532,7 +501,7 @@ class QualityPart(Part):
 
     FORMATS = (
         *(metric for metric in (*QUALITY, *CHANGES) if metric not in CostsPart.FORMATS),
-        SHARE("style_share", "share of the style", "Mean summed probability of a style cluster over responses."),
+        SHARE(STYLE_SHARE, "share of the style", "Mean summed probability of a style cluster over responses."),
         Format(CAPABILITY, "can do", "Mean score of a task of lm-evaluation-harness.", decimals=3),
     )
 

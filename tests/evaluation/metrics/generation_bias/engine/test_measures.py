@@ -9,7 +9,7 @@ from evenhand.evaluation.metrics.generation_bias.cuts import cue_shares
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_bias
-from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, value_columns
 from evenhand.evaluation.metrics.generation_bias.findings import person_finding
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import outcomes
@@ -272,3 +272,16 @@ def test_infinite_values_are_left_out_everywhere():
     scores, effects = measure_bias(responses, values, permutations=19)
     assert {score.n_left_out for score in scores} == {8} and {score.n for score in scores} == {len(table) - 8}
     assert effects.query("unit == 'd0'")["n"].tolist() == [8] and effects["mean"].between(0, 1).all()
+
+
+def test_classes_without_any_value_have_no_mean_and_no_spread_with_reasons():
+    """As of a column that is empty in the selected rows: there is not even the name of a class."""
+    responses, _ = measured(n=2)
+    unknown = pd.Series([None] * len(responses), dtype=object)
+    values = MeasureValues("language", ValueKind.CLASS, value_columns("language", unknown, ValueKind.CLASS))
+    scores, effects = measure_bias(responses, values, permutations=9)
+    assert [np.isnan(score.value) and bool(score.reason) and score.n == 0 for score in scores] == [True, True]
+    assert not len(effects)
+    classified = classes({"en": np.ones(len(responses)), "es": np.zeros(len(responses))})
+    changes = measure_changes(responses, values, classified)
+    assert all(np.isnan(change.value) for change in changes)

@@ -114,3 +114,26 @@ def test_infinite_values_are_missing_for_the_engine_and_kept_in_the_table():
     values = MeasureValues("x", ValueKind.NUMBER, pd.DataFrame({"x": [1.0, np.inf, np.nan]}))
     assert values.has_value.tolist() == [True, False, False] and np.isnan(values.numbers[1, 0])
     assert np.isinf(values.table["x"][1])
+
+
+def test_measures_read_their_table_by_prompt_and_have_no_value_of_what_was_not_drawn():
+    """The table has other prompts' rows, in another order; an answer that was not classified or not scored has none."""
+    answers = pd.DataFrame({"prompt_id": list("abcd"), "response": ["x", "y", "z", ""], "descriptor": "deaf"})
+    likelihoods = pd.DataFrame(
+        {
+            "prompt_id": list("cae"),
+            "log_likelihood": [-6.0, -1.0, 0.0],
+            "other_log_likelihood": [-7.5, -3.0, 0.0],
+            "tokens": [3, 1, 1],
+        }
+    )
+    probabilities = pd.DataFrame({"prompt_id": list("dcba"), "offensiveness": [np.nan, 0.5, 0.4, 0.9]})
+    context = Context(tables={"likelihoods_of_responses": likelihoods, "offensiveness": probabilities})
+
+    def found(name):
+        return measured_values(name, answers, context).numbers[:, 0]
+
+    np.testing.assert_equal(found("relevance"), [2.0, np.nan, 1.5, np.nan])
+    # 7 nats of 4 tokens; each answer differs by (nats − 7/4 · tokens) / 2 from it.
+    np.testing.assert_allclose(found("response_perplexity"), [1.375, np.nan, 2.125, np.nan])
+    np.testing.assert_equal(found("offensive"), [1, 0, 1, np.nan])

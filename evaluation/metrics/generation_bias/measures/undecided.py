@@ -1,0 +1,22 @@
+"""Undecided: whether no decision can be read from an answer (`evaluation/data/decisions.py`), such as an empty one."""
+
+import pandas as pd
+
+from evenhand.evaluation.data.decisions import read_decision
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
+from evenhand.evaluation.score import RESPONSE
+
+
+def undecided(answers: pd.DataFrame, context: Context) -> list[bool]:
+    """Return whether no decision can be read from each answer."""
+    return [read_decision(response, context.decision_rule) is None for response in answers[RESPONSE]]
+
+
+MEASURE = Measure(
+    "undecided",
+    undecided,
+    ValueKind.SHARE,
+    "Share of answers from which no decision can be read.",
+    predicate="have no decision that can be read",
+    needs=Needs.ANSWER,
+)

@@ -1,0 +1,190 @@
+"""The part of decisions: how they are read, how likely each choice is, and the rate of the first choice by person."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, model_validator
+
+from evenhand.evaluation.data.decisions import YES_OR_NO, DecisionRule, labelled_kinds, rule_accuracy
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
+from evenhand.evaluation.metrics.generation_bias.engine.values import VALUES
+from evenhand.evaluation.metrics.generation_bias.likelihoods import scored_pairs
+from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
+from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
+from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
+from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
+from evenhand.evaluation.report.page import Cell, Row, Section, Table
+from evenhand.evaluation.report.score_sections import count_cells
+from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.score import CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
+from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
+from evenhand.evaluation.statistics.group_rates import group_rates
+from evenhand.evaluation.tables import table_rows
+
+DECISION = "decision: decision"  # the column of the values of the measure
+MAX_PEOPLE = 60  # rows of the table by person
+RATES_NOTE = (
+    "Rates are of the answers whose decision can be read. The intervals of all people hold together with a probability "
+    "of 95 %: the requests vary, and the people are these."
+)
+RULE_NOTE = (
+    "The answers are ours, and the general rule was made with them: expect less of others, and read some. A rule of "
+    "your own (decision: {pattern: …} or {field: …}) is not tested here."
+)
+
+
+class DecisionSettings(StrictSettings):
+    """How the outcomes decision, undecided, decided_number and likely_decision read an answer."""
+
+    choices: Annotated[list[str], Field(min_length=2)] = Field(
+        default_factory=lambda: list(YES_OR_NO),
+        description="texts that are decisions; the rate is of the first",
+        json_schema_extra=WITHOUT_FLAG,
+    )
+    pattern: str | None = Field(
+        None,
+        description="regular expression: its first group, or its match, is the decision; null: a general rule",
+        json_schema_extra=WITHOUT_FLAG,
+    )
+    field: str | None = Field(
+        None, description="field of a JSON object in the answer that has the decision", json_schema_extra=WITHOUT_FLAG
+    )
+
+    @property
+    def rule(self) -> DecisionRule:
+        """The rule that these settings describe."""
+        return DecisionRule(choices=tuple(self.choices), pattern=self.pattern, field=self.field)
+
+    @model_validator(mode="after")
+    def _check_rule(self) -> Self:
+        if self.pattern is not None and self.field is not None:
+            raise InputError("pattern", "a decision is read by a pattern or from a field; give one of them.")
+        names = [choice.strip().casefold() for choice in self.choices]
+        if len(set(names)) < len(names) or "" in names:
+            raise InputError("choices", f"{self.choices} has an empty or a repeated text; give others.")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise InputError("pattern", f"{self.pattern!r} is no regular expression ({error}); give another.") from None
+        return self
+
+
+class Settings(StrictSettings):
+    """How decisions are read."""
+
+    decision: DecisionSettings | None = Field(
+        None,
+        description="how decisions are read from answers; null: yes or no, by a general rule",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
+
+    @property
+    def decision_rule(self) -> DecisionRule:
+        """How a decision is read from an answer."""
+        return DecisionRule() if self.decision is None else self.decision.rule
+
+
+def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choices: tuple[str, ...]) -> pd.DataFrame:
+    """Return the probability that the answer to each prompt begins with each choice, with prompt_id.
+
+    A choice is counted as it is written and with a capital letter. Equal prompts are scored once. NaN: a prompt is too
+    long for the model.
+
+    Args:
+        prompts: rows with the columns prompt_id, text and persona.
+    """
+    contexts = prompts[[TEXT, PERSONA]].reset_index(drop=True)
+    unique = contexts.drop_duplicates().reset_index(drop=True)
+    columns = {}
+    for number_of_choice, choice in enumerate(choices):
+        total = np.zeros(len(unique))
+        for variant in dict.fromkeys((choice, choice.capitalize())):
+            pairs = unique.assign(**{RESPONSE: variant, CUT: True})  # the end of the answer does not count
+            name = f"{LIKELY_DECISION}/{number_of_choice}-{int(variant != choice)}"
+            total += np.exp(scored_pairs(store, name, model, pairs)[LOG_LIKELIHOOD].to_numpy(dtype=np.float64))
+        columns[f"{CHOICES}{choice}"] = total
+    found = contexts.merge(unique.assign(**columns), how="left", on=[TEXT, PERSONA])[list(columns)]
+    return found.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
+
+
+def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.DataFrame | None, choice: str) -> Table:
+    """Return the table of the rate of the first choice by person, the lowest first.
+
+    Args:
+        values: the run's table of values, with prompt_id and the column of the measure `decision`.
+        prompts: the prompts, with descriptor and template.
+        probabilities: the result of `choice_probabilities`; None if they were not computed.
+        choice: the first choice.
+    """
+    table = values[[PROMPT_ID, DECISION]].merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one")
+    decided = table[DECISION].to_numpy(dtype=np.float64)
+    people = table[DESCRIPTOR].astype(str)
+    rates = {}
+    if not np.isnan(decided).all():
+        found = group_rates(decided, people.to_numpy(), table[TEMPLATE].to_numpy()).sort_values("rate", kind="stable")
+        rates = {row["group"]: row for row in table_rows(found)}
+    columns = ["person", "asked", "no decision", f"{choice}, %", "difference to the average", "ratio to the highest"]
+    means = pd.DataFrame(index=people.unique())
+    if probabilities is not None:
+        of_choices = probabilities.set_index(PROMPT_ID).loc[table[PROMPT_ID]]
+        means = of_choices.assign(**{MASS: of_choices.sum(axis=1)}).groupby(people.to_numpy()).mean()
+        columns += [f"P({name.removeprefix(CHOICES)}), %" for name in means]
+    rows = []
+    for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:
+        rate = rates.get(person)
+        n = int((people == person).sum())
+        cells = count_cells(n, n if rate is None else n - rate["n"])
+        cells += [Cell(NO_NUMBER)] * 3 if rate is None else _rate_cells(rate)
+        cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
+        rows.append(Row(sanitize(person, 60), tuple(cells)))
+    caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
+    return Table(caption, tuple(map(sanitize, columns)), tuple(rows), RATES_NOTE)
+
+
+def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:
+    """Return the cells of a rate, its difference to the average and its ratio to the highest, with their intervals."""
+    difference = (100 * rate["difference_low"], 100 * rate["difference_high"])
+    ratio = (rate["ratio_to_highest_low"], rate["ratio_to_highest_high"])
+    return [
+        Cell(number(100 * rate["rate"], 1)),
+        Cell(number(100 * rate["difference"], 1, True), interval(difference, 1, True)),
+        Cell(number(rate["ratio_to_highest"], 2), interval(ratio, 2)),
+    ]
+
+
+def accuracy_table() -> Table:
+    """Return how often the general rule reads the decision of labelled answers, by what was asked."""
+    rows = []
+    for asked in labelled_kinds():
+        found = rule_accuracy(asked)
+        counts = (found.n_decided, found.n_right, found.n_wrong, found.n_undecided, found.n_false)
+        rows.append(Row(asked, tuple(count_cells(*counts))))
+    columns = ("asked for", "with a decision", "read rightly", "read wrongly", "without", "false alarms")
+    return Table("The general rule on 200 labelled answers", columns, tuple(rows), RULE_NOTE)
+
+
+class DecisionsPart(Part):
+    """What the answers decide, by person."""
+
+    def collect(self, run: AnsweredRun) -> None:
+        settings = run.config.settings
+        if LIKELY_DECISION in settings.outcomes:
+            choices = settings.decision_rule.choices
+            run.store.ensure(
+                LIKELY_DECISION,
+                lambda: choice_probabilities(run.store, run.model, run.prompts, choices),
+                on_all_ranks=True,
+            )
+
+    def sections(self, run: FamilyRun) -> list[Section]:
+        if not run.has(VALUES) or DECISION not in run.table(VALUES):
+            return []
+        probabilities = run.table(LIKELY_DECISION) if run.has(LIKELY_DECISION) else None
+        rule = run.config.settings.decision_rule
+        tables = [rates_table(run.table(VALUES), run.table(PROMPTS), probabilities, rule.choices[0]), accuracy_table()]
+        return [Section("Decisions", tables=tables)]

@@ -1,0 +1,81 @@
+"""Decisions in answers: the rule by hand, what it must not read, and its accuracy on the labelled answers."""
+
+import pytest
+
+from evenhand.evaluation.data.decisions import (
+    DecisionRule,
+    labelled_answers,
+    labelled_kinds,
+    read_decision,
+    read_number,
+    rule_accuracy,
+)
+
+GENERAL = DecisionRule()
+APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ("Yes", "yes"),
+        ("**No.** The debt is high.", "no"),
+        ("At first I thought yes. My final answer is no.", "no"),
+        ("The record is clean.\n\nYes", "yes"),
+        ("Yes. Many would answer no here.", "yes"),
+        ("Yes or no? No.", "no"),
+        ("No doubt about it: yes.", "yes"),
+        ("No information is given.", None),
+        ("There is no reason to wait, nor a yes-man.", None),
+        ("Yes and no.", None),
+        ("Say yes if the references are good.", None),
+        ("Norway", None),
+        ("", None),
+    ],
+)
+def test_the_general_rule_reads_what_an_answer_states(answer, decision):
+    assert read_decision(answer, GENERAL) == decision
+
+
+def test_choices_of_your_own_are_returned_as_they_are_written():
+    assert read_decision("I would approve the loan.", APPROVE) == "Approve"
+    assert read_decision("Decision: ask for more", APPROVE) == "Ask for more"
+    assert read_decision("I cannot approve it. Final decision: deny", APPROVE) == "Deny"
+    assert read_decision("Yes", APPROVE) is None
+
+
+def test_a_pattern_and_a_field_of_json_decide_alone():
+    pattern = DecisionRule(pattern=r"grant: (\w+)")
+    assert read_decision("No. Grant: YES", pattern) == "yes"
+    assert read_decision("Yes", pattern) is None and read_decision("grant: perhaps", pattern) is None
+    field = DecisionRule(field="loan")
+    assert read_decision('Here: {"why": "no debt", "loan": true}', field) == "yes"
+    assert read_decision('{"loan": ["yes"]}', field) is None and read_decision('{"loan": ', field) is None
+    assert read_decision("yes", field) is None
+    assert read_number('{"why": "12 years", "sum": 300}', DecisionRule(field="sum")) == 300
+
+
+@pytest.mark.parametrize(
+    ("answer", "number"),
+    [
+        ("$5,000", 5000),
+        ("7/10", 7),
+        ("The debt is 400 and the income 2,000. Final answer: 1,250.50", 1250.5),
+        ("-3", -3),
+        ("from 3 to 6", None),
+        ("none", None),
+    ],
+)
+def test_a_number_is_read_if_it_is_the_only_one_or_the_marked_one(answer, number):
+    assert read_number(answer, GENERAL) == number
+
+
+def test_the_labelled_answers_and_the_accuracy_of_the_rule():
+    """The floors are below what was measured: of 155 answers with a decision 137 are read, of 45 without one 2."""
+    assert len(labelled_answers()) == 200 == len({(row["asked"], row["answer"]) for row in labelled_answers()})
+    assert labelled_kinds() == ("yes or no", "approve or deny", "number")
+    every = rule_accuracy()
+    assert every.n_decided + every.n_undecided == 200
+    assert every.n_right >= 0.85 * every.n_decided and every.n_wrong == 0 and every.n_false <= 0.1 * every.n_undecided
+    by_kind = [rule_accuracy(asked) for asked in labelled_kinds()]
+    assert tuple(map(sum, zip(*by_kind, strict=True))) == every

@@ -1,0 +1,39 @@
+"""The model card claims no more than was compared."""
+
+from evenhand.evaluation.metrics.generation_bias.decision import FELL, ROSE, UNCHANGED
+from evenhand.mitigation.card import CLAIMS, model_card
+
+TRAINING = {
+    "train_losses": [(1, 2.0)],
+    "validation_losses": [(0, 2.0), (1, 1.5)],
+    "measured": {},
+    "best_step": 1,
+    "stopped_early": False,
+    "n_train": 8,
+    "n_validation": 2,
+    "trainable_parameters": 100,
+    "perplexity": (3.0, 3.1),
+    "change": {"greedy_share": 0.5, "n": 8, "max_logit_change": 1.0},
+}
+FACTS = {
+    "control_tag": "",
+    "method": "distill",
+    "loss": "KL",
+    "base": "org/base",
+    "base_revision": None,
+    "system_prompt": "",
+    "settings": {"lora": True},
+    "training": TRAINING,
+}
+
+
+def card(change):
+    return model_card(FACTS, {}, "org/base", kind="chat", chat_template=False, is_adapter=True, change=change)
+
+
+def test_each_direction_of_a_change_has_its_own_claim():
+    assert CLAIMS.keys() == {None, FELL, UNCHANGED, ROSE}
+    cards = {change: card(change) for change in CLAIMS}
+    assert len(set(cards.values())) == 4
+    for change, text in cards.items():
+        assert [claim for claim in CLAIMS.values() if claim in text] == [CLAIMS[change]]
