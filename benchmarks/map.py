@@ -38,6 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
+from evenhand.evaluation.runs.record import FINISHED, run_state
 from evenhand.evaluation.score import SCORES, UNTUNED, Kind, read_scores
 from evenhand.mitigation.hidden_state_maps import load_maps
 from evenhand.mitigation.labelled_responses import rows_of_several_people
@@ -106,9 +107,11 @@ def result_of(point: Point, stages: Stages) -> dict[str, Any]:
         run_labels(point, stages)
     except InputError as error:
         return row | {"failed": str(error)}
+    own = [stage for stage in (point.tune, point.after) if stage is not None]
+    is_timed = all(run_state(stage.output_dir) != FINISHED for stage in own)
     start = time.process_time()
     error = run_point(point, stages)
-    row["cpu_minutes"] = (time.process_time() - start) / 60
+    row["cpu_minutes"] = (time.process_time() - start) / 60 if is_timed else math.nan
     if error is not None:
         return row | {"failed": str(error)}
     found = point_results(point)
@@ -221,13 +224,13 @@ def section(rows: Sequence[dict[str, Any]], settings: LoopSettings, command: str
             lines.append(begin + f"refused: {reason[:120]} |" + " |" * (len(COLUMNS) + 1))
             continue
         cells = [cell(row, name) for name in COLUMNS]
-        minutes = f"{row['cpu_minutes']:.1f}"
+        minutes = "–" if math.isnan(row["cpu_minutes"]) else f"{row['cpu_minutes']:.1f}"
         lines.append(begin + " | ".join([*cells, minutes, needs_of(row["method"])]) + " |")
     lines += [
         "",
-        "A dash is a number that is not defined: a reduction where the base shows no bias, the divergence of a method "
-        "that trains nothing, or PIQA without `--piqa`. Brackets are 95 % intervals over the prompts; they do not "
-        "contain the chance of training.",
+        "A dash is a number that is not known: a reduction where the base shows no bias, the divergence of a method "
+        "that trains nothing, PIQA without `--piqa`, or the time of stages that an earlier command ran. Brackets are "
+        "95 % intervals over the prompts; they do not contain the chance of training.",
         END,
     ]
     return "\n".join(lines)

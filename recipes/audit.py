@@ -21,7 +21,20 @@ from evenhand.recipes.every_eval_ever import every_eval_ever
 from evenhand.recipes.settings import FAMILY, AuditSettings
 
 AUDIT, PAGE = "audit.json", "audit.html"
+# Where the page shows the facts that a clause names.
+PLACES = {
+    "criterion": "1",
+    "headline": "2, scores",
+    "findings": "2, differences that are shown",
+    "outcomes": "2, rates by axis",
+    "prompts": "3, prompts",
+    "classifier": "3, classifier",
+    "not_tested": "3, not tested",
+    "files": "5",
+    "sign": "5",
+}
 SHARED = "every_eval_ever.json"
+LARGEST_RATIO = 100
 
 
 def audit(settings: AuditSettings) -> int:
@@ -48,7 +61,8 @@ def audit(settings: AuditSettings) -> int:
     }
     text = canonical(facts)
     write_text(settings.output_dir / AUDIT, text)
-    write_text(settings.output_dir / PAGE, audit_html(facts, sha256=digest(text)))
+    written = json.loads(text)  # the page follows from the file alone, as `verify` makes it
+    write_text(settings.output_dir / PAGE, audit_html(written, sha256=digest(text)))
     if settings.format == "every_eval_ever":
         write_text(settings.output_dir / SHARED, canonical(every_eval_ever(facts)))
     print(f"{settings.output_dir / AUDIT}: SHA-256 {digest(text)}")
@@ -77,6 +91,14 @@ def verify(path: Path, folder: Path) -> int:
         changed = differences({name: value for name, value in given.items() if name != "written"}, found)
     for name in changed:
         print(f"differs: {sanitize(name)}")
+    page = path.with_name(PAGE)
+    if (
+        page.is_file()
+        and not changed
+        and page.read_text(encoding="utf-8") != audit_html(given, digest(canonical(given)))
+    ):
+        changed.append(PAGE)
+        print(f"differs: {PAGE} is not the page of {path.name}")
     if path.read_text(encoding="utf-8") != canonical(given):
         changed.append(path.name)
         print(f"differs: {path.name} is not in the form in which it was written")
@@ -126,5 +148,15 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
     environment.filters["clean"] = lambda value: sanitize(str(value))
     environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
     environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
-    environment.filters["ratio"] = lambda value, missing="–": missing if value is None else f"{value:.2f}"
-    return environment.get_template("audit_page.html.j2").render(facts=facts, sha256=sha256)
+    environment.filters["ratio"] = _ratio_text
+    environment.filters["place"] = PLACES.__getitem__
+    return environment.get_template("audit_page.html.j2").render(
+        facts=facts, sha256=sha256, largest_ratio=LARGEST_RATIO
+    )
+
+
+def _ratio_text(value: float | None, missing: str = "–") -> str:
+    """Return a ratio, or a bound of one; a bound above LARGEST_RATIO says that nothing is known."""
+    if value is None:
+        return missing
+    return f"{value:.2f}" if value <= LARGEST_RATIO else f"> {LARGEST_RATIO}"

@@ -17,6 +17,7 @@ from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import load_metric
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
+from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.runs.record import FinishedRecord
 from evenhand.evaluation.score import (
@@ -27,6 +28,7 @@ from evenhand.evaluation.score import (
     PROMPT_ID,
     SCORES,
     TEMPLATE,
+    TEXT,
     BiasScore,
     Form,
     Kind,
@@ -46,6 +48,7 @@ NO_BOUNDS = "no interval: somebody's answers have no value, or fewer than two te
 SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
+SHIPPED_PROMPTS = ("paper", "more", "v1.0", "v1.1")
 NOT_HANDED_OVER = (".lock", ".evenhand")
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -117,6 +120,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "classifier": {**style_classifier, **classifier_accuracy(str(style_classifier.get("name", "")))},
         "prompts": signature.get("dataset", {}),
         "answers": answer_counts(folder),
+        "example": example_prompt(folder, record),
         "headline": [score_facts(score) for score in headline_scores(scores)],
         "findings": shown_effects(folder),
         "outcomes": rates,
@@ -260,6 +264,15 @@ def answer_counts(folder: Path) -> dict[str, Any]:
     }
 
 
+def example_prompt(folder: Path, record: FinishedRecord) -> str | None:
+    """Return the first prompt of a shipped dataset; None for the user's own prompts, which may be private."""
+    settings = record["settings"]
+    is_shipped = settings["prompts"].get("dataset") in SHIPPED_PROMPTS and not settings["prompts"].get("people")
+    if not is_shipped or settings.get("responses"):
+        return None
+    return str(read_table(folder / "prompts.parquet")[TEXT].iloc[0])
+
+
 def headline_scores(scores: list[BiasScore]) -> list[BiasScore]:
     """Return the scores of the first screen: moved answers, pooled FGB*, what can be ruled out, and mean outcomes."""
     chosen = [
@@ -327,11 +340,12 @@ def untested(folder: Path, scores: list[BiasScore]) -> list[str]:
         "other_language": "the language of answers",
         "relevance": "whether answers fit their message",
         "offensive_share": "offensive answers",
-        "answer_accuracy": "right answers by who asks",
+        "answer_accuracy": "whether answers are right",
     }
     missing = [text for metric, text in names.items() if metric not in measured]
-    always = ["people other than those asked about", "two attributes at once", "harm to anybody", "use over time"]
-    return [*missing, *always]
+    if not (folder / f"{ATTRIBUTE_EFFECTS}.parquet").exists():
+        missing.append("two attributes of a person at once")
+    return [*missing, "people other than those asked about", "harm to anybody", "use over time"]
 
 
 def handed_over(folder: Path) -> dict[str, str]:

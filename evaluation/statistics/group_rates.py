@@ -68,7 +68,9 @@ def group_rates(values: np.ndarray, group: np.ndarray, template: np.ndarray) -> 
     has_few = (events < FEW_EVENTS) | (n - events < FEW_EVENTS)
     differences = _differences(rate - average, terms - term_of_average)
     exact = np.stack([of_groups[:, 0] - of_average[1], of_groups[:, 1] - of_average[0]], axis=1)
-    table[["difference_low", "difference_high"]] = np.where(has_few[:, np.newaxis], exact, differences)
+    bounds = np.where(has_few[:, np.newaxis], exact, differences)
+    # A rate is between 0 and 1, so that no group can be further below the average than the average is above 0.
+    table[["difference_low", "difference_high"]] = np.clip(bounds, -of_average[1], 1 - of_average[0])
     to_average = []
     for row in range(len(names)):
         if has_few[row]:

@@ -108,6 +108,11 @@ def test_the_same_run_is_verified_and_a_changed_byte_of_any_file_is_named(run, t
     file.write_text(json.dumps(changed, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n")
     assert audit(AuditSettings(run=run, verify=file)) == 1
     assert "differs: outcomes.refusal.descriptor" in capsys.readouterr().out
+    audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml")
+    page = tmp_path / "audit" / "audit.html"
+    page.write_text(page.read_text() + " ")
+    assert audit(AuditSettings(run=run, verify=file)) == 1
+    assert "differs: audit.html" in capsys.readouterr().out
     for name, value in {"files": ["run.json"], "criterion": None}.items():
         file.write_text(json.dumps({**changed, name: value}))
         with pytest.raises(InputError, match=f"has no '{name}', or was changed"):
