@@ -82,7 +82,8 @@ def read_criteria(path: Path) -> Criteria:
         raise InputError("criteria", f"{path} is no mapping; write, for example, `max_difference: 5`.")
     criteria = checked(Criteria, dict(content), str(path))
     if criteria == Criteria(accepted=criteria.accepted):
-        raise InputError("criteria", f"{path} sets no limit; give one of {', '.join(Criteria.model_fields)}.")
+        limits = [name for name in Criteria.model_fields if name != "accepted"]
+        raise InputError("criteria", f"{path} sets no limit; give one of {', '.join(limits)}.")
     return criteria
 
 
@@ -185,18 +186,21 @@ def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, 
         rows = _rows_of(rates, outcome, DESCRIPTOR, "max_rate_difference")
         name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
         bounds = [(row["difference_low"], row["difference_high"]) for row in rows]
-        if any(None in each for each in bounds):
-            limits.append({"limit": name, "status": UNDECIDED, "measured": NO_BOUNDS})
+        known = [each for each in bounds if None not in each]
+        surely = max((_distance_from_zero(low, high) for low, high in known), default=0.0)
+        if len(known) < len(bounds):  # of whom nothing is known may differ by any amount, so that no limit is met
+            is_broken = 100 * surely > limit
+            measured = f"at least {100 * surely:.1f} answers of 100" if is_broken else NO_BOUNDS
+            limits.append({"limit": name, "status": BROKEN if is_broken else UNDECIDED, "measured": measured})
             continue
         largest = max(max(abs(low), abs(high)) for low, high in bounds)
-        surely = max(_distance_from_zero(low, high) for low, high in bounds)
         status = MET if 100 * largest <= limit else BROKEN if 100 * surely > limit else UNDECIDED
         measured = f"between {100 * surely:.1f} and {100 * largest:.1f} answers of 100"
         limits.append({"limit": name, "status": status, "measured": measured})
     for outcome, limit in criteria.min_ratio.items():
         rows = _rows_of(rates, outcome, AXIS, "min_ratio")
         low = min(row["ratio_to_highest_low"] or 0.0 for row in rows)
-        high = min(math.inf if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
+        high = min(1.0 if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
         status = MET if low >= limit else BROKEN if high < limit else UNDECIDED
         measured = f"the smallest ratio is between {low:.2f} and {high:.2f}"
         limits.append({"limit": f"{outcome}: ratio to the highest ≥ {limit:g}", "status": status, "measured": measured})

@@ -164,8 +164,10 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
     return rows if TEMPLATE in rows else rows.assign(**{TEMPLATE: UNSPECIFIED})
 
 
-def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
+def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> np.ndarray:
     """Return the values of a measure that is a share, or of a yes-or-no column, (n,) in [0, 1]; NaN: there is none.
+
+    `was_read` is whether earlier lines of the log had the outcome: a column that all new lines lack has no value then.
 
     Raises:
         InputError: there is no such measure or column, or a value of the column is neither yes nor no.
@@ -173,6 +175,8 @@ def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
     names = [measure.name for measure in all_measures() if measure.kind == ValueKind.SHARE and not measure.table]
     if outcome in names:
         return measured_values(outcome, rows, Context()).numbers[:, 0]
+    if outcome not in rows and was_read:
+        return np.full(len(rows), np.nan)
     if outcome not in rows:
         raise unknown_name("outcomes", outcome, [*names, *map(str, rows.columns)])
     values = []
@@ -187,7 +191,8 @@ def outcome_values(rows: pd.DataFrame, outcome: str) -> np.ndarray:
 
 def follow(state: State, rows: pd.DataFrame, settings: WatchSettings) -> None:
     """Bet with each block that the rows complete, and record who is named."""
-    values = np.column_stack([outcome_values(rows, outcome) for outcome in settings.outcomes])
+    was_read = state.answers > 0
+    values = np.column_stack([outcome_values(rows, outcome, was_read=was_read) for outcome in settings.outcomes])
     n_outcomes = len(settings.outcomes)
     position = {person: row for row, person in enumerate(state.people)}
     wealth = [np.array(person) for person in state.log_wealth]

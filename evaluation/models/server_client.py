@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from evenhand.evaluation.data.answers import FILTER, FILTER_REASONS, FILTERED, Answer, MeasuredAnswer, measured_answer
 from evenhand.evaluation.data.chats import answer_in
-from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.models.asking import (
     FailedRequest,
     MissingAnswer,
@@ -257,13 +257,35 @@ def fetch_answers(
 
 
 async def ask_openai(client: "AsyncOpenAI | None", body: Body, api: Api) -> Any:
-    """Return the answer to one request by OpenAI's API of chats or completions."""
+    """Return the answer to one request by OpenAI's API of chats or completions.
+
+    Raises:
+        InputError: the server says that it has no such model; the message lists those that it serves.
+    """
+    from openai import NotFoundError
+
     if client is None:
         raise InputError("model.server", "none is given; give http://HOST:PORT/v1.")
     create: Callable = client.chat.completions.create if api == "chat" else client.completions.create
     known = {name: body[name] for name in ("model", "messages", "prompt") if name in body}
     rest = {name: value for name, value in body.items() if name not in known}
-    return await create(**known, extra_body=rest)  # the client knows no parameter of other servers
+    try:
+        return await create(**known, extra_body=rest)  # the client knows no parameter of other servers
+    except NotFoundError:
+        served = await _served_models(client)
+        if not served or body["model"] in served:
+            raise
+        raise unknown_name("model.name", body["model"], served) from None
+
+
+async def _served_models(client: "AsyncOpenAI") -> list[str]:
+    """Return the names of the models that a server lists; [] if it lists none."""
+    from openai import OpenAIError
+
+    try:
+        return [model.id async for model in client.models.list()]
+    except OpenAIError:
+        return []
 
 
 def _open_client(model: ModelSettings, statuses: set[int]) -> "AsyncOpenAI":

@@ -236,17 +236,18 @@ def classify_rows(
     name: str,
     classifier: Classifier,
     texts: Sequence[str],
-    numbers: np.ndarray | None = None,
+    keys: Sequence[str] | pd.Series | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of all labels for each text, (n, S), and whether the text was truncated, (n,).
 
-    With a store, finished batches are saved in its folder under `name`; `numbers` are those of `Store.rows`.
+    With a store, finished batches are saved in its folder under `name`, by the keys of the texts (`Store.rows`);
+    None: their numbers.
     """
-    items = pd.DataFrame({TEXT: list(texts)}, dtype=object)
+    items = pd.DataFrame({TEXT: list(texts)}, index=None if keys is None else list(keys), dtype=object)
     if store is None:
         table = join_batches(classify_texts(classifier, items))
     else:
-        table = store.rows(name, items, partial(classify_texts, classifier), "texts", numbers)
+        table = store.rows(name, items, partial(classify_texts, classifier), "texts")
     truncated = table.pop(TRUNCATED).to_numpy(dtype=bool)
     probabilities = table.to_numpy(dtype=np.float32)
     if truncated.any():

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from evenhand.evaluation.tables import read_table, table_run, write_table
 
 log = logging.getLogger("evenhand")
 
-ROW = "row"  # column of saved batches: the number of the row
+KEY = "key"  # column of saved batches: the key of the row
 RUN = "run"  # key of the fingerprint in a JSON file of facts
 SECONDS_BETWEEN_WRITES = 5.0  # the maximum work lost if the process is killed
 
@@ -175,8 +176,6 @@ class Store:
         items: pd.DataFrame,
         compute: Callable[[pd.DataFrame], Iterable[pd.DataFrame]],
         unit: str = "rows",
-        numbers: np.ndarray | None = None,
-        watch: Callable[[pd.DataFrame], object] | None = None,
     ) -> pd.DataFrame:
         """Return a row for each item, computed in batches that are saved as they come, so that a killed run can resume.
 
@@ -184,21 +183,19 @@ class Store:
 
         Args:
             name: the name of the computation, unique within the family.
-            items: what each row is computed from, (n,).
+            items: what each row is computed from, (n,). The index has a key for each row, by which a later call finds
+                it, also among more or other items: ids of prompts, or numbers.
             compute: yields tables of rows for the items that it gets; their index says for which of these items. It
                 yields a table without rows, with all columns, if it gets no items.
             unit: the plural noun for a row, for the progress bar.
-            numbers: the number of each item among all items of which rows may be computed later, (n,), ascending;
-                None: these are all items.
-            watch: called with each batch as it comes, such as to show it.
 
         Raises:
             InputError: `compute` did not yield every row, or a file cannot be read or written.
         """
         folder = self.folder / PARTS / self.family / name
-        if numbers is None:
-            numbers = np.arange(len(items))
-        missing = processes.on_rank_zero(lambda: _missing_rows(folder, numbers, self.fingerprint))
+        if not items.index.is_unique:
+            raise ValueError(f"{name}: several items have the same key")
+        missing = processes.on_rank_zero(lambda: _missing_keys(folder, items.index, self.fingerprint))
         mine = np.array_split(missing, processes.world_size())[processes.rank()]
         if len(mine) or items.empty:  # a table without rows is computed, too, since `compute` knows its columns
             # Finished rows are not kept in memory: small tables between a model's large arrays fragment the memory.
@@ -208,18 +205,16 @@ class Store:
             label = name.replace("_", " ") + processes.rank_label()
             with progress(done + len(mine), label, unit, done) as bar:
                 try:
-                    for batch in compute(items.set_axis(numbers).loc[mine]):
+                    for batch in compute(items[items.index.isin(mine)]):
                         waiting.append(batch)
                         if time.monotonic() - last_write >= SECONDS_BETWEEN_WRITES:
                             self._write_part(folder, waiting)
                             last_write = time.monotonic()
                         bar.update(len(batch))
-                        if watch is not None:
-                            watch(batch)
                 finally:  # rows that were computed before an error are written, too
                     self._write_part(folder, waiting)
         processes.barrier()
-        return _read_rows(folder, numbers)
+        return _read_rows(folder, items.index)
 
     def _write_part(self, folder: Path, batches: list[pd.DataFrame]) -> None:
         """Write batches of rows to one file, and empty the list."""
@@ -229,41 +224,47 @@ class Store:
             record = read_record(self.folder, "output_dir")
             if record is None or record["fingerprint"] != self.fingerprint:
                 raise InputError("output_dir", f"{self.folder} was deleted, or another run works in it; give another.")
-        rows = pd.concat(batches).rename_axis(ROW).reset_index()
-        first = rows[ROW].iloc[0] if len(rows) else 0
-        write_table(folder / f"{first:08d}.parquet", rows, self.fingerprint)
+        rows = pd.concat(batches).rename_axis(KEY).reset_index()
+        first = rows[KEY].iloc[0] if len(rows) else 0
+        write_table(folder / f"{_file_name(first)}.parquet", rows, self.fingerprint)
         batches.clear()
 
 
-def _missing_rows(folder: Path, numbers: np.ndarray, run: str) -> np.ndarray:
-    """Return which of the numbers of rows are not on disk, ascending; delete damaged files.
+def _file_name(key: object) -> str:
+    """Return the name of the file whose first row has a key: a number, or the hash of a text."""
+    return f"{key:08d}" if isinstance(key, (int, np.integer)) else sha256(str(key).encode()).hexdigest()[:16]
+
+
+def _missing_keys(folder: Path, keys: pd.Index, run: str) -> np.ndarray:
+    """Return which of the keys have no row on disk, in their order; delete damaged files.
 
     Raises:
-        InputError: a file has rows of another run, or does not say of which.
+        InputError: a file has rows of another run, or does not say of which, or has no keys.
     """
-    on_disk = []
+    is_on_disk = np.zeros(len(keys), dtype=bool)
     for file in sorted(folder.glob("*.parquet")):
         try:
             owner = table_run(file)
-            rows = read_table(file)[ROW].to_numpy()
-            if owner == run:
-                on_disk.append(rows)
+            rows = read_table(file)
         except (InputError, KeyError, IndexError):
             log.warning("%s is damaged; its rows are computed again", file)
             file.unlink()
             continue
         if owner != run:
             raise InputError("output_dir", f"{file} has rows of another run; delete its run's folder, or give another.")
-    return np.setdiff1d(numbers, np.concatenate([*on_disk, []]))
+        if KEY not in rows:
+            raise InputError(
+                "output_dir", f"{file} was written by an earlier version; delete its run's folder, or give another."
+            )
+        is_on_disk |= keys.isin(rows[KEY])
+    return keys[~is_on_disk].to_numpy()
 
 
-def _read_rows(folder: Path, numbers: np.ndarray) -> pd.DataFrame:
-    """Return the table of the rows with these numbers, in their order."""
-    parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[ROW])]
-    table = pd.concat(parts, ignore_index=True).drop_duplicates(ROW).sort_values(ROW, ignore_index=True)
-    table = table.loc[np.isin(table[ROW].to_numpy(), numbers)]
-    if len(table) < len(numbers):
-        raise InputError(
-            folder, f"does not have each of {len(numbers)} rows; delete the run's folder and run it again."
-        )
-    return table.drop(columns=ROW).reset_index(drop=True)
+def _read_rows(folder: Path, keys: pd.Index) -> pd.DataFrame:
+    """Return the table of the rows with these keys, in their order."""
+    parts = [read_table(file) for file in sorted(folder.glob("*.parquet"))] or [pd.DataFrame(columns=[KEY])]
+    table = pd.concat(parts, ignore_index=True).drop_duplicates(KEY).set_index(KEY)
+    place = table.index.get_indexer(keys)
+    if (place < 0).any():
+        raise InputError(folder, f"does not have each of {len(keys)} rows; delete the run's folder and run it again.")
+    return table.iloc[place].reset_index(drop=True)

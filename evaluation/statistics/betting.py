@@ -19,6 +19,7 @@ import numpy as np
 # Shares of the wealth that are bet. Their mean is a bet, too; small ones find small differences, late.
 BETS = np.array([0.05, 0.1, 0.2, 0.4, 0.6, 0.9])
 HIGHER, LOWER = 0, 1  # directions, as positions of an axis
+MAX_LOG_WEALTH = 700.0  # e^700 is near the largest float, and far above what names anybody
 
 
 def log_factors(values: np.ndarray, is_named: np.ndarray, margin: float) -> np.ndarray:
@@ -55,7 +56,7 @@ def log_factors(values: np.ndarray, is_named: np.ndarray, margin: float) -> np.n
 
 def evidence(log_wealth: np.ndarray) -> np.ndarray:
     """Return the mean wealth over bets, (k, o, 2), of log wealths (k, o, 2, b): an e-process of each hypothesis."""
-    return np.exp(log_wealth).mean(axis=-1)
+    return np.exp(np.minimum(log_wealth, MAX_LOG_WEALTH)).mean(axis=-1)
 
 
 def weights_of_people(k: int) -> np.ndarray:

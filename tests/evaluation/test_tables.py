@@ -89,8 +89,32 @@ def test_rows_of_damaged_files_are_computed_again(run):
     assert squares(run) == (SQUARES, [1])
     file.write_bytes(b"PAR1")
     assert squares(run) == (SQUARES, [1])
-    write_table(file, pd.DataFrame({"row": [7], "square": [49]}), run.fingerprint)  # a row that there is not
+    write_table(file, pd.DataFrame({"key": [7], "square": [49]}), run.fingerprint)  # a row that there is not
     assert squares(run) == (SQUARES, [1])
+
+
+def test_rows_are_found_by_their_keys_among_other_items(run):
+    """Of four people, the first call asks two, and the second one the others, in another order."""
+    people = pd.DataFrame({"n": [4, 3, 2, 1]}, index=list("dcba"))
+    asked = []
+
+    def compute(items):
+        asked.extend(items.index)
+        yield pd.DataFrame({"square": items["n"] ** 2})
+
+    assert run.rows("people", people.loc[["c", "a"]], compute)["square"].tolist() == [9, 1]
+    assert run.rows("people", people, compute)["square"].tolist() == [16, 9, 4, 1]
+    assert asked == ["c", "a", "d", "b"]
+    with pytest.raises(ValueError, match="same key"):
+        run.rows("people", people.loc[["c", "c"]], compute)
+
+
+def test_rows_by_number_of_an_earlier_version_are_refused(run):
+    file = run.folder / "parts" / "some" / "squares" / "00000001.parquet"
+    write_table(file, pd.DataFrame({"row": [1], "square": [1]}), run.fingerprint)
+    with pytest.raises(InputError, match="an earlier version"):
+        squares(run)
+    assert file.exists()
 
 
 def test_two_processes_compute_a_part_each(run, monkeypatch):

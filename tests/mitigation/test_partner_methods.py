@@ -33,8 +33,8 @@ class Parrot(Model):
     samples = True
     arguments = {"max_new_tokens": 10}
 
-    def __init__(self, settings=None, decoding=None, *, tag="", seed=0, calls_until_kill=None):
-        super().__init__(settings or ModelSettings(), decoding, tag=tag, seed=seed)
+    def __init__(self, settings=None, decoding=None, *, tag="", calls_until_kill=None, **options):
+        super().__init__(settings or ModelSettings(), decoding, tag=tag, **options)
         self.asked = []
         self.calls_until_kill = calls_until_kill
 

@@ -148,6 +148,11 @@ def test_a_person_without_a_value_is_in_the_audit_and_leaves_limits_undecided(ru
         "not decided",
         "met",
     ]  # "old" is of the axis body
+    apart = [{"difference_low": 0.2, "difference_high": 0.4}, last]  # whoever else is silent, this one differs
+    assert [
+        rate_limits(Criteria(max_rate_difference={"x": limit}), {"x": {"descriptor": apart}})[0]["status"]
+        for limit in (19, 20, 41)
+    ] == ["broken", "not decided", "not decided"]
     facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml", format="every_eval_ever")
     page = audit_html({**facts, "outcomes": {"refusal": {"descriptor": [last]}}}, sha256="")
     assert "∞" not in page

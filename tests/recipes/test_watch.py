@@ -128,3 +128,15 @@ def test_an_error_names_the_setting_of_watch(settings, columns):
     with pytest.raises(InputError) as error:
         watch(settings.replaced(columns=columns))
     assert "responses.columns" not in str(error.value) and "columns" in str(error.value)
+
+
+def test_new_lines_that_lack_a_known_outcome_have_no_value(settings):
+    """As where nobody has rated the last answers yet; in the first lines, it may be a wrong name."""
+    settings = settings.replaced(outcomes=["vip"])
+    append(settings.logs, 20, 0.0, 3)
+    watch(settings)
+    known = state_of(settings)["counts"]
+    with settings.logs.open("a") as file:
+        file.write(json.dumps({"text": "Help me.", "descriptor": "tall", "template": "r1", "response": YES}) + "\n")
+    assert watch(settings) == 0
+    assert state_of(settings)["answers"] == 21 and state_of(settings)["counts"] == known

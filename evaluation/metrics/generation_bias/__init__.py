@@ -12,7 +12,7 @@ At most 5 of 100 reports on even models show anything, since everything that a r
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -192,11 +192,11 @@ class GenerationBias(Metric):
         if config.prompts.cues and not model.is_chat:
             raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
         signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
-        numbers = None
+        ask = partial(_ask, store, model, prompts)
         if question is None:
-            store.ensure(RESPONSES, lambda: _ask(store, model, prompts), on_all_ranks=True)
+            store.ensure(RESPONSES, lambda: ask(prompts), on_all_ranks=True)
         else:
-            numbers = answer_until_decided(store, config, question, prompts, partial(_ask, store, model, prompts))
+            answer_until_decided(store, config, question, prompts, ask)
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
         check_nonempty(answered)
@@ -209,7 +209,7 @@ class GenerationBias(Metric):
         names = _names_in_answers(config, model, answered)
         if names:
             signature["model"]["answered_by"] = names
-        classify(store, config, numbers)
+        classify(store, config)
         if question is not None:
             record_saved_requests(store, config)
         if config.settings.accepted is not None:
@@ -297,14 +297,20 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     return names
 
 
-def _ask(store: Store, model: Model, prompts: pd.DataFrame, numbers: np.ndarray | None = None) -> pd.DataFrame:
-    """Return the response to each prompt, or to the ones with these numbers; write candidates, if there are any."""
-    asked = with_partners(prompts, model.seed) if model.needs_partners else prompts
+def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFrame) -> pd.DataFrame:
+    """Return the response to each of some planned prompts; write candidates, if there are any."""
+    asked = with_partners(planned, model.seed) if model.needs_partners else planned
     model.check(asked)
-    if numbers is not None:
-        asked = asked.iloc[numbers]
-    so_far = AnswersSoFar(prompts, store.tracker)
-    rows = store.rows(RESPONSES, asked, model.respond, unit="responses", numbers=numbers, watch=so_far.add)
+    asked = asked.set_axis(asked[PROMPT_ID].to_numpy())
+    asked = asked[asked.index.isin(prompts[PROMPT_ID])]
+    so_far = AnswersSoFar(planned, store.tracker)
+
+    def respond(items: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        for batch in model.respond(items):
+            yield batch
+            so_far.add(batch)
+
+    rows = store.rows(RESPONSES, asked, respond, unit="responses")
     if CANDIDATES not in rows:
         return rows
     candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})

@@ -138,11 +138,8 @@ def _of_each(
     return values
 
 
-def classify(store: Store, config: FamilyConfig, numbers: np.ndarray | None) -> None:
-    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks.
-
-    `numbers` are the numbers of the responses among all planned ones (`Store.rows`).
-    """
+def classify(store: Store, config: FamilyConfig) -> None:
+    """Write the style vectors of all responses, and how offensive they are, by each classifier; on all ranks."""
     from accelerate.utils.memory import clear_device_cache  # imports torch
 
     unread = _note_unread(store, config)
@@ -159,13 +156,13 @@ def classify(store: Store, config: FamilyConfig, numbers: np.ndarray | None) -> 
             responses = store.read(RESPONSES)
             classifier = load_style_classifier(settings, name)
             if name == OFFENSIVENESS_CLASSIFIER:
-                rows = _offensiveness(store, classifier, responses, config.offensive_classifier, numbers)
+                rows = _offensiveness(store, classifier, responses, config.offensive_classifier)
             elif name in unread:  # no response has a style; the outcomes are measured
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
                 rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
             else:
                 exact = censors_as_paper(config)
-                rows = styles_of_responses(store, table, classifier, prompts, responses, numbers, exact=exact)
+                rows = styles_of_responses(store, table, classifier, prompts, responses, exact=exact)
             store.write(table, rows)
         del classifier
         clear_device_cache(garbage_collection=True)
@@ -182,7 +179,6 @@ def styles_of_responses(
     classifier: Classifier,
     prompts: pd.DataFrame,
     responses: pd.DataFrame,
-    numbers: np.ndarray | None,
     *,
     exact: bool = False,
 ) -> pd.DataFrame:
@@ -193,7 +189,7 @@ def styles_of_responses(
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
     texts = clean_responses(responses[RESPONSE], prompts, exact=exact)
-    probabilities, truncated = classify_rows(store, table, classifier, texts, numbers)
+    probabilities, truncated = classify_rows(store, table, classifier, texts, prompts[PROMPT_ID])
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
     return style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
@@ -204,7 +200,6 @@ def _offensiveness(
     classifier: Classifier,
     responses: pd.DataFrame,
     settings: OffensiveClassifierSettings,
-    numbers: np.ndarray | None,
 ) -> pd.DataFrame:
     """Return the probability that each response is offensive.
 
@@ -215,7 +210,8 @@ def _offensiveness(
     label = find_label(
         classifier.labels, settings.label, classifier.name, f"{SETTINGS[OFFENSIVENESS_CLASSIFIER]}.label"
     )
-    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, responses[RESPONSE].tolist(), numbers)
+    texts = responses[RESPONSE].tolist()
+    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, texts, responses[PROMPT_ID])
     return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 

@@ -6,7 +6,7 @@ a wrong range in 5 of 100 cases at most. The intervals of pooled FGB* and of the
 upper end of `difference_bound` has the one-sided quantile of the look; its lower end is by the permutation test with
 the look's share of the error. Only one of the two ends can be wrong about one limit.
 
-All prompts are planned before the first one is asked. The responses have the numbers of the planned prompts on disk, so
+All prompts are planned before the first one is asked. The responses have the ids of their prompts on disk, so
 that the same run without `until` asks the others only. Once a run was looked at, its intervals and p-values account for
 the looks, also at its end, and also if it was killed between two looks: each look is recorded before the next answer is
 asked. Of several processes, rank 0 decides.
@@ -65,23 +65,22 @@ from evenhand.evaluation.statistics.sequential import AllowedError, decided_rang
 log = logging.getLogger("evenhand")
 
 LAST_LOOK = "looks"  # the file of the last look at a run, among its batches of rows, which stays if the run goes on
-BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the numbers of planned prompts
+BY_PROMPT = (RESPONSES, STYLES, SECOND_STYLES, OFFENSIVENESS)  # rows with the ids of prompts
 
-Respond = Callable[[np.ndarray], pd.DataFrame]  # numbers of planned prompts → their responses
+Respond = Callable[[pd.DataFrame], pd.DataFrame]  # some planned prompts → their responses
 
 
 def answer_until_decided(
     store: Store, config: FamilyConfig, question: Question, prompts: pd.DataFrame, ask: Respond
-) -> np.ndarray:
-    """Ask until the question is decided; write the tables of prompts and responses; return the asked prompts' numbers.
+) -> None:
+    """Ask until the question is decided, and write the tables of prompts and responses.
 
     Args:
         store: the run's folder.
         config: the settings of the measurement.
         question: what is to be decided.
         prompts: all planned prompts.
-        ask: returns the responses to the prompts with some numbers; prompts with a response on disk are not asked
-            again.
+        ask: returns the responses to some of these prompts; prompts with a response on disk are not asked again.
     """
     rng = np.random.default_rng(config.seed)
     round_of_prompt = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), rng)
@@ -90,10 +89,9 @@ def answer_until_decided(
         processes.on_rank_zero(lambda: _discard_results(store))
         stop = _ask_look_by_look(store, config, question, prompts, round_of_prompt, ask)
     _record(store, stop)
-    numbers = np.flatnonzero(round_of_prompt < stop.rounds[stop.look])
-    store.write(RESPONSES, ask(numbers))
-    store.write(PROMPTS, prompts.iloc[numbers].reset_index(drop=True))
-    return numbers
+    asked = prompts[round_of_prompt < stop.rounds[stop.look]].reset_index(drop=True)
+    store.write(RESPONSES, ask(asked))
+    store.write(PROMPTS, asked)
 
 
 def record_that_all_is_asked(store: Store) -> None:
@@ -149,13 +147,12 @@ def _ask_look_by_look(
     plan = plan_looks(int(round_of_prompt.max()) + 1)
     classifier = load_style_classifier(settings.style_classifier, STYLE_CLASSIFIER)
     for look, n_rounds in enumerate(plan.rounds):
-        numbers = np.flatnonzero(round_of_prompt < n_rounds)
-        asked = prompts.iloc[numbers].reset_index(drop=True)
-        responses = ask(numbers)
+        asked = prompts[round_of_prompt < n_rounds].reset_index(drop=True)
+        responses = ask(asked)
         bounds = None  # where no response has a style, nothing is decided
         if not language_fault(settings.style_classifier.name, responses):
             exact = censors_as_paper(config)
-            styles = styles_of_responses(store, STYLES, classifier, asked, responses, numbers, exact=exact)
+            styles = styles_of_responses(store, STYLES, classifier, asked, responses, exact=exact)
             at_look = partial(_interval_at_look, config, question, asked, styles, plan.allowed_error(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)
@@ -164,12 +161,12 @@ def _ask_look_by_look(
             rounds=plan.rounds,
             look=look,
             decided=decided,
-            asked=len(numbers),
+            asked=len(asked),
             planned=len(prompts),
             bounds=None if decided is None else bounds,
         )
         processes.on_rank_zero(partial(store.write_facts, _last_look_name(store), asdict(stop)))
-        _log_look(question, bounds, len(numbers), len(prompts))
+        _log_look(question, bounds, len(asked), len(prompts))
         if stop.decided is not None:
             break
     return stop

@@ -288,7 +288,7 @@ def contents(folder):
 
 def test_parts_without_a_run_are_refused(settings):
     """The folder of a run was deleted while it worked, and its next write left a part behind."""
-    write_table(settings.output_dir / "parts" / "rows" / "0.parquet", pd.DataFrame({"row": [0, 1], "n": [7, 7]}))
+    write_table(settings.output_dir / "parts" / "rows" / "0.parquet", pd.DataFrame({"key": [0, 1], "n": [7, 7]}))
     kept = contents(settings.output_dir)
     with pytest.raises(InputError, match=r"^output_dir: \S+/label .*\bparts\)"):
         run_once(settings)
@@ -299,7 +299,7 @@ def test_parts_without_a_run_are_refused(settings):
 def test_parts_of_another_run_are_not_adopted(settings, owner):
     with pytest.raises(InputError, match=r"^output_dir: \S+/rows/00000000\.parquet "), stage("label", settings) as run:
         part = run.folder / "parts" / "rows" / "00000000.parquet"
-        write_table(part, pd.DataFrame({"row": [0, 1], "n": [7, 7]}), owner)
+        write_table(part, pd.DataFrame({"key": [0, 1], "n": [7, 7]}), owner)
         run.rows("rows", pd.DataFrame({"n": [1, 2]}), lambda items: [items])
     assert part.exists()
 

@@ -82,3 +82,13 @@ def test_a_block_ends_when_a_person_comes_again():
 
 def test_the_mean_of_bets_is_an_e_value():
     assert evidence(np.log(np.full((1, 1, 2, len(BETS)), 3.0))) == pytest.approx(3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_wealth_without_end_stays_a_number_and_names_its_person_alone():
+    """A person who differs in each of a thousand blocks: log wealth passes what a float's exponential holds."""
+    log_wealth = np.zeros((3, 1, 2, len(BETS)))
+    log_wealth[0, 0, HIGHER] = 2000.0
+    found = evidence(log_wealth)
+    assert np.isfinite(found).all()
+    assert np.argwhere(rejected(found, 0.05)).tolist() == [[0, 0, HIGHER]]
