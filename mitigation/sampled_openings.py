@@ -1,7 +1,9 @@
 """Openings of responses that the model writes while it is trained, in place of those of the rows."""
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
 
 from evenhand.mitigation.training_batches import Batch, cut_responses
@@ -37,10 +39,9 @@ def sampled_openings(
 
 def stop_ids(model: torch.nn.Module) -> list[int]:
     """Return the ids of the tokens that end a response."""
-    ids = model.generation_config.eos_token_id
-    if ids is None:
-        return []
-    return ids if isinstance(ids, list) else [ids]
+    config: Any = model.generation_config
+    ids = config.eos_token_id
+    return [] if ids is None else np.atleast_1d(ids).tolist()
 
 
 def with_openings(ids: torch.Tensor, opening: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -53,10 +53,12 @@ def parse_chat(value: object) -> object:
     A response may be JSON that the user asked for, so other objects stay texts.
     """
     parsed = parse_json(value)
-    is_object = isinstance(parsed, Mapping)
-    is_answer = is_object and (not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response")
-    is_answer = is_answer and not _has_own_lists(parsed)
-    is_error = is_object and isinstance(parsed.get("error"), Mapping)
+    is_answer = False
+    is_error = False
+    if isinstance(parsed, Mapping):
+        is_answer = not parsed.keys().isdisjoint((*BODY, *CHATS)) or parsed.get("object") == "response"
+        is_answer = is_answer and not _has_own_lists(parsed)
+        is_error = isinstance(parsed.get("error"), Mapping)
     return parsed if is_chat(parsed) or is_message(parsed) or is_answer or is_error else value
 
 

@@ -12,6 +12,7 @@ versions of a model draw the same openings where they predict alike.
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -241,13 +242,13 @@ def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: fewer than two templates ask about the same two people.
     """
-    people = prompts.groupby(TEMPLATE)[DESCRIPTOR].agg(frozenset)
-    n_templates = people.value_counts()
+    people = {template: frozenset(rows[DESCRIPTOR].astype(str)) for template, rows in prompts.groupby(TEMPLATE)}
+    n_templates = Counter(people.values())
     usable = [each for each, n in n_templates.items() if len(each) > 1 and n >= MIN_TEMPLATES]
     if not usable:
         raise InputError("prompts", "two templates that ask about the same two people are needed; select more prompts.")
     largest = max(usable, key=lambda each: (len(each) * n_templates[each], len(each), sorted(each)))
-    kept = people.index[people == largest]
+    kept = [template for template, names in people.items() if names == largest]
     if len(kept) < len(people):
         log.warning("screen: %d of %d templates ask about other people; left out", len(people) - len(kept), len(people))
     return prompts[prompts[TEMPLATE].isin(kept)]

@@ -196,7 +196,7 @@ def _change_findings(
 ) -> tuple[Facts, list[tuple[Finding, Example]]]:
     """Return what a comparison found, and the people whom the facts name with their answers."""
     scores = [before.scores, after.scores, changes.scores]
-    limits = changes.config or ComparisonSettings()
+    limits = changes.config or ComparisonSettings.model_validate({})
     size = size_change(
         headline_of(before.scores), headline_of(after.scores), find_headline(changes.scores, Kind.REDUCTION)
     )

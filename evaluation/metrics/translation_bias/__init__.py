@@ -262,7 +262,7 @@ def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> S
     for code in [ENGLISH_LANGUAGE.code, *codes] if sides else codes:
         cells = [score_cell(gaps[side].get(code), missing="") for side in sides]
         if code in counts.index:
-            cells += count_cells(*counts.loc[code, ["sentences", *GENDERS]])
+            cells += count_cells(*counts.loc[code, ["sentences", *GENDERS]].astype(int).tolist())
         else:  # English sentences are the sources of the references
             cells += [Cell("")] * (1 + len(GENDERS))
         rows.append(Row(language_name(code), tuple(cells)))

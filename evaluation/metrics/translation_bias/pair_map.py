@@ -55,14 +55,14 @@ def pair_map(gaps: pd.DataFrame) -> Chart:
     limit = max(float(np.nanmax(np.abs(values))), 1e-9)
     image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit)
     size = min(SMALL, 0.8 * square)
-    axes.set_xticks(range(n_targets), _names(gaps.columns), rotation=90, fontsize=size)
-    axes.set_yticks(range(n_sources), _names(gaps.index), fontsize=size)
+    axes.set_xticks(range(n_targets), _names(list(gaps.columns)), rotation=90, fontsize=size)
+    axes.set_yticks(range(n_sources), _names(list(gaps.index)), fontsize=size)
     axes.xaxis.tick_top()
     axes.set(xlabel="into", ylabel="from")
     axes.grid(visible=False)
     if square >= MIN_NUMBERED:
         for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
-            value = values[row, column]
+            value = float(values[row, column])
             color = PAPER if abs(value) > 0.6 * limit else INK
             axes.text(column, row, number(value, 1, True), ha="center", va="center", fontsize=SMALL, color=color)
     scale = chart.colorbar(image, shrink=0.8, label="gap, points")

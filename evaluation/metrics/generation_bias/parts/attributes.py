@@ -14,7 +14,7 @@ one set, the other set would get all of the error again.)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -61,12 +61,12 @@ class Attributes:
     Attributes:
         levels: attribute → the level of each answer's person, (n,).
         nested: the attributes that names signal: each name has one level.
-        name: the name in each answer's prompt, (n,); None without names.
+        name: the name in each answer's prompt, (n,); empty without names.
     """
 
     levels: Mapping[str, pd.Series]
     nested: Sequence[str] = ()
-    name: pd.Series | None = None
+    name: pd.Series = field(default_factory=lambda: pd.Series(dtype=str))
 
     def others(self, attributes: Sequence[str]) -> np.ndarray:
         """Return a code of the levels of all other attributes, of each answer, (n,)."""
@@ -318,7 +318,7 @@ def _interaction(
         n = int(rows.sum())
     units = [CROSS.join(each) for each in ((first, second) for first in names[0] for second in names[1])]
     average = np.nanmean(values, axis=0)[is_known]
-    return _contrast_table(found, units, columns[is_known].reset_index(drop=True), average, level).assign(
+    return _contrast_table(found, units, columns.iloc[np.flatnonzero(is_known)], average, level).assign(
         kind=CROSS.join(pair), axis=CROSS.join(pair), n=n, of_names=of_names
     )
 

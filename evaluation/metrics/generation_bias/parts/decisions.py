@@ -133,7 +133,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
     if probabilities is not None:
         of_choices = probabilities.set_index(PROMPT_ID).loc[table[PROMPT_ID]]
         means = of_choices.assign(**{MASS: of_choices.sum(axis=1)}).groupby(people.to_numpy()).mean()
-        columns += [f"P({name.removeprefix(CHOICES)}), %" for name in means]
+        columns += [f"P({str(name).removeprefix(CHOICES)}), %" for name in means]
     rows = []
     for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:
         rate = rates.get(person)
