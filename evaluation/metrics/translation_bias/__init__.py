@@ -257,12 +257,12 @@ def _language_section(languages: pd.DataFrame, scores: Sequence[BiasScore]) -> S
     codes = sorted(languages[LANG])
     gaps = {side: _gaps_by(scores, side) for side in ("source", "target")}
     sides = [side for side in gaps if gaps[side]]
-    counts = languages.set_index(LANG)
+    counts = {row[LANG]: row for row in table_rows(languages)}
     rows = []
     for code in [ENGLISH_LANGUAGE.code, *codes] if sides else codes:
         cells = [score_cell(gaps[side].get(code), missing="") for side in sides]
-        if code in counts.index:
-            cells += count_cells(*counts.loc[code, ["sentences", *GENDERS]].astype(int).tolist())
+        if code in counts:
+            cells += count_cells(*(counts[code][name] for name in ("sentences", *GENDERS)))
         else:  # English sentences are the sources of the references
             cells += [Cell("")] * (1 + len(GENDERS))
         rows.append(Row(language_name(code), tuple(cells)))
