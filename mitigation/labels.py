@@ -114,8 +114,10 @@ def bias_values(
     direction = m_d[descriptor] - m_bar
     if cross_fitted:
         n = size[descriptor, template][:, None]
-        # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed.
-        direction += (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates[descriptor][:, None]
+        # Without response i, its cell mean changes by (mean − p_i) / (n − 1). For n = 1, it is not changed. The mean of
+        # its descriptor changes with it, and the mean of all D descriptors by 1/D of that.
+        change = (means[descriptor, template] - vectors) / np.maximum(n - 1, 1) / n_templates[descriptor][:, None]
+        direction += (1 - 1 / len(m_d)) * change
     if shrunk:
         direction *= shrinkage_factors(vectors, template, descriptor)[descriptor][:, None]
     return scaled_projection(vectors, m_bar, direction, alpha)

@@ -33,10 +33,20 @@ def test_by_hand():
     vectors = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]] + [[0.5, 0.5]] * 2)
     means = descriptor_means(vectors, np.array([0, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 0, 1, 1]))
     assert means[0] == pytest.approx([0.5, 0.5])
-    # Response 0 alone with its peer (.6, .4): m_0 becomes (.6, .4) and the direction (.1, −.1).
+    # Without response 0, m_0 is (.6, .4), m̄ is (.4, .6) and the direction (.2, −.2).
     b = bias_values(VECTORS, TEMPLATE, DESCRIPTOR, 0, cross_fitted=True)
-    assert b[0] == pytest.approx(0.5 * 0.1 + -0.5 * -0.1)
+    assert b[0] == pytest.approx(0.5 * 0.2 + -0.5 * -0.2)
     assert b[2:] == pytest.approx([0.18, 0.18])  # equal responses do not shape each other's direction
+
+
+def test_cross_fitted_values_of_a_fair_model_are_0_on_average():
+    """Two people whose styles have one distribution: the mean of 2,000 simulated means is within 4 standard errors."""
+    descriptor, template = np.repeat([0, 1], 8), np.tile(np.repeat(np.arange(4), 2), 2)
+    means = []
+    for seed in range(2000):
+        vectors = np.random.default_rng(seed).dirichlet(np.ones(3), 16)
+        means.append(bias_values(vectors, template, descriptor, 0, cross_fitted=True).mean())
+    assert abs(np.mean(means)) < 4 * np.std(means) / len(means) ** 0.5
 
 
 def random_case(seed):
@@ -86,8 +96,8 @@ def test_responses_are_taken_out_of_their_own_direction_and_empty_ones_left_out(
     prompts = pd.concat([PROMPTS, PROMPTS[:1]], ignore_index=True)
     vectors = np.vstack([VECTORS, [[np.nan, np.nan]]])
     table = mean_bias_values(prompts, before=cross_fitted_bias_values(prompts, vectors)).set_index("descriptor")
-    # Response 0 alone with its peer (.6, .4): the direction is (.1, −.1), b = .1; response 1: (.5, −.5), b = .1.
-    assert table["before"].to_dict() == pytest.approx({"a": 0.1, "b": 0.18})
+    # Without response 0, the direction is (.2, −.2) and b = .2; without response 1, (.4, −.4) and b = .08.
+    assert table["before"].to_dict() == pytest.approx({"a": 0.14, "b": 0.18})
     assert table["n"].to_dict() == {"a": 2, "b": 2}
 
 
