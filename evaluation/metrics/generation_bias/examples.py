@@ -17,8 +17,9 @@ from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
+from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example
-from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, NOUN, RESPONSE, STYLE, TEMPLATE, TEXT
+from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, NOUN, RESPONSE, STYLE, TEMPLATE, TEXT
 
 NO_EXAMPLE = Example("", ())
 ExampleOf = Callable[[EffectRow], Example]
@@ -115,7 +116,8 @@ def effect_example(
 
     Where the unit gets more of the style than the average, its response is the one with the most of this style, and the
     other is drawn at random; where it gets less, the other way round. Both have the same template and, if any such pair
-    exists, the same noun. The draw has a fixed seed. The example is empty if no template is common to both.
+    exists, the same noun; the other is no made-up word, if there is anybody else. The draw has a fixed
+    seed. The example is empty if no template is common to both.
     `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
     table = run.table
@@ -134,6 +136,8 @@ def effect_example(
         return NO_EXAMPLE
     row = int(rows[np.argmax(p[rows])])
     among = np.flatnonzero(others & (prompt == prompt[row]))
+    is_made_up = (table[AXIS].iloc[among] == NONCE).to_numpy()
+    among = among if is_made_up.all() else among[~is_made_up]
     other = int(np.random.default_rng(row).choice(among))
     pair = (row, other) if is_unit[row] else (other, row)
     texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
