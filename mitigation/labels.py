@@ -216,12 +216,7 @@ def label_responses(
     _check_rows(prompts, responses, vectors)
     b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, shrunk=shrunk)
     values = b if divergence is None else divergence
-    if beta is not None:
-        threshold = beta
-    elif share is not None:
-        threshold = value_above_share(values, share)
-    else:
-        threshold = float(np.quantile(values, quantile))
+    threshold = _threshold_of(values, beta, share, quantile)
     is_bias = values > threshold
     share_above = float(is_bias.mean())
     if share_above in (0.0, 1.0) and share not in (0.0, 1.0):
@@ -235,6 +230,14 @@ def label_responses(
     if beta is not None or share is not None:
         quantile = 1 - share_above
     return labelled, Threshold(alpha=alpha, beta=threshold, quantile=quantile, share_labelled_bias=share_above)
+
+
+def _threshold_of(values: np.ndarray, beta: float | None, share: float | None, quantile: float) -> float:
+    if beta is not None:
+        return beta
+    if share is not None:
+        return value_above_share(values, share)
+    return float(np.quantile(values, quantile))
 
 
 def _without_both_labels(
