@@ -16,7 +16,7 @@ from evenhand.mitigation.methods import trained_method
 from evenhand.mitigation.trainers import SFT, EncoderDecoderSFT, trainer_class
 from evenhand.mitigation.training import tune
 from evenhand.mitigation.training_batches import IGNORE_INDEX, LengthGroupedSampler, collate_causal
-from evenhand.mitigation.training_rows import TrainingRows
+from evenhand.mitigation.training_rows import ReadDialogue, TrainingRows
 from tests.mitigation.tiny_dialogue import QUICK, tiny_encoder_decoder
 from tests.tiny_models import SPECIAL_TOKENS, word_level_tokenizer
 from tests.tiny_tokenizers import tiny_tokenizer
@@ -182,7 +182,8 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     base, words = tiny_encoder_decoder(), np.random.default_rng(0).choice(list("abcdefghij"), (96, 4))
     texts = [" ".join(row) for row in words]
     rows = Dataset.from_dict({"prompt": texts, "context": texts, "completion": ["red sun"] * 96})
-    before = perplexity(base, texts[:20], ["red sun"] * 20)
+    dialogue = ReadDialogue(contexts=texts[:20], responses=["red sun"] * 20)
+    before = perplexity(base, dialogue)
     data = TrainingRows(
         method=trained_method("rejection"), train=rows.select(range(64)), validation=rows.select(range(64, 96))
     )
@@ -192,4 +193,4 @@ def test_an_encoder_decoder_model_learns(tmp_path):
     assert result.perplexity[1] < before / 2
     assert losses[0] == pytest.approx(math.log(result.perplexity[0]), abs=1e-4)
     model = replace(base, model=AutoModelForSeq2SeqLM.from_pretrained(str(result.path)).eval())
-    assert perplexity(model, texts[:20], ["red sun"] * 20) < before / 2
+    assert perplexity(model, dialogue) < before / 2
