@@ -128,7 +128,7 @@ def common_references(folder: Path, languages: Sequence[str]) -> pd.DataFrame:
 def write_translations(
     references: Path, languages: Sequence[str], directions: Sequence[str], folder: Path
 ) -> dict[str, pd.DataFrame]:
-    """Write Apertium's translations of all sentences; return them beside their references, by pair of languages."""
+    """Write Apertium's translations of all sentences; return pair of languages → translations and references."""
     table = comparable_references(load_references(ReferenceSettings(name=references, languages=languages)))
     aligned = {}
     for pair, sentences in make_source_tables(table, directions).items():

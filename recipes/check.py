@@ -54,7 +54,7 @@ def check(settings: CheckSettings) -> int:
 
 
 def family_findings(settings: CheckSettings) -> list[Finding]:
-    """Return the findings on a run of generation bias or, if it has none, on a screen."""
+    """Return what a check finds: in scores of generation bias if the run has them, else in those of a screen."""
     families = read_measurement(settings.run, "run")[0].metrics
     if SCREEN in families and FAMILY not in families:
         return screen_findings(settings)

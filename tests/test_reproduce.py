@@ -71,7 +71,7 @@ ELSEWHERE = {
 
 
 def beginning(command, names):
-    """Return the name with which a command begins; the longest of several."""
+    """Return the longest of the known names with which a command begins."""
     found = [name for name in names if command == name or command.startswith(f"{name} ")]
     return max(found, key=len, default=None)
 

@@ -21,7 +21,7 @@ TEMPLATES = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
 def commands(steps):
-    """Return the arguments of the printed commands, by the command."""
+    """Return command → arguments of the `evenhand` commands in a text."""
     printed = [shlex.split(step.command) for step in steps if step.command]
     assert all(words[0] == "evenhand" for words in printed)
     return {words[1]: words[1:] for words in printed}

@@ -21,7 +21,7 @@ from evenhand.evaluation.report.page import Link, Section, Step
 from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, display_name
 from evenhand.evaluation.settings import ModelSettings
 
-# What names a model and how it is spoken to, beside its name; where it runs is left to the next command.
+# Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
 KEPT_SETTINGS = (
     "revision",
     "base",

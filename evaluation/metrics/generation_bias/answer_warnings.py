@@ -49,7 +49,7 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
 
 
 def missing_answers(prompts: pd.DataFrame, responses: pd.DataFrame, *, counts_empty: bool = False) -> list[Finding]:
-    """Return a finding for each reason why answers are missing, the most frequent first: how many, and whose.
+    """Return a finding for each reason why answers are missing, the most frequent first, with the number by person.
 
     Answers that a provider withheld have one finding. `counts_empty`: whether empty answers without a reason have one;
     a model that was asked may say nothing.
@@ -92,7 +92,7 @@ def reasoned(responses: pd.DataFrame) -> list[Finding]:
 
 
 def other_models(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding]:
-    """Return a finding for each model that answered beside the one that answered most, with the people."""
+    """Return a finding for each model that answered, except the most frequent one, with the people it answered."""
     if ANSWERED_BY not in responses:
         return []
     names = responses[ANSWERED_BY].where(responses[LEFT_OUT].isna())

@@ -1,4 +1,4 @@
-"""Tables of the likelihoods of responses under one model, from which measures have their values (`Needs.WEIGHTS`).
+"""Tables of the likelihoods of responses under one model; measures that need weights (`Needs.WEIGHTS`) read them.
 
 A response is scored after its prompt, and after another prompt: of another template, of another person, or without the
 person. Likelihoods in a measurement are under the measured model; in a comparison they are, of both runs, under the

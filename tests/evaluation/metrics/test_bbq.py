@@ -183,7 +183,7 @@ def finished_run(folder, rows, answers):
 
 
 def test_runs_that_share_disambiguated_questions_only_are_compared(tmp_path):
-    """Before: both right, one biased of two. After: both wrong."""
+    """Before, both answers are right, and one of two is biased; after, both are wrong."""
     before = finished_run(tmp_path, ROWS[:6], [OLD] * 6)
     after = finished_run(tmp_path, ROWS[4:], [YOUNG] * 4)
     changes = BBQ().compare(None, before, after, None)

@@ -7,7 +7,7 @@ from evenhand.evaluation.statistics.interactions import contrast_matrix, crossed
 
 
 def test_a_contrast_is_what_main_effects_do_not_explain():
-    """Means 1, 2 / 3, 8: rows differ by 4, columns by 3; without an interaction the last would be 4 + 3 + 1 − 4 …"""
+    """Means 1, 2 / 3, 8: each contrast is (1 − 2 − 3 + 8) / 4 = 1 or −1; sums of two effects have none."""
     means = np.array([1.0, 2.0, 3.0, 8.0])
     found = contrast_matrix(2, 2) @ means
     assert found.tolist() == [1.0, -1.0, -1.0, 1.0]  # (1 − 2 − 3 + 8) / 4

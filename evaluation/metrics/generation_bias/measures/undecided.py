@@ -1,4 +1,4 @@
-"""Undecided: whether no decision can be read from an answer (`evaluation/data/decisions.py`), such as an empty one."""
+"""Undecided: whether an answer, such as an empty one, has no decision that the rule reads (`data/decisions.py`)."""
 
 import pandas as pd
 

@@ -59,7 +59,7 @@ class ClassifiedRun:
         responses: all responses with their style vectors.
         clusters: style cluster → columns of its styles.
         outcomes: the values of each measure beside style, by name.
-        context: what measures read beside the responses.
+        context: what measures read in addition to the responses.
         signature: the signature of the scores.
         classifiers: the entries of the signature on each classifier, by its name.
         stop: how the run ended, if it had looks before its end.

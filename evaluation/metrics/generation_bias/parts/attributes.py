@@ -134,7 +134,7 @@ class AttributesPart(Part):
         columns = ("who", "answers", "average", "difference", "unit", "certainty")
         notes = [
             f"{n_shown:,} of {len(effects):,} differences between levels, and contrasts of two attributes, are shown. "
-            "A contrast is what a combination has beside the effects of its levels.",
+            "A contrast is the difference of a combination that the effects of its levels do not explain.",
             "Half of the page's error is for attributes; intervals of attributes that names signal are over names.",
         ]
         table = Table("The surest, at most 20", columns, tuple(rows), "attribute_effects.parquet has all.")

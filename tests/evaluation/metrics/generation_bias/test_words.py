@@ -102,7 +102,7 @@ def test_a_person_before_and_after(before, after, of_change):
 
 
 def test_a_reader_can_subtract():
-    """15 of 52 are 29 of 100, less 4 of 100 on average; no third number stands beside them."""
+    """The sentence has the counts (15 of 52), the share (29 of 100) and the average (4 of 100), and no other number."""
     assert re.findall(r"\d+", words(SPANISH)) == ["15", "52", "29", "100", "4", "100"]
     for scale in (SORRY, person("tall", REFUSAL, mean=0.5, average=0.1, hits=26)):
         assert "[" not in words(scale)
