@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
+from evenhand.evaluation.metrics.generation_bias.engine.spread import root
 from evenhand.evaluation.report.figures import (
     AFTER_COLOR,
     INK,
@@ -116,7 +117,10 @@ def page(sweep: Sweep) -> Page:
     caption = f"{POOLED_FGB} removed"
     if math.isfinite(best["reduction"]):
         among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
-        caption = f"{POOLED_FGB} by {best['label']}{among}"
+        # The page of the comparison is about the difference itself: one click further, its number must not surprise.
+        remaining, _ = root(1 - best["reduction"], None)
+        change = percent(remaining - 1, 0, True)
+        caption = f"{POOLED_FGB} by {best['label']}{among}; the difference itself, without the square: {change}"
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
