@@ -51,6 +51,7 @@ ATTRIBUTE_EFFECTS = "attribute_effects"  # the table
 ATTRIBUTE_EFFECT = "attribute_effect"
 ERROR_SHARE = 0.5  # of the page's error, for attributes
 MIN_NAMES = 10  # of each level of an attribute that names signal
+MIN_ROWS = 5  # also if fewer effects are shown
 MAX_ROWS = 20
 
 
@@ -129,16 +130,17 @@ class AttributesPart(Part):
         if effects.empty:
             return []
         order = np.argsort(effects["p_page"].to_numpy(), kind="stable")
-        rows = [_row(row) for row in table_rows(effects.iloc[order].head(MAX_ROWS))]
         n_shown = int((effects["certainty"] == SHOWN).sum())
+        n_rows = min(max(n_shown, MIN_ROWS), MAX_ROWS)
+        rows = [_row(row) for row in table_rows(effects.iloc[order].head(n_rows))]
         columns = ("who", "answers", "average", "difference", "unit", "certainty")
         notes = [
             f"{n_shown:,} of {len(effects):,} differences between levels, and contrasts of two attributes, are shown. "
             "A contrast is the difference of a combination that the effects of its levels do not explain.",
             "Half of the page's error is for attributes; intervals of attributes that names signal are over names.",
         ]
-        table = Table("The surest, at most 20", columns, tuple(rows), "attribute_effects.parquet has all.")
-        return [Section("Attributes, one by one and together", notes, [table])]
+        table = Table("Levels of attributes, and contrasts of two: the surest", columns, tuple(rows), "attribute_effects.parquet has all.")
+        return [Section("Attributes, one by one and together", notes, [table], first_screen=True)]
 
 
 def _row(row: EffectRow) -> Row:
