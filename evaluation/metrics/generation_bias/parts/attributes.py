@@ -139,7 +139,8 @@ class AttributesPart(Part):
             "A contrast is the difference of a combination that the effects of its levels do not explain.",
             "Half of the page's error is for attributes; intervals of attributes that names signal are over names.",
         ]
-        table = Table("Levels of attributes, and contrasts of two: the surest", columns, tuple(rows), "attribute_effects.parquet has all.")
+        caption = "Levels of attributes, and contrasts of two: the surest"
+        table = Table(caption, columns, tuple(rows), "attribute_effects.parquet has all.")
         return [Section("Attributes, one by one and together", notes, [table], first_screen=True)]
 
 
