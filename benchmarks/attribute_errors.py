@@ -1,6 +1,6 @@
 """Simulations of the tests of attributes: false findings, and how often intervals contain the truth.
 
-$ python -m benchmarks.attribute_errors                  # about half an hour of one core
+$ python -m benchmarks.attribute_errors                  # about ten minutes of one core
 $ python -m benchmarks.attribute_errors --simulations 2  # a try, seconds
 
 Two attributes of two levels each, 16 templates, two answers a cell, two styles and the outcome refusal; or, with names,
