@@ -15,13 +15,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells, sample_descriptors, select_prompts
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, Form, find_score
+from evenhand.evaluation.score import Form, find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, descriptor_spread
 from evenhand.evaluation.statistics.intervals import Z
@@ -81,11 +82,11 @@ def simulate(
         results[n] = estimates
         for trial in range(options.trials):
             rows = sample_cells(prompts, n, trial)
-            nouns = rows[NOUN] if options.nouns else None
-            probabilities = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=nouns)
+            nouns = rows[columns.NOUN] if options.nouns else None
+            probabilities = grammar.style_distribution(rows[columns.TEMPLATE], rows[columns.DESCRIPTOR], nouns=nouns)
             style = grammar.sample_columns(probabilities, rng)
             responses = vectors[style, rng.integers(UTTERANCES, size=len(style))]
-            cells = arrange_cells(responses, to_codes(rows[TEMPLATE]), to_codes(rows[DESCRIPTOR]))
+            cells = arrange_cells(responses, to_codes(rows[columns.TEMPLATE]), to_codes(rows[columns.DESCRIPTOR]))
             for name, form in forms.items():
                 if form.is_pooled:
                     estimates[name].append(pooled_spread(cells, form.weights))
@@ -108,7 +109,9 @@ def main() -> None:
     prompts = select_prompts(
         generate_prompts(load_taxonomy("paper")), noun_phrase_type=["descriptor_noun", "noun_descriptor"]
     )
-    prompts = sample_descriptors(prompts, DESCRIPTORS)[[TEXT, TEMPLATE, AXIS, DESCRIPTOR, NOUN]]
+    prompts = sample_descriptors(prompts, DESCRIPTORS)[
+        [columns.TEXT, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.NOUN]
+    ]
     rng = np.random.default_rng(0)
     classifier = load_style_classifier(str(testbed.STYLE_CLASSIFIER))
     vectors = utterance_vectors(classifier, rng)
@@ -118,15 +121,15 @@ def main() -> None:
     n_styles = vectors.shape[2]
     clusters = load_style_clusters("testbed", classifier.labels)
     vectors = with_clusters(vectors, clusters)
-    columns = np.eye(vectors.shape[2])
-    all_styles = columns[:n_styles].sum(axis=0)
+    names = np.eye(vectors.shape[2])
+    all_styles = names[:n_styles].sum(axis=0)
     forms = {
         "FGB*": CheckedScore(all_styles, is_pooled=False, truth=true["FGB*"]),
         "pooled FGB*": CheckedScore(all_styles, is_pooled=True, truth=true["pooled FGB*"]),
     }
     for i, cluster in enumerate(clusters):
         value = find_score(truth, "scgb", Form.POOLED_CORRECTED, cluster=cluster).value
-        forms[f"pooled SCGB* {cluster}"] = CheckedScore(columns[n_styles + i], is_pooled=True, truth=value)
+        forms[f"pooled SCGB* {cluster}"] = CheckedScore(names[n_styles + i], is_pooled=True, truth=value)
     results = simulate(prompts, vectors, forms, options, rng)
     print_results(results, true, forms, options.trials)
     if options.figure:

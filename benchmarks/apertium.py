@@ -29,6 +29,7 @@ import pandas as pd
 import yaml
 
 from benchmarks.measuring import SHARED, parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
     ENGLISH_TEXT,
@@ -49,7 +50,7 @@ from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
 from evenhand.evaluation.metrics.translation_bias.shares import has_marked_words
 from evenhand.evaluation.runs.progress import start_logging
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.recipes.api import measure
 
@@ -85,12 +86,12 @@ def pattern_references(descriptors: Path) -> pd.DataFrame:
     words = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
     prompts = generate_prompts(load_language("es", descriptors))
     english_names = {spanish: english for english, spanish in words["descriptors"].items()}
-    is_known = prompts[DESCRIPTOR].isin(english_names) & prompts[NOUN].isin([NONE, *words["nouns"]])
+    is_known = prompts[columns.DESCRIPTOR].isin(english_names) & prompts[columns.NOUN].isin([NONE, *words["nouns"]])
     rows = []
     for prompt in prompts[is_known].to_dict("records"):
-        descriptor = english_names[prompt[DESCRIPTOR]]
-        pattern = words["templates"][prompt[TEMPLATE]]
-        singular, plural = words["nouns"].get(prompt[NOUN], ("", ""))
+        descriptor = english_names[prompt[columns.DESCRIPTOR]]
+        pattern = words["templates"][prompt[columns.TEMPLATE]]
+        singular, plural = words["nouns"].get(prompt[columns.NOUN], ("", ""))
         article = ""
         if singular:
             article = "an " if descriptor[0].lower() in "aeiou" else "a "
@@ -102,10 +103,10 @@ def pattern_references(descriptors: Path) -> pd.DataFrame:
                 ENGLISH_TEXT: english,
                 LANG: "es",
                 GENDER: gender,
-                REFERENCE: prompt[TEXT],
-                AXIS: prompt[AXIS],
-                DESCRIPTOR: descriptor,
-                TEMPLATE: pattern,
+                REFERENCE: prompt[columns.TEXT],
+                columns.AXIS: prompt[columns.AXIS],
+                columns.DESCRIPTOR: descriptor,
+                columns.TEMPLATE: pattern,
             }
         )
     return pd.DataFrame(rows)
@@ -132,7 +133,7 @@ def write_translations(
     table = comparable_references(load_references(ReferenceSettings(name=references, languages=languages)))
     aligned = {}
     for pair, sentences in make_source_tables(table, directions).items():
-        translations = translate(sentences[TEXT].tolist(), MODES[pair])
+        translations = translate(sentences[columns.TEXT].tolist(), MODES[pair])
         write_text(folder / f"{pair}.txt", "\n".join(translations) + "\n")
         source, target = pair.split("-")
         aligned[pair] = align(sentences.assign(translation=translations), table, source=source, target=target)

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import attribute_effects, attributes_of
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.score import STYLE
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
@@ -114,7 +114,7 @@ def simulate(truth: Truth, simulations: int) -> dict[str, float]:
         n_false += any(value == 0 for value in truths)
         n_true += any(value != 0 for value in truths)
         for row, value in zip(shown, truths, strict=True):
-            if value != 0 and row["outcome"] == STYLE:
+            if value != 0 and row["outcome"] == columns.STYLE:
                 covered.append(row["low"] <= value <= row["high"])
     share = 100 / simulations
     return {"false": share * n_false, "found": share * n_true, "covered": 100 * np.mean(covered) if covered else np.nan}

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import bootstrap
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 
 
 def squares(before: Answers, after: Answers) -> np.ndarray:
@@ -21,7 +21,7 @@ def squares(before: Answers, after: Answers) -> np.ndarray:
 
     The rows are for the vectors before, the vectors after, and their differences.
     """
-    cell = before.table.groupby([TEMPLATE, DESCRIPTOR]).ngroup().to_numpy()
+    cell = before.table.groupby([columns.TEMPLATE, columns.DESCRIPTOR]).ngroup().to_numpy()
     counts = np.bincount(cell)
     result = []
     for vectors in (before.values, after.values, after.values - before.values):
@@ -40,14 +40,14 @@ def main() -> None:
     options = parse_options(__doc__, folders=("before", "after"))
     before = read_answers(options.before)
     after = read_answers(options.after)
-    if not before.table[PROMPT_ID].equals(after.table[PROMPT_ID]):
+    if not before.table[columns.PROMPT_ID].equals(after.table[columns.PROMPT_ID]):
         raise SystemExit(f"{options.after}: other prompts than {options.before}.")
     cells = squares(before, after)
     first, second, difference = cells[:, ~np.isnan(cells).any(axis=0)]  # an empty response has no vector
     found = bootstrap((first, second, difference), ratio, paired=True, n_resamples=2000, rng=0, method="percentile")
     low, high = found.confidence_interval
     value = ratio(first, second, difference)
-    equal = (before.table[RESPONSE] == after.table[RESPONSE]).mean()
+    equal = (before.table[columns.RESPONSE] == after.table[columns.RESPONSE]).mean()
     print(f"{equal:.1%} equal; {value:.2f} [{low:.2f}, {high:.2f}] times as many responses")
 
 

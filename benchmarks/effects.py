@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound
-from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import family_changes, family_effects
@@ -120,9 +120,9 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
         effects_before = family_effects(design, [before], 0, rng)[0]
         effects_after = family_effects(design, [after], 0, rng)[0]
         found = family_changes(design, before, after, effects_before, effects_after, PERMUTATIONS, rng)
-    columns = np.stack([truth, found.low, found.high]).reshape(3, -1).T
-    table = pd.DataFrame(columns, columns=["truth", "low", "high"])
-    kind = np.repeat([DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
+    names = np.stack([truth, found.low, found.high]).reshape(3, -1).T
+    table = pd.DataFrame(names, columns=["truth", "low", "high"])
+    kind = np.repeat([columns.DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
     table = table.assign(kind=kind, unit="any", outcome="style", n=counts.sum(), seed=seed)
     shown = found.p_family.ravel() <= LEVEL
     return table.assign(

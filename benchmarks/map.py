@@ -32,6 +32,7 @@ from datasets import Dataset
 
 from benchmarks.measuring import parse_options
 from benchmarks.thresholds import row_divergences
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
@@ -39,7 +40,7 @@ from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, MUTED
 from evenhand.evaluation.runs.record import FINISHED, run_state
-from evenhand.evaluation.score import SCORES, UNTUNED, Kind, read_scores
+from evenhand.evaluation.score import SCORES, Kind, read_scores
 from evenhand.mitigation.hidden_state_maps import load_maps
 from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods import load_method, names
@@ -162,7 +163,9 @@ def divergence_rows(model: DialogueModel, run: Path, is_untuned: bool) -> Datase
     The contexts end with the model's control tag, if it has one. Without such responses, the result is None.
     """
     table = read_answers(run).table
-    of_untuned = table[UNTUNED].to_numpy(dtype=bool) if UNTUNED in table else np.zeros(len(table), dtype=bool)
+    of_untuned = (
+        table[columns.UNTUNED].to_numpy(dtype=bool) if columns.UNTUNED in table else np.zeros(len(table), dtype=bool)
+    )
     in_side = of_untuned == is_untuned
     if not in_side.any():
         return None

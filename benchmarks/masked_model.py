@@ -26,6 +26,7 @@ from datasets import Dataset
 from transformers import BertForMaskedLM, BertTokenizerFast
 
 from benchmarks.measuring import SHARED, parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.phrase_counts import count_phrases
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
 from evenhand.evaluation.files import write_text
@@ -34,7 +35,7 @@ from evenhand.evaluation.models.likelihood.masked import masked_log_probabilitie
 from evenhand.evaluation.models.loading import MaskedModel, load_masked_model
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.runs.progress import progress, start_logging
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.mitigation.adapter import atomic_write_folder
@@ -234,7 +235,7 @@ def measure_phrases(folder: Path, output_dir: Path, descriptors: int) -> Run:
     return measure(
         folder,
         metrics=["likelihood_bias"],
-        prompts={"dataset": "paper", "descriptors": descriptors, "filters": {TEMPLATE: list(SEAT_TEMPLATES)}},
+        prompts={"dataset": "paper", "descriptors": descriptors, "filters": {columns.TEMPLATE: list(SEAT_TEMPLATES)}},
         output_dir=output_dir / "phrases",
     )
 
@@ -248,8 +249,8 @@ def frequency_correlation(likelihoods: pd.DataFrame, texts: Sequence[str]) -> Bi
     Args:
         likelihoods: the columns descriptor and log_likelihood, a row per phrase.
     """
-    has_one_word = ~likelihoods[DESCRIPTOR].str.contains(" ")
-    means = likelihoods[has_one_word].groupby(DESCRIPTOR)["log_likelihood"].mean()
+    has_one_word = ~likelihoods[columns.DESCRIPTOR].str.contains(" ")
+    means = likelihoods[has_one_word].groupby(columns.DESCRIPTOR)["log_likelihood"].mean()
     counts = count_phrases(texts, means.index.tolist())
     frequency = pd.Series(counts.counts).reindex(means.index) / counts.n_examples
     names = ("the frequency", "the mean log-likelihood")
@@ -259,8 +260,8 @@ def frequency_correlation(likelihoods: pd.DataFrame, texts: Sequence[str]) -> Bi
 def show_phrases(run: Run, texts: Sequence[str]) -> None:
     """Print Likelihood Bias of all descriptors and of each axis, and the correlation with frequencies."""
     for score in run.scores:
-        if score.metric == "likelihood_bias" and set(score.group) <= {AXIS} and score.n > 0:
-            axis = score.group.get(AXIS, "all descriptors")
+        if score.metric == "likelihood_bias" and set(score.group) <= {columns.AXIS} and score.n > 0:
+            axis = score.group.get(columns.AXIS, "all descriptors")
             print(f"Likelihood Bias, {axis}: {score.value:.1%}, {score.n:,} pairs")
     rho = frequency_correlation(run.table("likelihoods"), texts)
     low, high = rho.interval

@@ -17,11 +17,11 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from benchmarks.measuring import SHARED, parse_options, timed
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.sentence_pairs import read_sentence_pairs, resolve_pairs_file
 from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions
 from evenhand.evaluation.models.likelihood.masked import masked_log_probabilities, tokenize_sentences
 from evenhand.evaluation.models.loading import MaskedModel
-from evenhand.evaluation.score import LESS, MORE
 
 Sentences = tuple[list[list[int]], list[list[int]]]  # token ids and the positions to mask, alternately more and less
 
@@ -35,7 +35,9 @@ def random_model(vocabulary: int, tokenizer: BertTokenizer) -> MaskedModel:
 
 def sentences(model: MaskedModel, pairs: pd.DataFrame) -> Sentences:
     """Return the sentences of the pairs and the positions of the tokens that both sentences of a pair share."""
-    ids, special = tokenize_sentences(model, [text for pair in pairs[[MORE, LESS]].to_numpy() for text in pair])
+    ids, special = tokenize_sentences(
+        model, [text for pair in pairs[[columns.MORE, columns.LESS]].to_numpy() for text in pair]
+    )
     positions = []
     for more in range(0, len(ids), 2):
         positions += find_shared_positions(ids[more], ids[more + 1], special[more], special[more + 1])

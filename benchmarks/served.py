@@ -31,6 +31,7 @@ import torch
 import evenhand as eh
 from benchmarks.measuring import parse_options
 from benchmarks.real_model import MODEL
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import sample_cells
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
@@ -42,7 +43,7 @@ from evenhand.evaluation.models.kinds.weights import LoadedModel
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.models.styles import classify_responses
-from evenhand.evaluation.score import RESPONSE, TEMPLATE, Kind
+from evenhand.evaluation.score import Kind
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.tables import join_batches
 
@@ -83,13 +84,13 @@ def answers(name: str, model: Model, prompts: pd.DataFrame, process: psutil.Proc
     join_batches(model.respond(prompts.head(1)))  # loads the model
     (cpu, _) = usage(process)
     start = time.perf_counter()
-    sampled = join_batches(model.respond(prompts))[RESPONSE]
+    sampled = join_batches(model.respond(prompts))[columns.RESPONSE]
     seconds = time.perf_counter() - start
     (now, memory) = usage(process)
     rates = f"{len(prompts) / seconds:.2f} responses a second, {len(prompts) / (now - cpu):.2f} a CPU second"
     print(f"{name}: {len(prompts)} responses, {rates}, peak memory {memory:.2f} GiB", flush=True)
     model.arguments["do_sample"] = False
-    return [sampled, join_batches(model.respond(prompts.head(FEW)))[RESPONSE]]
+    return [sampled, join_batches(model.respond(prompts.head(FEW)))[columns.RESPONSE]]
 
 
 def compare(here: list[pd.Series], there: list[pd.Series], prompts: pd.DataFrame, judge: Classifier) -> None:
@@ -130,8 +131,8 @@ def main() -> None:
     for part in (loaded.model, loaded.tokenizer):
         part.save_pretrained(base)
     prompts = sample_cells(generate_prompts(load_taxonomy("paper")), 2, seed=0, descriptors=13)
-    templates = prompts[TEMPLATE].unique()[: options.templates]
-    prompts = prompts[prompts[TEMPLATE].isin(templates)].reset_index(drop=True)
+    templates = prompts[columns.TEMPLATE].unique()[: options.templates]
+    prompts = prompts[prompts[columns.TEMPLATE].isin(templates)].reset_index(drop=True)
     settings = ModelSettings(name=base, dtype="bfloat16")
     name = base
     if options.adapter:

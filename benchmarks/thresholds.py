@@ -36,12 +36,12 @@ from benchmarks.training import (
     removed_and_kept,
     split_people,
 )
+from evenhand.evaluation import columns
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
 from evenhand.evaluation.report.figures import AFTER_COLOR, BEFORE_COLOR, MUTED
-from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, LABEL, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.people_divergence import people_divergence
 from evenhand.mitigation.labelled_responses import IS_EVEN, rows_of_several_people
@@ -55,7 +55,7 @@ from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, family_config
 
 TAGS = "control_tags"  # answers with the tag of their label by the bias value, as in the paper
-KINDS = {DIVERGENCE: "divergence", BIAS_VALUE: "bias value", TAGS: "bias value, the paper's control tags"}
+KINDS = {DIVERGENCE: "divergence", columns.BIAS_VALUE: "bias value", TAGS: "bias value, the paper's control tags"}
 ROW = "row"
 RATE = 1e-3
 
@@ -135,7 +135,7 @@ def prepare(base: DialogueModel, styled: Answers, n_rows: int, seed: int) -> Tun
     """Return what the trainings of a seed on so many responses have in common."""
     is_tuned, test_rows = split_people(base, styled.table, seed)
     tuned = styled.rows(is_tuned)
-    b = bias_values(tuned.values, to_codes(tuned.table[TEMPLATE]), to_codes(tuned.table[DESCRIPTOR]))
+    b = bias_values(tuned.values, to_codes(tuned.table[columns.TEMPLATE]), to_codes(tuned.table[columns.DESCRIPTOR]))
     rows = rows_of_several_people(tuned.table, partial(render_contexts, base), "", seed)
     chosen = rows.add_column(ROW, np.arange(len(tuned))).shuffle(seed).select(range(min(n_rows, len(rows))))
     encoded = DistillTrainer.encode_rows(base, chosen)
@@ -153,7 +153,7 @@ def prepare(base: DialogueModel, styled: Answers, n_rows: int, seed: int) -> Tun
 
 def tagged_rows(base: DialogueModel, table: pd.DataFrame, is_bias: np.ndarray) -> Dataset:
     """Return encoded responses with the control tag of their label at the end of the context."""
-    labelled = table.assign(**{LABEL: np.where(is_bias, BIAS, NO_BIAS)})
+    labelled = table.assign(**{columns.LABEL: np.where(is_bias, BIAS, NO_BIAS)})
     method = trained_method(TAGS, {TAGS: ControlTags.Settings(targets="labels")})
     return SFT.encode_rows(base, method.rows(labelled, partial(render_contexts, base)))
 

@@ -34,12 +34,12 @@ from torch.nn.functional import kl_div, log_softmax
 from transformers import PrinterCallback
 
 from benchmarks.measuring import parse_options
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.models.batches import common_prefix_length
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing
 from evenhand.evaluation.models.contexts import encode_contexts, render_contexts
 from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_model
-from evenhand.evaluation.score import DESCRIPTOR
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.mitigation.labelled_responses import rows_of_several_people
 from evenhand.mitigation.methods.control_tags import NO_BIAS_TAG
@@ -150,8 +150,8 @@ def split_people(
 
     All contexts of the rows end with the tag.
     """
-    descriptors = np.random.default_rng(seed).permutation(sorted(table[DESCRIPTOR].unique()))
-    is_tuned = table[DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
+    descriptors = np.random.default_rng(seed).permutation(sorted(table[columns.DESCRIPTOR].unique()))
+    is_tuned = table[columns.DESCRIPTOR].isin(descriptors[: len(descriptors) // 2]).to_numpy()
 
     def render(prompts: Sequence[str], personas: Sequence[str], _: str) -> list[str]:
         return render_contexts(base, prompts, personas, tag)

@@ -8,48 +8,13 @@ from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, write_json, write_text
 from evenhand.evaluation.json_values import Json, JsonObject
 
 SCORES = "scores.json"  # the file of all scores of a run
-
-# prompts.parquet: two columns of this project, then the metadata columns of the upstream generator.
-PROMPT_ID = "prompt_id"
-PERSONA = "persona"
-TEXT = "text"
-TEMPLATE = "template"
-AXIS = "axis"
-DESCRIPTOR = "descriptor"
-BUCKET = "bucket"  # a subgroup of an axis, whose descriptors are words for the same people
-NOUN = "noun"
-# Column of prompts.parquet: true for prompts that are excluded from tuning (data/prompts.py, untuned_mask).
-UNTUNED = "untuned"
-# responses.parquet: PROMPT_ID, RESPONSE. styles.parquet: PROMPT_ID and a float32 column for each style.
-RESPONSE = "response"
-# labels.parquet: PROMPT_ID, BIAS_VALUE (b), LABEL ("bias" or "no_bias").
-BIAS_VALUE = "bias_value"
-LABEL = "label"
-# pairs.parquet: two sentences about two groups; MORE is the sentence that is closer to the stereotype.
-PAIR_ID = "pair_id"
-BIAS_TYPE = "bias_type"
-DIRECTION = "direction"
-MORE = "more"
-LESS = "less"
-CUE = "cue"  # how a model knows the person in a prompt
-STYLE = "style"  # a style of the style classifier
-CLUSTER = "cluster"  # a style cluster
-RESPONSE_IDS = "response_ids"  # the token ids in which a loaded model wrote the response, or null
-OPENING = "opening"  # the text with which a response begins
-OPENING_IDS = "opening_ids"  # the token ids of the opening, where a loaded model wrote it
-CUT = "cut"  # whether max_new_tokens ended the response
-REASONED = "reasoned"  # whether the model wrote reasoning, which is not part of the response
-LEFT_OUT = "left_out"  # the reason why a row is not in the scores, or null
-OTHER_TEXT = "other_text"  # the kinds of other text in a response, by name, with blanks between them
-ANSWER_COLUMNS = (RESPONSE, RESPONSE_IDS, CUT)  # what a model that scores a response reads of it
-RUN = "run"  # a key of groups: which of two compared runs ("before" or "after") a level of a comparison is of
-
 
 LEVEL = 0.05  # significance level of two-sided tests and of intervals
 OVERFLOW = "it is larger than the largest number that can be computed with"
@@ -378,15 +343,15 @@ def why_not_comparable(before: BiasScore, after: BiasScore) -> str:
 
 def levels_of_run(scores: Iterable[BiasScore], run: str) -> list[BiasScore]:
     """Return the levels among a run's scores as a comparison keeps them: in the group of the run, before or after."""
-    return [replace(score, group={**score.group, RUN: run}) for score in scores if score.kind == Kind.LEVEL]
+    return [replace(score, group={**score.group, columns.RUN: run}) for score in scores if score.kind == Kind.LEVEL]
 
 
 def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
     """Return the levels of a run, before or after, that a comparison kept because they are of the common rows only."""
     levels = []
     for score in changes:
-        if score.kind == Kind.LEVEL and score.group.get(RUN) == run:
-            group = {key: value for key, value in score.group.items() if key != RUN}
+        if score.kind == Kind.LEVEL and score.group.get(columns.RUN) == run:
+            group = {key: value for key, value in score.group.items() if key != columns.RUN}
             levels.append(replace(score, group=group))
     return levels
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
-from evenhand.evaluation.score import PROMPT_ID
 
 ROWS_PER_CHUNK = 1 << 13  # rows that are written at a time
 RUN = b"evenhand.run"  # key of a file's metadata: the fingerprint of the run that wrote the table
@@ -114,7 +114,7 @@ def join_batches(batches: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 def only_prompts(table: pd.DataFrame, prompts: Collection[str] | None) -> pd.DataFrame:
     """Return the rows of the given prompts, sorted by prompt; the table itself for None, or if it has no prompts."""
-    if prompts is None or PROMPT_ID not in table:
+    if prompts is None or columns.PROMPT_ID not in table:
         return table
-    chosen = table.loc[table[PROMPT_ID].isin(list(prompts))]
-    return chosen.sort_values(by=PROMPT_ID, kind="stable", ignore_index=True)
+    chosen = table.loc[table[columns.PROMPT_ID].isin(list(prompts))]
+    return chosen.sort_values(by=columns.PROMPT_ID, kind="stable", ignore_index=True)

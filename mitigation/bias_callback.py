@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
@@ -37,25 +38,14 @@ from evenhand.evaluation.models.styles import classify_responses
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    PERSONA,
-    PROMPT_ID,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Kind,
-    find_score,
-)
+from evenhand.evaluation.score import BiasScore, Kind, find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings
 from evenhand.evaluation.statistics.hypothesis_tests import p_of_rise
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
 
-PROMPT_COLUMNS = (TEXT, TEMPLATE, DESCRIPTOR)  # that are required
+PROMPT_COLUMNS = (columns.TEXT, columns.TEMPLATE, columns.DESCRIPTOR)  # that are required
 BIAS_NAME = "bias/fgb_pooled_corrected"
 EFFECTS_SHOWN = "bias/effects_shown"
 RISE = "bias/rise"
@@ -222,8 +212,10 @@ class BiasCallback(MeasureCallback):
         """
         super().__init__(self._scores, every)
         require_columns(list(prompts), PROMPT_COLUMNS, "prompts")
-        if prompts[DESCRIPTOR].nunique() < 2:
-            raise InputError("prompts", f"{prompts[DESCRIPTOR].nunique()} descriptors; give prompts of two or more.")
+        if prompts[columns.DESCRIPTOR].nunique() < 2:
+            raise InputError(
+                "prompts", f"{prompts[columns.DESCRIPTOR].nunique()} descriptors; give prompts of two or more."
+            )
         if every < 1:
             raise InputError("every", f"{every}; give 1 or more steps.")
         self.prompts = _with_all_columns(prompts)
@@ -289,7 +281,7 @@ class BiasCallback(MeasureCallback):
                     batches.append(batch)
                     bar.update(len(batch))
             answered = join_batches(batches)
-            responses = answered[RESPONSE].tolist()
+            responses = answered[columns.RESPONSE].tolist()
             likelihoods = None
             if self.relevance:
                 likelihoods = likelihoods_of_responses(
@@ -326,15 +318,15 @@ def _with_all_columns(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts with the columns that measurements read; ids, personas and axes are optional."""
     mentions = [name for name in (FORMS, NEUTRAL) if name in prompts]
     complete = prompts.loc[:, [*PROMPT_COLUMNS, *mentions]].reset_index(drop=True)
-    complete[PROMPT_ID] = [str(row) for row in range(len(prompts))]
-    complete[PERSONA] = ""
-    complete[AXIS] = ""
-    if PROMPT_ID in prompts:
-        complete[PROMPT_ID] = prompts[PROMPT_ID].astype(str).tolist()
-    if PERSONA in prompts:
-        complete[PERSONA] = prompts[PERSONA].fillna("").tolist()
-    if AXIS in prompts:
-        complete[AXIS] = prompts[AXIS].tolist()
+    complete[columns.PROMPT_ID] = [str(row) for row in range(len(prompts))]
+    complete[columns.PERSONA] = ""
+    complete[columns.AXIS] = ""
+    if columns.PROMPT_ID in prompts:
+        complete[columns.PROMPT_ID] = prompts[columns.PROMPT_ID].astype(str).tolist()
+    if columns.PERSONA in prompts:
+        complete[columns.PERSONA] = prompts[columns.PERSONA].fillna("").tolist()
+    if columns.AXIS in prompts:
+        complete[columns.AXIS] = prompts[columns.AXIS].tolist()
     return complete
 
 

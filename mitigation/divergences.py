@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.models.contexts import render_contexts
 from evenhand.evaluation.models.likelihood.openings import opening_divergences
 from evenhand.evaluation.models.loading import DialogueModel
 from evenhand.evaluation.runs.progress import progress
-from evenhand.evaluation.score import PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.mitigation.labelled_responses import contexts_of_others
 
 
@@ -36,10 +36,10 @@ def response_divergences(
 
     has_others, others = contexts_of_others(responses, render, seed)
     chosen = responses.loc[has_others]
-    own = render(chosen[TEXT].tolist(), chosen[PERSONA].tolist(), "")
+    own = render(chosen[columns.TEXT].tolist(), chosen[columns.PERSONA].tolist(), "")
     contexts = [[first, *rest] for first, rest in zip(own, others, strict=True)]
-    texts = chosen[RESPONSE].tolist()
-    written = chosen[RESPONSE_IDS].tolist() if RESPONSE_IDS in chosen else None
+    texts = chosen[columns.RESPONSE].tolist()
+    written = chosen[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in chosen else None
     of_chosen = np.zeros(len(contexts))
     with progress(len(contexts), "divergence", "responses") as bar:
         for rows, values in opening_divergences(model, contexts, texts, first_tokens, written):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others, several_people
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEMPLATE, TEXT
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -44,14 +44,14 @@ def untagged_rows(labelled: pd.DataFrame, render: ContextRenderer, prompts: list
     """
     from datasets import Dataset  # slow to import, and the command line imports the methods
 
-    contexts = render(labelled[TEXT].tolist(), labelled[PERSONA].tolist(), "")
-    columns = {PROMPT: prompts or contexts, COMPLETION: labelled[RESPONSE].tolist()}
-    if CUT in labelled:
-        columns[COMPLETION_CUT] = labelled[CUT].tolist()
-    if RESPONSE_IDS in labelled:
-        columns[COMPLETION_IDS] = labelled[RESPONSE_IDS].tolist()
-    columns[CONTEXT] = contexts
-    return Dataset.from_dict(columns)
+    contexts = render(labelled[columns.TEXT].tolist(), labelled[columns.PERSONA].tolist(), "")
+    names = {PROMPT: prompts or contexts, COMPLETION: labelled[columns.RESPONSE].tolist()}
+    if columns.CUT in labelled:
+        names[COMPLETION_CUT] = labelled[columns.CUT].tolist()
+    if columns.RESPONSE_IDS in labelled:
+        names[COMPLETION_IDS] = labelled[columns.RESPONSE_IDS].tolist()
+    names[CONTEXT] = contexts
+    return Dataset.from_dict(names)
 
 
 def contexts_of_others(labelled: pd.DataFrame, render: ContextRenderer, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,14 +66,14 @@ def contexts_of_others(labelled: pd.DataFrame, render: ContextRenderer, seed: in
     others = several_people(labelled, N_OTHERS, seed)
     has_others = others[:, 0] >= 0
     if not has_others.any():
-        raise InputError("labelled responses", f"no {TEMPLATE} has two descriptors; label more descriptors.")
+        raise InputError("labelled responses", f"no {columns.TEMPLATE} has two descriptors; label more descriptors.")
     receivers = labelled.loc[has_others]
     repeated = receivers.iloc[np.arange(len(receivers)).repeat(N_OTHERS)]
     donors = labelled.iloc[others[has_others].ravel()]
-    prompts = prompts_of_others(repeated, donors)[[TEXT, PERSONA]]
+    prompts = prompts_of_others(repeated, donors)[[columns.TEXT, columns.PERSONA]]
     distinct = prompts.drop_duplicates()
-    distinct[CONTEXT] = render(distinct[TEXT].tolist(), distinct[PERSONA].tolist(), "")
-    contexts = prompts.merge(distinct, how="left", on=[TEXT, PERSONA])[CONTEXT].to_numpy(dtype=object)
+    distinct[CONTEXT] = render(distinct[columns.TEXT].tolist(), distinct[columns.PERSONA].tolist(), "")
+    contexts = prompts.merge(distinct, how="left", on=[columns.TEXT, columns.PERSONA])[CONTEXT].to_numpy(dtype=object)
     return has_others, contexts.reshape(-1, N_OTHERS)
 
 
@@ -94,7 +94,7 @@ def rows_of_several_people(labelled: pd.DataFrame, render: ContextRenderer, tag:
     has_others, others = contexts_of_others(labelled, render, seed)
     trained = contexts_of_others(labelled, render_tagged, seed)[1] if tag else others
     receivers = labelled.loc[has_others]
-    own = render(receivers[TEXT].tolist(), receivers[PERSONA].tolist(), tag)
+    own = render(receivers[columns.TEXT].tolist(), receivers[columns.PERSONA].tolist(), tag)
     rows = untagged_rows(receivers, render, own).add_column(OTHERS, others.tolist())
     return rows.add_column(TRAINED, [[first, second] for first, second in zip(own, trained[:, 0], strict=True)])
 
@@ -118,12 +118,13 @@ def exchange_responses(labelled: pd.DataFrame, seed: int) -> pd.DataFrame:
     donors = labelled.iloc[donor[has_donor]]
     if receivers.empty:
         raise InputError(
-            "labelled responses", f"no {TEMPLATE} has responses of two descriptors to exchange; label more descriptors."
+            "labelled responses",
+            f"no {columns.TEMPLATE} has responses of two descriptors to exchange; label more descriptors.",
         )
-    names = zip(donors[RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
+    names = zip(donors[columns.RESPONSE], mention_terms(donors), mention_terms(receivers), strict=True)
     exchanged = receivers.copy()
-    exchanged[RESPONSE] = [replace_mentions(response, old, new) for response, old, new in names]
-    for name in (CUT, RESPONSE_IDS):
+    exchanged[columns.RESPONSE] = [replace_mentions(response, old, new) for response, old, new in names]
+    for name in (columns.CUT, columns.RESPONSE_IDS):
         if name in donors:
             exchanged[name] = donors[name].to_numpy()
     return exchanged

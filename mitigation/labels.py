@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import AXIS, BIAS_VALUE, DESCRIPTOR, LABEL, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import Labels, factorize, sum_by, to_codes
 
 LABELS = "labels"  # the table of labelled responses in a run of `label`
@@ -161,7 +161,11 @@ def value_above_share(values: np.ndarray, share: float) -> float:
 
 def _check_rows(prompts: pd.DataFrame, responses: Labels, vectors: np.ndarray) -> None:
     """Raise InputError if a column or every row is missing, the numbers of rows differ, or a vector is not finite."""
-    require_columns(list(map(str, prompts)), (PROMPT_ID, DESCRIPTOR, PERSONA, TEXT, TEMPLATE), "prompts")
+    require_columns(
+        list(map(str, prompts)),
+        (columns.PROMPT_ID, columns.DESCRIPTOR, columns.PERSONA, columns.TEXT, columns.TEMPLATE),
+        "prompts",
+    )
     if not len(prompts) == len(responses) == len(vectors):
         counts = f"{len(responses)} and {len(vectors)} vectors for {len(prompts)} prompts"
         raise InputError("responses", f"{counts}; give one of each for each prompt, in order.")
@@ -214,19 +218,21 @@ def label_responses(
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     _check_rows(prompts, responses, vectors)
-    b = bias_values(vectors, to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), alpha, shrunk=shrunk)
+    b = bias_values(
+        vectors, to_codes(prompts[columns.TEMPLATE]), to_codes(prompts[columns.DESCRIPTOR]), alpha, shrunk=shrunk
+    )
     values = b if divergence is None else divergence
     threshold = _threshold_of(values, beta, share, quantile)
     is_bias = values > threshold
     share_above = float(is_bias.mean())
     if share_above in (0.0, 1.0) and share not in (0.0, 1.0):
         raise _without_both_labels(values, threshold, beta, share, quantile)
-    labelled = prompts.loc[:, [PROMPT_ID, DESCRIPTOR, PERSONA, TEXT]].copy()
-    labelled[RESPONSE] = list(responses)
-    labelled[BIAS_VALUE] = b
+    labelled = prompts.loc[:, [columns.PROMPT_ID, columns.DESCRIPTOR, columns.PERSONA, columns.TEXT]].copy()
+    labelled[columns.RESPONSE] = list(responses)
+    labelled[columns.BIAS_VALUE] = b
     if divergence is not None:
         labelled[DIVERGENCE] = divergence
-    labelled[LABEL] = np.where(is_bias, BIAS, NO_BIAS)
+    labelled[columns.LABEL] = np.where(is_bias, BIAS, NO_BIAS)
     if beta is not None or share is not None:
         quantile = 1 - share_above
     return labelled, Threshold(alpha=alpha, beta=threshold, quantile=quantile, share_labelled_bias=share_above)
@@ -270,14 +276,14 @@ def mean_bias_values(prompts: pd.DataFrame, **values: np.ndarray) -> pd.DataFram
     by the first mean, largest first.
     """
     first = next(iter(values))
-    columns = prompts[[DESCRIPTOR, AXIS]].copy()
+    names = prompts[[columns.DESCRIPTOR, columns.AXIS]].copy()
     for name, column in values.items():
-        columns[name] = column
-    groups = columns.groupby([DESCRIPTOR, AXIS])
+        names[name] = column
+    groups = names.groupby([columns.DESCRIPTOR, columns.AXIS])
     table = pd.DataFrame(groups[list(values)].mean())
     table["n"] = groups[first].count()
     table = table.loc[table["n"] > 0].reset_index()
-    table = table.astype({DESCRIPTOR: str, AXIS: str})  # groupby may return categories
+    table = table.astype({columns.DESCRIPTOR: str, columns.AXIS: str})  # groupby may return categories
     return table.sort_values(first, ascending=False, ignore_index=True)
 
 
@@ -290,8 +296,8 @@ def cross_fitted_bias_values(prompts: pd.DataFrame, vectors: np.ndarray) -> np.n
     b = np.full(len(prompts), np.nan)
     if not usable.any():
         return b
-    template = to_codes(prompts[TEMPLATE][usable])
-    descriptor = to_codes(prompts[DESCRIPTOR][usable])
+    template = to_codes(prompts[columns.TEMPLATE][usable])
+    descriptor = to_codes(prompts[columns.DESCRIPTOR][usable])
     b[usable] = bias_values(vectors[usable], template, descriptor, cross_fitted=True)
     return b
 
@@ -309,8 +315,8 @@ def bias_values_along(
     (m, S) and (n, S); missing ones are NaN.
     """
     usable = np.asarray(np.isfinite(labelled_vectors).all(axis=1))
-    code, names = factorize(labelled_prompts[DESCRIPTOR][usable])
-    m_d = descriptor_means(labelled_vectors[usable], to_codes(labelled_prompts[TEMPLATE][usable]), code)
+    code, names = factorize(labelled_prompts[columns.DESCRIPTOR][usable])
+    m_d = descriptor_means(labelled_vectors[usable], to_codes(labelled_prompts[columns.TEMPLATE][usable]), code)
     m_bar = m_d.mean(axis=0)
     row = pd.Index(names).get_indexer(descriptor.astype(str))
     direction = np.where((row >= 0)[:, None], m_d[row] - m_bar, np.nan)

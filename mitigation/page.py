@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.models.revisions import TUNING_FILE
 from evenhand.evaluation.report.figures import AFTER_COLOR, INK, MUTED, PANEL, new_chart, set_ticks, styled, svg
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, score_text, tick_number
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_state
-from evenhand.evaluation.score import PERSONA, TEXT, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import LABELS
 
@@ -105,8 +106,10 @@ def tuned_on_warnings(measured: Path, model: str, labels: Path | None = None, tu
     if labels is None or not (labels / f"{LABELS}.parquet").exists():
         return []
     # Texts are compared, not ids: a user may number the prompts of each file from 1.
-    measured_prompts = pd.MultiIndex.from_frame(read_table(measured / "prompts.parquet", [PERSONA, TEXT]))
-    tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [PERSONA, TEXT]))
+    measured_prompts = pd.MultiIndex.from_frame(
+        read_table(measured / "prompts.parquet", [columns.PERSONA, columns.TEXT])
+    )
+    tuned_prompts = pd.MultiIndex.from_frame(read_table(labels / f"{LABELS}.parquet", [columns.PERSONA, columns.TEXT]))
     n = int(measured_prompts.isin(tuned_prompts).sum())
     warning = (
         f"{n:,} of the {len(measured_prompts):,} measured prompts were training prompts of the model. Scores on them "

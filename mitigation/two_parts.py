@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.score import CUT, OPENING, OPENING_IDS, RESPONSE, RESPONSE_IDS
 
 
 def check_two_parts(model: Model, first_tokens: int) -> None:
@@ -33,14 +33,14 @@ def respond_in_two_parts(
     first = whole[:first_tokens]
     rest = whole[first_tokens:]
     for openings in opener.respond(opened, first):
-        is_unfinished = openings[CUT].to_numpy(dtype=bool)
+        is_unfinished = openings[columns.CUT].to_numpy(dtype=bool)
         if not is_unfinished.all():
             yield openings.loc[~is_unfinished]
         if is_unfinished.any():
             begun = openings.loc[is_unfinished]
             continued = prompts.loc[begun.index].copy()
             # A token may be a part of a character; its text is then U+FFFD.
-            continued[OPENING] = [text.rstrip("\ufffd") for text in begun[RESPONSE]]
-            if RESPONSE_IDS in begun:
-                continued[OPENING_IDS] = begun[RESPONSE_IDS]
+            continued[columns.OPENING] = [text.rstrip("\ufffd") for text in begun[columns.RESPONSE]]
+            if columns.RESPONSE_IDS in begun:
+                continued[columns.OPENING_IDS] = begun[columns.RESPONSE_IDS]
             yield from model.respond(continued, rest)

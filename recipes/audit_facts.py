@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import load_metric
@@ -20,27 +21,13 @@ from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.runs.record import FinishedRecord
-from evenhand.evaluation.score import (
-    AXIS,
-    BUCKET,
-    DESCRIPTOR,
-    LEFT_OUT,
-    PROMPT_ID,
-    SCORES,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Form,
-    Kind,
-    find_score,
-    read_scores,
-)
+from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import StrictSettings, checked
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import read_table
 
 SCHEMA = "evenhand-audit/1"
-CUTS = (AXIS, BUCKET, DESCRIPTOR)
+CUTS = (columns.AXIS, columns.BUCKET, columns.DESCRIPTOR)
 MET, BROKEN, UNDECIDED = "met", "broken", "not decided"
 BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
 OF_CHECK = {"holds": MET, "broken": BROKEN, "inconclusive": UNDECIDED}
@@ -183,7 +170,7 @@ def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, 
     """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
     limits = []
     for outcome, limit in criteria.max_rate_difference.items():
-        rows = _rows_of(rates, outcome, DESCRIPTOR, "max_rate_difference")
+        rows = _rows_of(rates, outcome, columns.DESCRIPTOR, "max_rate_difference")
         name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
         bounds = [(row["difference_low"], row["difference_high"]) for row in rows]
         known = [each for each in bounds if None not in each]
@@ -198,7 +185,7 @@ def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, 
         measured = f"between {100 * surely:.1f} and {100 * largest:.1f} answers of 100"
         limits.append({"limit": name, "status": status, "measured": measured})
     for outcome, limit in criteria.min_ratio.items():
-        rows = _rows_of(rates, outcome, AXIS, "min_ratio")
+        rows = _rows_of(rates, outcome, columns.AXIS, "min_ratio")
         low = min(row["ratio_to_highest_low"] or 0.0 for row in rows)
         high = min(1.0 if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
         status = MET if low >= limit else BROKEN if high < limit else UNDECIDED
@@ -230,10 +217,10 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         return {}
     values = read_table(path)
     prompts = read_table(folder / "prompts.parquet")
-    table = values.merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one", suffixes=("", "_of_prompt"))
+    table = values.merge(prompts, on=columns.PROMPT_ID, how="left", validate="one_to_one", suffixes=("", "_of_prompt"))
     rates: dict[str, dict[str, list[dict[str, Any]]]] = {}
     shares = {score.metric for score in scores if score.basis.get(KIND) == ValueKind.SHARE}
-    for name in map(str, values.columns.drop(PROMPT_ID)):
+    for name in map(str, values.columns.drop(columns.PROMPT_ID)):
         outcome = name.partition(": ")[0]
         if outcome not in shares or values[name].isna().all():
             continue
@@ -242,7 +229,7 @@ def outcome_rates(folder: Path, scores: list[BiasScore]) -> dict[str, dict[str, 
         for cut in CUTS:
             if cut in table and table[cut].nunique() > 1:
                 groups = table[cut].astype(str)
-                rows = group_rates(of_outcome, groups.to_numpy(), table[TEMPLATE].to_numpy())
+                rows = group_rates(of_outcome, groups.to_numpy(), table[columns.TEMPLATE].to_numpy())
                 silent = sorted(set(groups) - set(rows["group"]))
                 nothing = pd.DataFrame({"group": silent, "n": 0, "number": 0, "is_small": True})
                 ordered = [*rows.sort_values("rate", ascending=False).to_dict("records")]
@@ -255,11 +242,11 @@ def answer_counts(folder: Path) -> dict[str, Any]:
     """Return how many answers were asked for, and how many are left out, by the reason."""
     responses = read_table(folder / "responses.parquet")
     prompts = read_table(folder / "prompts.parquet")
-    left_out = responses[LEFT_OUT].dropna() if LEFT_OUT in responses else pd.Series(dtype=object)
+    left_out = responses[columns.LEFT_OUT].dropna() if columns.LEFT_OUT in responses else pd.Series(dtype=object)
     return {
         "asked": len(responses),
-        "people": int(prompts[DESCRIPTOR].nunique()),
-        "templates": int(prompts[TEMPLATE].nunique()),
+        "people": int(prompts[columns.DESCRIPTOR].nunique()),
+        "templates": int(prompts[columns.TEMPLATE].nunique()),
         "left_out": {str(reason): int(n) for reason, n in left_out.value_counts().items()},
     }
 
@@ -270,7 +257,7 @@ def example_prompt(folder: Path, record: FinishedRecord) -> str | None:
     is_shipped = settings["prompts"].get("dataset") in SHIPPED_PROMPTS and not settings["prompts"].get("people")
     if not is_shipped or settings.get("responses"):
         return None
-    return str(read_table(folder / "prompts.parquet")[TEXT].iloc[0])
+    return str(read_table(folder / "prompts.parquet")[columns.TEXT].iloc[0])
 
 
 def headline_scores(scores: list[BiasScore]) -> list[BiasScore]:

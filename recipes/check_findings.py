@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -41,7 +42,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text
-from evenhand.evaluation.score import DESCRIPTOR, STYLE, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.hypothesis_tests import holm
 from evenhand.evaluation.statistics.sample_size import (
@@ -265,7 +266,7 @@ def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int, all
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
-    changes = changes[(changes["kind"] == DESCRIPTOR) & (changes["outcome"] == STYLE)]
+    changes = changes[(changes["kind"] == columns.DESCRIPTOR) & (changes["outcome"] == columns.STYLE)]
     if not len(changes):
         return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before = 100 * (changes["mean_before"] - changes["average_before"])

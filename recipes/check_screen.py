@@ -5,12 +5,13 @@ Predictions are computed, so that the only noise is that of templates. The chang
 
 import numpy as np
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.score_sections import value_text
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, find_score
+from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.check_findings import BROKEN, HOLDS, Finding
 from evenhand.recipes.finished_runs import read_measurement
@@ -43,7 +44,7 @@ def screen_findings(settings: CheckSettings) -> list[Finding]:
 def grown_divergences(before: FamilyRun, after: FamilyRun) -> Finding:
     """Return whether anybody's divergence is shown to have grown by more than a negligible amount."""
     rows = divergence_changes(joined_divergences(before, after))
-    changes = rows.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE)
+    changes = rows.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE)
     changes = changes.dropna(axis="columns")  # templates at which both runs ask everybody the same
     if changes.shape[1] < MIN_TEMPLATES:
         raise InputError("against", "it has only one template in common with the run; screen the same prompts.")

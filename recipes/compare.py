@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts
 from evenhand.evaluation.files import read_json
@@ -27,7 +28,7 @@ from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs.record import FinishedRecord, read_run, run_sha256
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import DESCRIPTOR, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values, mean_bias_values
 from evenhand.mitigation.page import tag_note, training_section, tuned_on_warnings, tuning_method
@@ -158,7 +159,9 @@ def _bias_values(labels: Path | None, before: Answers, after: Answers) -> pd.Dat
     alpha = int(cast(LabelRecord, record)["threshold"]["alpha"])
 
     def along(responses: Answers) -> np.ndarray:
-        return bias_values_along(labelled.table, labelled.values, before.table[DESCRIPTOR], responses.values, alpha)
+        return bias_values_along(
+            labelled.table, labelled.values, before.table[columns.DESCRIPTOR], responses.values, alpha
+        )
 
     return mean_bias_values(before.table, before=along(before), after=along(after))
 

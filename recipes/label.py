@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import write_json
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.runs.record import FinishedRecord, run_sha256
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import BIAS_VALUE, DESCRIPTOR, LABEL, RESPONSE, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.mitigation.label_agreement import agreement_of_parts
 from evenhand.mitigation.labels import BIAS, DIVERGENCE, LABELS, label_responses, mean_bias_values
@@ -73,7 +73,7 @@ def label(settings: LabelSettings) -> None:
         with rejects_tuning():
             labelled, threshold = label_responses(
                 responses.table,
-                responses.table[RESPONSE],
+                responses.table[columns.RESPONSE],
                 responses.values,
                 alpha=settings.alpha,
                 beta=settings.beta,
@@ -84,13 +84,13 @@ def label(settings: LabelSettings) -> None:
             )
             agreement = agreement_of_parts(
                 responses.values,
-                to_codes(responses.table[TEMPLATE]),
-                to_codes(responses.table[DESCRIPTOR]),
+                to_codes(responses.table[columns.TEMPLATE]),
+                to_codes(responses.table[columns.DESCRIPTOR]),
                 threshold.share_labelled_bias,
                 settings.alpha,
                 shrunk=is_shrunk,
             )
-        b = labelled[BIAS_VALUE].to_numpy()
+        b = labelled[columns.BIAS_VALUE].to_numpy()
         store.write(LABELS, labelled)
         facts: dict[str, float] = {**asdict(threshold), "n": len(b), "n_left_out": len(all_responses) - len(b)}
         if divergence is not None:
@@ -157,7 +157,7 @@ def share_of_divergence(labelled: pd.DataFrame) -> float:
     """Return the share of the responses' divergence that responses labelled `bias` have; NaN if there is none."""
     divergence = labelled[DIVERGENCE].to_numpy()
     total = divergence.sum()
-    return float(divergence[labelled[LABEL] == BIAS].sum() / total) if total > 0 else math.nan
+    return float(divergence[labelled[columns.LABEL] == BIAS].sum() / total) if total > 0 else math.nan
 
 
 def read_threshold(labels: Path) -> dict[str, float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
@@ -36,7 +37,7 @@ from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import FINISHED, RunRecord, run_state
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, RESPONSE, SCORES, BiasScore, display_name, write_scores
+from evenhand.evaluation.score import SCORES, BiasScore, display_name, write_scores
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
@@ -147,8 +148,8 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
     for name, is_same in is_equal.items():
         if not is_same:
             raise InputError(field, f"{name} is another one in {folder}; measure one of the two again with the same.")
-    known = set(read_table(folder / f"{PROMPTS}.parquet", [PROMPT_ID])[PROMPT_ID])
-    n_missing = sum(prompt not in known for prompt in asked_prompts(config)[PROMPT_ID])
+    known = set(read_table(folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])[columns.PROMPT_ID])
+    n_missing = sum(prompt not in known for prompt in asked_prompts(config)[columns.PROMPT_ID])
     if n_missing:
         stop = read_finished_stop(folder)
         fix = "measure the baseline with the same prompts and seed."
@@ -259,7 +260,7 @@ def write_responses(folder: Path, subtitle: str, before: Path, after: Path | Non
             subtitle += f" · {is_common.sum():,} of {len(is_common):,} prompts are in both runs"
     base = next(iter(styled_runs.values()))
     b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
-    sides = {side: (run.table[RESPONSE], run.values, run.columns, b[side]) for side, run in styled_runs.items()}
+    sides = {side: (run.table[columns.RESPONSE], run.values, run.columns, b[side]) for side, run in styled_runs.items()}
     write_text(folder / RESPONSES_PAGE, responses_html("All responses", subtitle, base.table, sides))
     return folder / RESPONSES_PAGE
 
@@ -270,4 +271,4 @@ def _bias_values(base: Answers, run: Answers) -> np.ndarray:
         return np.full(len(run), np.nan)
     if run is base:
         return cross_fitted_bias_values(base.table, base.values)
-    return bias_values_along(base.table, base.values, run.table[DESCRIPTOR], run.values)
+    return bias_values_along(base.table, base.values, run.table[columns.DESCRIPTOR], run.values)

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
-from evenhand.evaluation.score import DESCRIPTOR, STYLE, TEMPLATE, display_name
+from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
@@ -112,7 +113,7 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     limit = settings.max_difference / 100
     path = settings.run / "effects.parquet"
     rows = read_table(path) if path.exists() else pd.DataFrame()
-    rows = rows[(rows["kind"] == DESCRIPTOR) & (rows["outcome"] == STYLE)] if len(rows) else rows
+    rows = rows[(rows["kind"] == columns.DESCRIPTOR) & (rows["outcome"] == columns.STYLE)] if len(rows) else rows
     if not len(rows):
         raise InputError("max_difference", f"{settings.run} has no effects; measure with generation_bias.permutations.")
     room = limit - rows["shrunk"].abs()
@@ -126,8 +127,8 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
 def read_pilot(folder: Path) -> Pilot:
     """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
     run = read_answers(folder)
-    template = to_codes(run.table[TEMPLATE])
-    descriptor = to_codes(run.table[DESCRIPTOR])
+    template = to_codes(run.table[columns.TEMPLATE])
+    descriptor = to_codes(run.table[columns.DESCRIPTOR])
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
     estimate = pooled_spread(cells)
     if estimate.interval is None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.files import check_links_inside, json_sha256, sha256_of
 from evenhand.evaluation.metrics import FamilyRun
@@ -28,7 +29,7 @@ from evenhand.evaluation.runs.record import FinishedRecord, package_versions, re
 from evenhand.evaluation.runs.results import TRACKERS
 from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.tracking import start_tracking
-from evenhand.evaluation.score import AXIS, PROMPT_ID, SCORES, BiasScore, Signature, write_scores
+from evenhand.evaluation.score import SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
@@ -164,7 +165,7 @@ def summary(folder: Path, field_name: str) -> tuple[list[BiasScore], Page]:
     votes = read_votes(folder / VOTES)
     if votes.empty:
         raise InputError(field_name, f"{folder} has no votes; collect votes by `evenhand rate` without --summary.")
-    votes = votes.merge(pairs[[PROMPT_ID, AXIS]], on=PROMPT_ID)
+    votes = votes.merge(pairs[[columns.PROMPT_ID, columns.AXIS]], on=columns.PROMPT_ID)
     questions = record["questions"]
     signature = {**record["signature"], "votes": sha256_of(folder / VOTES)}
     scores = rating_scores(votes, questions, signature)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
@@ -25,24 +26,21 @@ from evenhand.evaluation.metrics.generation_bias.words import caution_text, word
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import sanitize, score_text
 from evenhand.evaluation.report.output import REPORT
-from evenhand.evaluation.score import (
-    AXIS,
-    BUCKET,
-    DESCRIPTOR,
-    PERSONA,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Form,
-    find_score,
-    signature_line,
-)
+from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import FAMILY, MeasureSettings, family_config
 
-USED_COLUMNS = (TEXT, DESCRIPTOR, TEMPLATE, AXIS, PERSONA, BUCKET, CONTROL_TAG, RESPONSE)
+USED_COLUMNS = (
+    columns.TEXT,
+    columns.DESCRIPTOR,
+    columns.TEMPLATE,
+    columns.AXIS,
+    columns.PERSONA,
+    columns.BUCKET,
+    CONTROL_TAG,
+    columns.RESPONSE,
+)
 REPORT_FILE = f"{REPORT}.html"
 FORMS = (Form.POOLED_CORRECTED, Form.CORRECTED, Form.PLAIN)
 
@@ -168,13 +166,15 @@ def measure_responses(
 
 def _with_outcomes(frame: pd.DataFrame, outcomes: Mapping[str, Callable[[list[str]], Sequence]]) -> pd.DataFrame:
     """Return the frame with a column for each function of the responses."""
-    responses = frame.get(RESPONSE)
+    responses = frame.get(columns.RESPONSE)
     if not isinstance(responses, pd.Series):  # none, or several of this name
-        raise InputError("frame", f"outcomes are functions of the column {RESPONSE!r}; give one column of this name.")
+        raise InputError(
+            "frame", f"outcomes are functions of the column {columns.RESPONSE!r}; give one column of this name."
+        )
     texts = responses.astype(object).mask(responses.isna(), "").tolist()
     wrong = next((text for text in texts if not isinstance(text, str)), None)
     if wrong is not None:
-        raise InputError("frame", f"{RESPONSE!r} has {wrong!r}, which is no text; give texts.")
+        raise InputError("frame", f"{columns.RESPONSE!r} has {wrong!r}, which is no text; give texts.")
     frame = frame.copy()
     for name, function in outcomes.items():
         if name in (*measure_names(), *USED_COLUMNS):

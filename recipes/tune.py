@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import rejects_tuning
 from evenhand.evaluation.files import write_json
@@ -24,7 +25,6 @@ from evenhand.evaluation.models.loading import DialogueModel, load_dialogue_mode
 from evenhand.evaluation.models.revisions import ADAPTER_FOLDER
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import AXIS, BIAS_VALUE, CUT, DESCRIPTOR, LABEL, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.bias_callback import BIAS_NAME, BiasCallback
 from evenhand.mitigation.checks import check_tuning, default_methods, with_defaults
@@ -121,7 +121,7 @@ def _neutral_dialogue(config: FamilyConfig) -> Dialogue | None:
     if path is None:
         return None
     pairs = load_neutral_dialogue(path)
-    return pairs[TEXT].tolist(), pairs[RESPONSE].tolist()
+    return pairs[columns.TEXT].tolist(), pairs[columns.RESPONSE].tolist()
 
 
 def _facts(result: TuningResult) -> dict[str, Json]:
@@ -158,12 +158,14 @@ def _rows(
     settings: TuneSettings, method: TrainedMethod, responses: Answers, render: ContextRenderer
 ) -> tuple[TrainingRows, float]:
     """Return the rows of the method, and the share of the labelled responses that max_new_tokens ended."""
-    labels = read_table(settings.labels / f"{LABELS}.parquet", [PROMPT_ID, LABEL, BIAS_VALUE])
-    table = responses.table.drop(columns=[LABEL, BIAS_VALUE], errors="ignore")  # columns of the user's prompts
-    if CUT not in table:
-        table[CUT] = False
-    labelled = table.merge(labels, on=PROMPT_ID, validate="one_to_one")
-    share_cut = float(labelled[CUT].mean())
+    labels = read_table(settings.labels / f"{LABELS}.parquet", [columns.PROMPT_ID, columns.LABEL, columns.BIAS_VALUE])
+    table = responses.table.drop(
+        columns=[columns.LABEL, columns.BIAS_VALUE], errors="ignore"
+    )  # columns of the user's prompts
+    if columns.CUT not in table:
+        table[columns.CUT] = False
+    labelled = table.merge(labels, on=columns.PROMPT_ID, validate="one_to_one")
+    share_cut = float(labelled[columns.CUT].mean())
     if share_cut >= MIN_SHARE_CUT:
         log.info("%.0f %% of the responses were cut at max_new_tokens; no ending is trained for them", 100 * share_cut)
     training = settings.training
@@ -204,10 +206,10 @@ def _callbacks(
     if processes.shards_model():
         log.warning("tune: measure_every is ignored because the model is sharded over processes")
         return []
-    descriptors = np.random.default_rng(0).permutation(np.unique(prompts[DESCRIPTOR]))
-    prompts = prompts[prompts[DESCRIPTOR].isin(descriptors[: settings.measure_descriptors])]
+    descriptors = np.random.default_rng(0).permutation(np.unique(prompts[columns.DESCRIPTOR]))
+    prompts = prompts[prompts[columns.DESCRIPTOR].isin(descriptors[: settings.measure_descriptors])]
     callback = BiasCallback(
-        prompts.groupby([TEMPLATE, AXIS, DESCRIPTOR]).head(CALLBACK_PER_CELL),
+        prompts.groupby([columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR]).head(CALLBACK_PER_CELL),
         load_style_classifier(config.settings.style_classifier),  # the second is for evaluation only
         settings.measure_every,
         relevance=False,  # it would double the time

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import read_json, write_json, write_text
@@ -26,7 +27,6 @@ from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
 from evenhand.recipes.settings import WatchSettings
 
@@ -150,7 +150,7 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         part = Path(folder) / f"{settings.logs.stem}.jsonl"
         part.write_bytes(complete)
         try:
-            columns = read_responses(part, named=settings.columns)
+            names = read_responses(part, named=settings.columns)
         except InputError as error:
             new_lines = f"{settings.logs} (its new lines)"
             field, problem = (
@@ -158,10 +158,10 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
                 for text in (error.field, error.problem)
             )
             raise InputError(field.replace("responses", "logs"), problem) from None
-    if DESCRIPTOR not in columns:
+    if columns.DESCRIPTOR not in names:
         raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
-    rows = pd.DataFrame(columns)
-    return rows if TEMPLATE in rows else rows.assign(**{TEMPLATE: UNSPECIFIED})
+    rows = pd.DataFrame(names)
+    return rows if columns.TEMPLATE in rows else rows.assign(**{columns.TEMPLATE: UNSPECIFIED})
 
 
 def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> np.ndarray:
@@ -204,8 +204,8 @@ def follow(state: State, rows: pd.DataFrame, settings: WatchSettings) -> None:
         known.add((position[entry["person"]], outcome, DIRECTIONS.index(entry["direction"])))
     blocks = Blocks(state.open_blocks)
     today = datetime.datetime.now().astimezone().date().isoformat()
-    strata = rows[TEMPLATE].astype(str)
-    for stratum, person, row in zip(strata, rows[DESCRIPTOR].astype(str), values, strict=True):
+    strata = rows[columns.TEMPLATE].astype(str)
+    for stratum, person, row in zip(strata, rows[columns.DESCRIPTOR].astype(str), values, strict=True):
         state.answers += 1
         if person not in position:
             position[person] = len(position)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, style_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import generation_bias
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE, write_scores
+from evenhand.evaluation.score import write_scores
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.settings import MeasureSettings
 from tests.testbed_settings import MODEL
@@ -47,11 +48,12 @@ def write_measured(
         ids = pd.Series([f"p{i}" for i in range(n)])
         template = [f"t{i % max(n // 2, 1) % templates}" for i in range(n)]
         cell = {"template": template, "descriptor": ["a"] * (n // 2) + ["b"] * (n // 2), "axis": "age"}
-        prompts = pd.DataFrame({PROMPT_ID: ids, "persona": "", **cell})
+        prompts = pd.DataFrame({columns.PROMPT_ID: ids, "persona": "", **cell})
         prompts["text"] = [text.format(descriptor=name) for name in prompts["descriptor"]]
         write_table(folder / "prompts.parquet", prompts)
         write_table(
-            folder / "responses.parquet", pd.DataFrame({PROMPT_ID: ids, RESPONSE: list(responses), LEFT_OUT: None})
+            folder / "responses.parquet",
+            pd.DataFrame({columns.PROMPT_ID: ids, columns.RESPONSE: list(responses), columns.LEFT_OUT: None}),
         )
         table = style_table(ids, np.array(vectors, dtype=np.float32).reshape(n, len(STYLES)), STYLES)
         write_table(folder / "styles.parquet", table)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, spoken_article
 from evenhand.evaluation.data.prompt_files import RUN_COLUMNS, build_prompts
 from evenhand.evaluation.data.prompts import check_row_count
 from evenhand.evaluation.data.table_files import SUFFIXES, decode_text, read_columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.untrusted_text import clean_name
 
 PERSON = "person"
@@ -24,7 +24,7 @@ PEOPLE = "people"  # the axis of a list without a header
 NEUTRAL_NAME = "Alex"  # replaces names before the style of a response is classified
 CROSS = " × "
 # Columns of prompts that the columns of people would replace.
-PROMPT_COLUMNS = (TEXT, TEMPLATE, PROMPT_ID, PERSONA, FORMS, NEUTRAL, *RUN_COLUMNS)
+PROMPT_COLUMNS = (columns.TEXT, columns.TEMPLATE, columns.PROMPT_ID, columns.PERSONA, FORMS, NEUTRAL, *RUN_COLUMNS)
 
 
 def read_templates(path: Path) -> list[str]:
@@ -34,11 +34,11 @@ def read_templates(path: Path) -> list[str]:
         InputError: the file cannot be read or has no template, or a template has no slot such as {person}, or occurs
             twice.
     """
-    columns = _read(path, "templates", (TEMPLATE, TEXT))
-    name = next((name for name in (TEMPLATE, TEXT, "") if name in columns), None)
+    names = _read(path, "templates", (columns.TEMPLATE, columns.TEXT))
+    name = next((name for name in (columns.TEMPLATE, columns.TEXT, "") if name in names), None)
     if name is None:
-        raise InputError("prompts.templates", f"{path} has no column {TEMPLATE}, only {', '.join(columns)}.")
-    templates = [text for text in columns[name] if isinstance(text, str) and text.strip()]
+        raise InputError("prompts.templates", f"{path} has no column {columns.TEMPLATE}, only {', '.join(names)}.")
+    templates = [text for text in names[name] if isinstance(text, str) and text.strip()]
     for template in templates:
         if not SLOT.search(template) or templates.count(template) > 1:
             raise InputError(
@@ -64,11 +64,11 @@ def read_people(path: Path) -> list[dict[str, str]]:
         InputError: the file cannot be read, a column has the name of a column of prompts, or there are fewer than two
             different people.
     """
-    columns = _read(path, "people", (PERSON, DESCRIPTOR, AXIS, NAMES))
+    names = _read(path, "people", (PERSON, columns.DESCRIPTOR, columns.AXIS, NAMES))
     texts = {
-        name: ["" if value is None else clean_name(str(value)) for value in values] for name, values in columns.items()
+        name: ["" if value is None else clean_name(str(value)) for value in values] for name, values in names.items()
     }
-    person = next((name for name in (PERSON, DESCRIPTOR, "") if name in texts), None)
+    person = next((name for name in (PERSON, columns.DESCRIPTOR, "") if name in texts), None)
     taken = [name for name in texts if name in PROMPT_COLUMNS]
     if person is not None:
         people = _listed_people(texts, person)
@@ -78,7 +78,7 @@ def read_people(path: Path) -> list[dict[str, str]]:
         people = _named_people(texts)
     else:
         people = _crossed_people(texts)
-    if len({row[DESCRIPTOR] for row in people}) < 2:
+    if len({row[columns.DESCRIPTOR] for row in people}) < 2:
         raise InputError("prompts.people", f"{path} has fewer than two different people; nothing can be compared.")
     return people
 
@@ -97,9 +97,9 @@ def _read(path: Path, content: str, known: Sequence[str]) -> dict[str, list]:
 def _listed_people(texts: Mapping[str, list[str]], person: str) -> list[dict[str, str]]:
     """Return a person for each distinct row of the column `person` and the axis."""
     names = texts[person]
-    axes = texts.get(AXIS, [PEOPLE] * len(names))
+    axes = texts.get(columns.AXIS, [PEOPLE] * len(names))
     pairs = dict.fromkeys((name, axis or PEOPLE) for name, axis in zip(names, axes, strict=True) if name)
-    return [{PERSON: name, DESCRIPTOR: name, AXIS: axis} for name, axis in pairs]
+    return [{PERSON: name, columns.DESCRIPTOR: name, columns.AXIS: axis} for name, axis in pairs]
 
 
 def _named_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
@@ -111,7 +111,16 @@ def _named_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
         group = CROSS.join(values.values()) or name
         if name:
             axis = CROSS.join(groups) or NAMES
-            people.append({PERSON: name, **values, DESCRIPTOR: group, AXIS: axis, FORMS: name, NEUTRAL: NEUTRAL_NAME})
+            people.append(
+                {
+                    PERSON: name,
+                    **values,
+                    columns.DESCRIPTOR: group,
+                    columns.AXIS: axis,
+                    FORMS: name,
+                    NEUTRAL: NEUTRAL_NAME,
+                }
+            )
     return people
 
 
@@ -122,7 +131,7 @@ def _crossed_people(texts: Mapping[str, list[str]]) -> list[dict[str, str]]:
     for combination in product(*values.values()):
         phrase = " ".join(combination)
         named = dict(zip(values, combination, strict=True))
-        people.append({PERSON: phrase, **named, DESCRIPTOR: phrase, AXIS: CROSS.join(values)})
+        people.append({PERSON: phrase, **named, columns.DESCRIPTOR: phrase, columns.AXIS: CROSS.join(values)})
     return people
 
 
@@ -156,10 +165,12 @@ def crossed_prompts(templates: Path, people: Path, answers_per_cell: int = 1) ->
     for template in all_templates:
         unknown = [slot for slot in SLOT.findall(template) if slot not in all_people[0]]
         if unknown:
-            slots = ", ".join(name for name in all_people[0] if name not in (DESCRIPTOR, AXIS, FORMS, NEUTRAL))
+            slots = ", ".join(
+                name for name in all_people[0] if name not in (columns.DESCRIPTOR, columns.AXIS, FORMS, NEUTRAL)
+            )
             raise InputError("prompts.templates", f"{template!r} has the slot {unknown[0]!r}; the people have {slots}.")
-    group_sizes = Counter(person[DESCRIPTOR] for person in all_people)
-    times = [math.ceil(answers_per_cell / group_sizes[person[DESCRIPTOR]]) for person in all_people]
+    group_sizes = Counter(person[columns.DESCRIPTOR] for person in all_people)
+    times = [math.ceil(answers_per_cell / group_sizes[person[columns.DESCRIPTOR]]) for person in all_people]
     check_row_count(
         len(all_templates) * sum(times),
         f"prompts.templates × prompts.people: {len(all_templates):,} × {len(all_people):,} at {answers_per_cell:,}",
@@ -167,6 +178,6 @@ def crossed_prompts(templates: Path, people: Path, answers_per_cell: int = 1) ->
     rows = []
     for template in all_templates:
         for person, n in zip(all_people, times, strict=True):
-            rows += [{TEXT: fill_template(template, person), TEMPLATE: template, **person}] * n
-    rows.sort(key=lambda row: (row[TEMPLATE], row[AXIS], row[DESCRIPTOR]))
+            rows += [{columns.TEXT: fill_template(template, person), columns.TEMPLATE: template, **person}] * n
+    rows.sort(key=lambda row: (row[columns.TEMPLATE], row[columns.AXIS], row[columns.DESCRIPTOR]))
     return build_prompts({name: [row[name] for row in rows] for name in rows[0]}, people)

@@ -21,10 +21,10 @@ from zipfile import BadZipFile, ZipFile
 import pandas as pd
 from pydantic import TypeAdapter
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.settings import ReferenceSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -40,7 +40,17 @@ FEMININE = "feminine"
 NEUTRAL = "neutral"
 GENERIC = "generic"
 GENDERS = (MASCULINE, FEMININE, NEUTRAL, GENERIC)
-COLUMNS = [SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, ENGLISH_TEXT, LANG, GENDER, REFERENCE, MARKED]
+COLUMNS = [
+    SENTENCE_ID,
+    columns.AXIS,
+    columns.DESCRIPTOR,
+    columns.TEMPLATE,
+    ENGLISH_TEXT,
+    LANG,
+    GENDER,
+    REFERENCE,
+    MARKED,
+]
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
@@ -109,7 +119,7 @@ def read_references(path: Path) -> pd.DataFrame:
     rows = _read_table(path, (ENGLISH_TEXT, LANG, GENDER, REFERENCE))
     if SENTENCE_ID not in rows:
         rows[SENTENCE_ID] = [str(code + 1) for code in pd.factorize(rows[ENGLISH_TEXT])[0]]
-    for name in (AXIS, DESCRIPTOR, TEMPLATE, MARKED):
+    for name in (columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, MARKED):
         if name not in rows:
             rows[name] = ""
     for gender in rows[GENDER].unique():
@@ -150,9 +160,9 @@ def read_mmhb(path: Path, axes: Mapping[str, str] | None = None, nouns: Sequence
         english = row["sentence_eng"]
         sentence = {
             SENTENCE_ID: f"{template}/{noun}/{descriptor}/{english}",
-            AXIS: axes.get(descriptor, ""),
-            DESCRIPTOR: descriptor,
-            TEMPLATE: template,
+            columns.AXIS: axes.get(descriptor, ""),
+            columns.DESCRIPTOR: descriptor,
+            columns.TEMPLATE: template,
             ENGLISH_TEXT: english,
             LANG: row["lang"],
             MARKED: None,
@@ -226,9 +236,9 @@ def read_mt_geneval(folder: Path, lang: str, split: str = "dev") -> pd.DataFrame
             references.append(
                 {
                     SENTENCE_ID: f"en_{language.short}/{number}",
-                    AXIS: "",
-                    DESCRIPTOR: "",
-                    TEMPLATE: "",
+                    columns.AXIS: "",
+                    columns.DESCRIPTOR: "",
+                    columns.TEMPLATE: "",
                     ENGLISH_TEXT: MARK.sub("", source).strip(),
                     LANG: language.code,
                     GENDER: gender,
@@ -427,7 +437,9 @@ def select_source_sentences(table: pd.DataFrame, *, source: str, target: str) ->
     if not from_english and target != ENGLISH_LANGUAGE.code:
         rows = rows[rows[SENTENCE_ID].isin(select_language(table, target)[SENTENCE_ID])]
     texts = rows.rename(columns={ENGLISH_TEXT if from_english else REFERENCE: "text"})
-    texts = texts.drop_duplicates([SENTENCE_ID, GENDER])[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, GENDER, "text"]]
+    texts = texts.drop_duplicates([SENTENCE_ID, GENDER])[
+        [SENTENCE_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, GENDER, "text"]
+    ]
     if from_english:
         ambiguous = texts.groupby(SENTENCE_ID)["text"].transform("nunique") == 1
         texts.loc[ambiguous, GENDER] = ""
@@ -501,7 +513,7 @@ def _check_references(path: Path, table: pd.DataFrame) -> pd.DataFrame:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", code):  # it becomes part of file names
             raise InputError(path, f"lang {code!r} is no language code; write a code such as spa_Latn.")
     table[LANG] = [_languages()[code].code if code in _languages() else code for code in table[LANG]]
-    for name in (AXIS, DESCRIPTOR, TEMPLATE):
+    for name in (columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE):
         several = table.groupby(SENTENCE_ID, sort=False)[name].nunique().gt(1)
         if several.any():
             raise InputError(path, f"sentence_id {several.idxmax()!r} has several values of {name}; give it one.")

@@ -16,10 +16,10 @@ import pandas as pd
 from pydantic import AfterValidator, ConfigDict, StrictBool
 from pydantic.dataclasses import dataclass
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, read_text
-from evenhand.evaluation.score import NOUN, TEMPLATE, TEXT
 from evenhand.evaluation.settings import checked
 from evenhand.evaluation.untrusted_text import clean_name
 
@@ -72,7 +72,7 @@ class NounPhrase(NamedTuple):
 
 
 PHRASE_COLUMNS = NounPhrase._fields
-COLUMNS = (TEXT, *PHRASE_COLUMNS, TEMPLATE, "first_turn_only", "must_be_noun")
+COLUMNS = (columns.TEXT, *PHRASE_COLUMNS, columns.TEMPLATE, "first_turn_only", "must_be_noun")
 
 
 def _check_text(text: str, *slots: str) -> str:
@@ -260,15 +260,19 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     and duplicates are the same as in the upstream generator.
     """
     phrases = taxonomy.phrases()
-    templates = pd.DataFrame(map(astuple, taxonomy.templates), columns=[TEMPLATE, "first_turn_only", "must_be_noun"])
-    has_noun = (phrases[NOUN] != NONE).to_numpy()
+    templates = pd.DataFrame(
+        map(astuple, taxonomy.templates), columns=[columns.TEMPLATE, "first_turn_only", "must_be_noun"]
+    )
+    has_noun = (phrases[columns.NOUN] != NONE).to_numpy()
     phrase_rows, template_rows = np.nonzero(has_noun[:, None] | ~templates["must_be_noun"].to_numpy(dtype=bool))
     parts = [phrases.iloc[phrase_rows].reset_index(drop=True), templates.iloc[template_rows].reset_index(drop=True)]
     table = pd.concat(parts, axis=1)
     # Lists, because iterating over a column of texts takes ten times as long.
-    filled = zip(*(table[name].tolist() for name in (TEMPLATE, "noun_phrase", "plural_noun_phrase")), strict=True)
+    filled = zip(
+        *(table[name].tolist() for name in (columns.TEMPLATE, "noun_phrase", "plural_noun_phrase")), strict=True
+    )
     texts = [template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many) for template, one, many in filled]
-    table.insert(0, TEXT, pd.Series(texts, dtype=object))
+    table.insert(0, columns.TEXT, pd.Series(texts, dtype=object))
     return table
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, load_taxonomy
 from evenhand.evaluation.data.neutral_words import (
     NEUTRAL_DESCRIPTOR,
@@ -20,7 +21,6 @@ from evenhand.evaluation.data.neutral_words import (
     neutral_word,
 )
 from evenhand.evaluation.data.word_forms import ENDINGS, inflected, is_latin, script_pattern
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, TEXT
 
 log = logging.getLogger("evenhand")
 
@@ -126,7 +126,7 @@ def mention_terms(prompts: pd.DataFrame) -> list[Term]:
     """
     if FORMS in prompts:
         return [tuple(forms.split(SEPARATOR)) for forms in prompts[FORMS]]
-    return prompts[DESCRIPTOR].tolist()
+    return prompts[columns.DESCRIPTOR].tolist()
 
 
 def neutral_terms(prompts: pd.DataFrame) -> list[str | None]:
@@ -152,10 +152,10 @@ def few_mentions_text(responses: Sequence[str], prompts: pd.DataFrame) -> list[s
 
     Of many rows, MAX_PROMPTS are read.
     """
-    if TEXT not in prompts:
+    if columns.TEXT not in prompts:
         return []
-    personas = prompts[PERSONA] if PERSONA in prompts else [""] * len(prompts)
-    rows = list(zip(responses, personas, prompts[TEXT], mention_terms(prompts), strict=True))
+    personas = prompts[columns.PERSONA] if columns.PERSONA in prompts else [""] * len(prompts)
+    rows = list(zip(responses, personas, prompts[columns.TEXT], mention_terms(prompts), strict=True))
     rows = [row for row in rows[:: -(-len(rows) // MAX_PROMPTS) or 1] if row[3] not in ("", NONE)]
     n_responses = sum(_has_mention(response, term) for response, _, _, term in rows)
     if not rows or n_responses >= FEW_IN_RESPONSES * len(rows):

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from evenhand.evaluation.score import CUE, DESCRIPTOR, NOUN, PERSONA, TEMPLATE, TEXT
+from evenhand.evaluation import columns
 
-LEVELS = ((TEMPLATE, NOUN), (TEMPLATE,))
+LEVELS = ((columns.TEMPLATE, columns.NOUN), (columns.TEMPLATE,))
 PARTNER = "partner_"  # the columns of another person's prompt, beside each prompt, begin with this
 
 
@@ -28,7 +28,7 @@ def other_people(prompts: pd.DataFrame, seed: int = 0, *, levels: Sequence[Seque
     """
     rng = np.random.default_rng(seed)
     others = np.full(len(prompts), -1)
-    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
+    descriptor = prompts[columns.DESCRIPTOR].astype(str).to_numpy()
     for rows in _comparable(prompts, levels):
         for name in np.unique(descriptor[rows]):
             is_name = descriptor[rows] == name
@@ -44,7 +44,7 @@ def prompts_of_others(prompts: pd.DataFrame, others: pd.DataFrame) -> pd.DataFra
 
     With a cue, the other person's persona also replaces the prompt's; else the prompt keeps its persona.
     """
-    names = [TEXT, PERSONA] if CUE in prompts else [TEXT]
+    names = [columns.TEXT, columns.PERSONA] if columns.CUE in prompts else [columns.TEXT]
     asked = prompts.copy()
     for name in names:
         asked[name] = others[name].to_numpy()
@@ -71,7 +71,7 @@ def partner_rows(prompts: pd.DataFrame) -> pd.DataFrame:
 def partner_prompts(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts with person and partner exchanged; each prompt keeps its id."""
     partners = prompts_of_others(prompts, partner_rows(prompts))
-    for name in (TEXT, PERSONA):
+    for name in (columns.TEXT, columns.PERSONA):
         if name in prompts:
             partners[f"{PARTNER}{name}"] = prompts[name]
     return partners
@@ -86,7 +86,7 @@ def several_people(prompts: pd.DataFrame, count: int, seed: int = 0) -> np.ndarr
     """
     rng = np.random.default_rng(seed)
     others = np.full((len(prompts), count), -1)
-    descriptor = prompts[DESCRIPTOR].astype(str).to_numpy()
+    descriptor = prompts[columns.DESCRIPTOR].astype(str).to_numpy()
     for rows in _comparable(prompts, LEVELS):
         by_name = {name: rows[descriptor[rows] == name] for name in np.unique(descriptor[rows])}
         if len(by_name) == 1:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import PLURAL_SLOT, SINGULAR_SLOT, Taxonomy, Template, generate_prompts
-from evenhand.evaluation.score import TEMPLATE, TEXT
 
 PHRASE_TEMPLATES = (
     "{noun_phrase} is a person.",
@@ -42,10 +42,10 @@ def make_phrase_sentences(taxonomy: Taxonomy, templates: tuple[str, ...] = PHRAS
     filled = [
         _fill_template(template, singular, plural)
         for template, singular, plural in zip(
-            rows[TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True
+            rows[columns.TEMPLATE], rows["noun_phrase"], rows["plural_noun_phrase"], strict=True
         )
     ]
-    for name in (TEXT, SPAN_START, SPAN_END):
+    for name in (columns.TEXT, SPAN_START, SPAN_END):
         rows[name] = [getattr(sentence, name) for sentence in filled]
     return rows
 

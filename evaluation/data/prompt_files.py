@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
 from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import (
@@ -23,29 +24,13 @@ from evenhand.evaluation.data.prompts import (
 from evenhand.evaluation.data.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_text
-from evenhand.evaluation.score import (
-    AXIS,
-    BUCKET,
-    CUE,
-    CUT,
-    DESCRIPTOR,
-    OPENING,
-    OPENING_IDS,
-    PERSONA,
-    PROMPT_ID,
-    RESPONSE,
-    RESPONSE_IDS,
-    TEMPLATE,
-    TEXT,
-    UNTUNED,
-)
 from evenhand.evaluation.untrusted_text import clean_name
 
 REPEATS = "repeats"  # column of a prompts file: number of responses to each row
 CONTROL_TAG = "control_tag"  # column of a file of responses
 # Columns that runs add to their prompts and responses, with meanings of their own: no file may have them.
-RUN_COLUMNS = (UNTUNED, CUE, CUT, OPENING, RESPONSE_IDS, OPENING_IDS)
-NAMES = (DESCRIPTOR, AXIS, TEMPLATE, BUCKET)  # columns by whose values rows are grouped
+RUN_COLUMNS = (columns.UNTUNED, columns.CUE, columns.CUT, columns.OPENING, columns.RESPONSE_IDS, columns.OPENING_IDS)
+NAMES = (columns.DESCRIPTOR, columns.AXIS, columns.TEMPLATE, columns.BUCKET)  # columns by whose values rows are grouped
 PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
 PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
 
@@ -93,36 +78,36 @@ def read_prompts(path: Path, answers_per_cell: int = 1, descriptor_column: str |
         InputError: the file cannot be read, a column is missing, a required value is empty or not text, a prompt_id
             occurs twice or is the id of another row's repeat, or a number of repeats is not a whole number from 1.
     """
-    columns = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
-    require_columns(list(columns), REQUIRED_COLUMNS, str(path))
-    columns = clean_columns(columns, path)
-    check_texts(columns, path)
-    n = len(columns[TEXT])
-    times = columns.pop(REPEATS, [answers_per_cell] * n)
+    table = name_descriptor(read_rows(path, "prompts", descriptor_column), path, descriptor_column)
+    require_columns(list(table), REQUIRED_COLUMNS, str(path))
+    table = clean_columns(table, path)
+    check_texts(table, path)
+    n = len(table[columns.TEXT])
+    times = table.pop(REPEATS, [answers_per_cell] * n)
     for row, value in enumerate(times, start=1):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise InputError(path, f"column {REPEATS}, row {row} is {value!r}; write a whole number from 1 on.")
     check_row_count(sum(times), f"{path}: {REPEATS}, else answers_per_cell {answers_per_cell:,},")
     rows = np.repeat(np.arange(n), times).tolist()
-    repeated = {name: [values[row] for row in rows] for name, values in columns.items()}
-    if ids := repeated.get(PROMPT_ID):
+    repeated = {name: [values[row] for row in rows] for name, values in table.items()}
+    if ids := repeated.get(columns.PROMPT_ID):
         counts = pd.Series(ids).groupby(ids).cumcount()
-        repeated[PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
-        _check_ids(repeated[PROMPT_ID], path)
+        repeated[columns.PROMPT_ID] = [f"{name}#{k + 1}" if k else name for name, k in zip(ids, counts, strict=True)]
+        _check_ids(repeated[columns.PROMPT_ID], path)
     return build_prompts(repeated, path)
 
 
-def check_texts(columns: Mapping[str, list], path: Path) -> None:
+def check_texts(table: Mapping[str, list], path: Path) -> None:
     """Check that the text columns of a prompts file have text in every row, and that each prompt_id is unique."""
-    if not len(columns[TEXT]):
+    if not len(table[columns.TEXT]):
         raise InputError(path, "has no rows; write one for each prompt.")
-    if (FORMS in columns) != (NEUTRAL in columns):
+    if (FORMS in table) != (NEUTRAL in table):
         raise InputError(path, f"of the columns {FORMS} and {NEUTRAL}, give both or none.")
-    for name in (*REQUIRED_COLUMNS, PROMPT_ID, PERSONA, FORMS, NEUTRAL):
-        for row, value in enumerate(columns.get(name, ()), start=1):
-            if not isinstance(value, str) or not (value.strip() or name == PERSONA):
+    for name in (*REQUIRED_COLUMNS, columns.PROMPT_ID, columns.PERSONA, FORMS, NEUTRAL):
+        for row, value in enumerate(table.get(name, ()), start=1):
+            if not isinstance(value, str) or not (value.strip() or name == columns.PERSONA):
                 raise InputError(path, f"column {name}, row {row} is {value!r}; write text.")
-    _check_ids(columns.get(PROMPT_ID, ()), path)
+    _check_ids(table.get(columns.PROMPT_ID, ()), path)
 
 
 def _check_ids(ids: Iterable[str], path: Path) -> None:
@@ -135,40 +120,44 @@ def _check_ids(ids: Iterable[str], path: Path) -> None:
         )
 
 
-def clean_columns(columns: Mapping[str, list], path: Path) -> dict[str, list]:
+def clean_columns(table: Mapping[str, list], path: Path) -> dict[str, list]:
     """Return the columns of a file with clean names of descriptors, axes, templates and buckets, and with personas.
 
     Raises:
         InputError: a column has the name of a column that runs add, or a descriptor has several buckets.
     """
-    if taken := [name for name in RUN_COLUMNS if name in columns]:
+    if taken := [name for name in RUN_COLUMNS if name in table]:
         raise InputError(path, f"the column {taken[0]} would get a meaning that it has in runs only; rename it.")
-    cleaned = dict(columns)
+    cleaned = dict(table)
     for name in NAMES:
-        if name in columns:
-            cleaned[name] = [clean_name(value) if isinstance(value, str) else value for value in columns[name]]
-    if PERSONA in columns:
-        cleaned[PERSONA] = ["" if value is None else value for value in columns[PERSONA]]
-    if BUCKET in cleaned and AXIS in cleaned and DESCRIPTOR in cleaned:
+        if name in table:
+            cleaned[name] = [clean_name(value) if isinstance(value, str) else value for value in table[name]]
+    if columns.PERSONA in table:
+        cleaned[columns.PERSONA] = ["" if value is None else value for value in table[columns.PERSONA]]
+    if columns.BUCKET in cleaned and columns.AXIS in cleaned and columns.DESCRIPTOR in cleaned:
         buckets: dict[tuple[str, str], str] = {}
-        for axis, descriptor, bucket in zip(cleaned[AXIS], cleaned[DESCRIPTOR], cleaned[BUCKET], strict=True):
+        for axis, descriptor, bucket in zip(
+            cleaned[columns.AXIS], cleaned[columns.DESCRIPTOR], cleaned[columns.BUCKET], strict=True
+        ):
             if buckets.setdefault((axis, descriptor), bucket) != bucket:
                 raise InputError(
                     path,
-                    f"the column {BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
+                    f"the column {columns.BUCKET} has several values for {descriptor!r}; a bucket is the subgroup of "
                     "the axis that a descriptor belongs to. Give each descriptor one, or rename the column.",
                 )
     return cleaned
 
 
-def build_prompts(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
+def build_prompts(names: Mapping[str, list], path: Path) -> pd.DataFrame:
     """Return the prompts in the checked columns of a file, with prompt_id and persona as the first columns."""
-    keys = [columns[name] for name in REQUIRED_COLUMNS]
-    personas = columns.get(PERSONA, [""] * len(keys[0]))
+    keys = [names[name] for name in REQUIRED_COLUMNS]
+    personas = names.get(columns.PERSONA, [""] * len(keys[0]))
     rows = pd.Series(list(zip(*keys, personas, strict=True)))
     occurrences = rows.groupby(rows).cumcount()
-    ids = columns.get(PROMPT_ID) or compute_prompt_ids(keys, personas, occurrences, [NO_VARIATION] * len(personas))
-    arrays = {name: _array(values) for name, values in columns.items()}
+    ids = names.get(columns.PROMPT_ID) or compute_prompt_ids(
+        keys, personas, occurrences, [NO_VARIATION] * len(personas)
+    )
+    arrays = {name: _array(values) for name, values in names.items()}
     # Parquet has no type for values that are all {}.
     table = pa.table(
         {name: array for name, array in arrays.items() if not (pa.types.is_struct(array.type) and not array.type)}
@@ -189,18 +178,18 @@ def read_rows(path: Path, content: str, descriptor_column: str | None = None) ->
 
     An axis "null" in a CSV file, and the values of `descriptor_column`, are texts.
     """
-    known = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, PROMPT_ID, PERSONA, RESPONSE, CONTROL_TAG}
+    known = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, columns.PROMPT_ID, columns.PERSONA, columns.RESPONSE, CONTROL_TAG}
     if descriptor_column:
         known.add(descriptor_column)
     return read_columns(path, content, known=known, typed=True)
 
 
-def name_descriptor(columns: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
+def name_descriptor(table: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
     """Copy the values of `descriptor_column`, if it is given, as text to the column descriptor; return the columns."""
     if descriptor_column is not None:
-        if descriptor_column not in columns:
-            names = ", ".join(columns)
+        if descriptor_column not in table:
+            names = ", ".join(table)
             raise InputError("prompts.descriptor_column", f"{path} has no {descriptor_column!r}; its columns: {names}.")
-        values = columns[descriptor_column]
-        columns[DESCRIPTOR] = [value if value is None else str(value) for value in values]
-    return columns
+        values = table[descriptor_column]
+        table[columns.DESCRIPTOR] = [value if value is None else str(value) for value in values]
+    return table

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import (
     NONE,
     PHRASE_COLUMNS,
@@ -30,19 +31,18 @@ from evenhand.evaluation.data.languages import load_language
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
 from evenhand.evaluation.data.table_files import MAX_ROWS
 from evenhand.evaluation.errors import InputError, unknown_name
-from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, NOUN, PERSONA, PROMPT_ID, TEMPLATE, TEXT
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import table_rows
 
-REQUIRED_COLUMNS = (TEXT, TEMPLATE, AXIS, DESCRIPTOR)
+REQUIRED_COLUMNS = (columns.TEXT, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR)
 # Column to split by → column of the strata within which it is split, or None.
-SPLIT_STRATA = {DESCRIPTOR: AXIS, NOUN: "noun_gender", TEMPLATE: None}
-UNSEEN_STRATA = {DESCRIPTOR: AXIS, AXIS: None, TEMPLATE: None, CUE: None}
+SPLIT_STRATA = {columns.DESCRIPTOR: columns.AXIS, columns.NOUN: "noun_gender", columns.TEMPLATE: None}
+UNSEEN_STRATA = {columns.DESCRIPTOR: columns.AXIS, columns.AXIS: None, columns.TEMPLATE: None, columns.CUE: None}
 # The stylistic variations of Smith et al. 2022, A.3. Each is a boolean column, true if the variation was applied to the
 # row, also if the text did not change.
 VARIATIONS = ("descriptor_lowercased", "hyphens_removed", "contraction_removed", "period_removed")
 NO_VARIATION = "0" * len(VARIATIONS)
-VARIED_COLUMNS = (TEXT, TEMPLATE, NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
+VARIED_COLUMNS = (columns.TEXT, columns.TEMPLATE, columns.NOUN, "plural_noun", "noun_phrase", "plural_noun_phrase")
 DESCRIPTORS_SEED = 0  # of the sample of descriptors; the same for all runs
 MAX_VALUES = 5000  # of which an error suggests the closest one
 
@@ -102,12 +102,12 @@ def sample_cells(
         InputError: descriptors is out of range, no prompt has a descriptor, or `variations` is set and a
             text is not its template filled with its noun phrase.
     """
-    table = sample_descriptors(prompts[prompts[DESCRIPTOR] != NONE], descriptors).reset_index(drop=True)
+    table = sample_descriptors(prompts[prompts[columns.DESCRIPTOR] != NONE], descriptors).reset_index(drop=True)
     if not len(table):
         raise InputError("prompts", "no prompt has a descriptor, so no cell can be sampled; select other prompts.")
-    columns = [TEMPLATE, AXIS, DESCRIPTOR]
+    names = [columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR]
     context = _context(table)
-    cells = table[[*columns, *context]].drop_duplicates().sort_values([*columns, *context]).groupby(columns).groups
+    cells = table[[*names, *context]].drop_duplicates().sort_values([*names, *context]).groupby(names).groups
     check_row_count(
         len(cells) * answers_per_cell, f"answers_per_cell: {answers_per_cell:,} in each of {len(cells):,} cells"
     )
@@ -117,7 +117,7 @@ def sample_cells(
     if personas:
         row_personas = [personas[int(u * len(personas))] for u in persona_draws]
     else:
-        row_personas = table[PERSONA].tolist() if PERSONA in table else [""] * len(table)
+        row_personas = table[columns.PERSONA].tolist() if columns.PERSONA in table else [""] * len(table)
     bits = [NO_VARIATION] * len(table)
     if variations:
         require_columns(list(table), VARIED_COLUMNS, "variations")
@@ -203,10 +203,10 @@ def untuned_mask(prompts: pd.DataFrame, by: str, fraction: float, seed: int) -> 
     # The name of the random numbers is that of earlier versions, so that a seed still draws the same values.
     untuned_values = sample_strata(strata, n, seed, f"unseen by {by}", split=True)
     untuned = prompts[by].isin(untuned_values)
-    if by == AXIS:
-        untuned = prompts[DESCRIPTOR].isin(prompts[DESCRIPTOR][untuned])
+    if by == columns.AXIS:
+        untuned = prompts[columns.DESCRIPTOR].isin(prompts[columns.DESCRIPTOR][untuned])
     n_tuned = prompts[by][~untuned].nunique()
-    needed = 1 if by == CUE else 2
+    needed = 1 if by == columns.CUE else 2
     if min(n_tuned, len(untuned_values)) < needed:
         raise InputError(
             "untuned_by",
@@ -221,7 +221,10 @@ def have_same_cells(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
     From two sets with the same cells, `sample_cells` samples the same descriptors, and `untuned_mask` the same values.
     """
-    cells = [pd.MultiIndex.from_frame(prompts[[TEMPLATE, AXIS, DESCRIPTOR]]).unique() for prompts in (first, second)]
+    cells = [
+        pd.MultiIndex.from_frame(prompts[[columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR]]).unique()
+        for prompts in (first, second)
+    ]
     return not len(cells[0].symmetric_difference(cells[1]))
 
 
@@ -237,8 +240,8 @@ def compute_prompt_ids(
 
 def with_id_columns(table: pd.DataFrame, ids: Sequence[str], personas: Sequence[str]) -> pd.DataFrame:
     """Return the table with prompt_id and persona as its first columns, which replace columns of the same names."""
-    rest = table.drop(columns=[PROMPT_ID, PERSONA], errors="ignore")
-    return pd.concat([pd.DataFrame({PROMPT_ID: ids, PERSONA: personas}), rest], axis=1)
+    rest = table.drop(columns=[columns.PROMPT_ID, columns.PERSONA], errors="ignore")
+    return pd.concat([pd.DataFrame({columns.PROMPT_ID: ids, columns.PERSONA: personas}), rest], axis=1)
 
 
 def require_columns(columns: Collection[object], wanted: Iterable[str], purpose: str) -> None:
@@ -268,14 +271,14 @@ def sample_descriptors(prompts: pd.DataFrame, n: int | None) -> pd.DataFrame:
     """
     if n is None:
         return prompts
-    table = prompts[prompts[DESCRIPTOR] != NONE]
-    strata = _strata(table, DESCRIPTOR, AXIS)
+    table = prompts[prompts[columns.DESCRIPTOR] != NONE]
+    strata = _strata(table, columns.DESCRIPTOR, columns.AXIS)
     total = sum(map(len, strata.values()))
     if not len(strata) <= n <= total:
         raise InputError(
             "descriptors", f"{n} is given; give {len(strata)} (one for each axis) to {total} (all), or null (all)."
         )
-    return table[table[DESCRIPTOR].isin(sample_strata(strata, n, DESCRIPTORS_SEED, "descriptors"))].reset_index(
+    return table[table[columns.DESCRIPTOR].isin(sample_strata(strata, n, DESCRIPTORS_SEED, "descriptors"))].reset_index(
         drop=True
     )
 
@@ -295,7 +298,7 @@ def dataset_prompts(settings: PromptSettings, seed: int, table: pd.DataFrame | N
     table = sample_descriptors(select_prompts(table, **settings.active_filters()), settings.descriptors)
     if not settings.variations:
         return table
-    hashes = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[TEXT]])
+    hashes = np.array([stable_hash(seed, "variations", text) % 2 ** len(VARIATIONS) for text in table[columns.TEXT]])
     is_applied = hashes[:, None] >> np.arange(len(VARIATIONS)) & 1  # each bit of a hash is a coin
     return apply_variations(table, is_applied.astype(bool))
 
@@ -324,7 +327,7 @@ def taxonomy_sha256(prompts: PromptSettings) -> str:
 
 def _context(table: pd.DataFrame) -> list[str]:
     """Return the columns that make up what a model reads: prompts with cues have their person in the persona."""
-    return [TEXT, PERSONA] if CUE in table else [TEXT]
+    return [columns.TEXT, columns.PERSONA] if columns.CUE in table else [columns.TEXT]
 
 
 def _strata(table: pd.DataFrame, by: str, stratum: str | None) -> dict[str, list[str]]:
@@ -350,10 +353,10 @@ def vary_text(prompt: Mapping[str, str], flags: Sequence[bool]) -> str:
     'I am a hard of hearing mom'
     """
     lowercase, no_hyphens, no_contraction, no_period = flags
-    text = prompt[TEMPLATE]
+    text = prompt[columns.TEMPLATE]
     if no_contraction:
         text = text.replace("I'm", "I am")
-    for slot, noun in ((SINGULAR_SLOT, prompt[NOUN]), (PLURAL_SLOT, prompt["plural_noun"])):
+    for slot, noun in ((SINGULAR_SLOT, prompt[columns.NOUN]), (PLURAL_SLOT, prompt["plural_noun"])):
         before, noun, after = prompt[slot.strip("{}")].partition(noun)
         if lowercase:
             before = before.lower()
@@ -369,11 +372,13 @@ def apply_variations(table: pd.DataFrame, flags: np.ndarray) -> pd.DataFrame:
     """Return the table with varied texts and the boolean columns VARIATIONS, whose values are `flags`, (n, 4)."""
     texts = []
     for prompt, row_flags in zip(table_rows(table[list(VARIED_COLUMNS)]), flags.tolist(), strict=True):
-        if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[TEXT]:
-            raise InputError("variations", f"{prompt[TEXT]!r} is not its template and noun phrase; turn it off.")
+        if vary_text(prompt, (False,) * len(VARIATIONS)) != prompt[columns.TEXT]:
+            raise InputError(
+                "variations", f"{prompt[columns.TEXT]!r} is not its template and noun phrase; turn it off."
+            )
         texts.append(vary_text(prompt, row_flags))
     varied = table.copy()
-    varied[TEXT] = texts
+    varied[columns.TEXT] = texts
     for name, has_variation in zip(VARIATIONS, flags.T, strict=True):
         varied[name] = has_variation
     return varied

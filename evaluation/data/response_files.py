@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.answers import NO_CONTENT, Answer, error_reason, measured_answer
 from evenhand.evaluation.data.cells import read_cells
@@ -39,23 +40,10 @@ from evenhand.evaluation.data.response_logs import UNANSWERED, is_inspect_log, i
 from evenhand.evaluation.data.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, write_text
-from evenhand.evaluation.score import (
-    AXIS,
-    BUCKET,
-    CUT,
-    DESCRIPTOR,
-    LEFT_OUT,
-    PERSONA,
-    PROMPT_ID,
-    REASONED,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-)
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
 from evenhand.evaluation.tables import table_rows
 
-PROMPT_KEY = (TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA)
+PROMPT_KEY = (columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA)
 UNSPECIFIED = "(unspecified)"  # the default template and axis
 # columns of a file of prompts
 PROMPT = "prompt"
@@ -64,7 +52,16 @@ REPEAT = "repeat"
 ERROR = "error"  # column: why there is no response
 REASONING = ("reasoning", "reasoning_content")  # columns: reasoning in a field of its own
 # Columns of a file that are of its responses, and of no prompt.
-RESPONSE_COLUMNS = (RESPONSE, CONTROL_TAG, LEFT_OUT, CUT, REASONED, UNANSWERED, *STOPS, *REASONING)
+RESPONSE_COLUMNS = (
+    columns.RESPONSE,
+    CONTROL_TAG,
+    columns.LEFT_OUT,
+    columns.CUT,
+    columns.REASONED,
+    UNANSWERED,
+    *STOPS,
+    *REASONING,
+)
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -99,7 +96,7 @@ class ResponseFile:
     @property
     def has_prompts(self) -> bool:
         """Whether the prompts are in the file. Otherwise its ids lead to the prompts of `--write_prompts`."""
-        return PROMPT_ID not in self.columns
+        return columns.PROMPT_ID not in self.columns
 
     def prompts(self) -> pd.DataFrame:
         """Return the prompts in the file."""
@@ -108,8 +105,8 @@ class ResponseFile:
 
 @lru_cache(maxsize=1)
 def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
-    columns = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
-    return drop_repeated_rows(columns) if file.once and PROMPT_ID not in columns else columns
+    table = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
+    return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
 
 
 def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str) -> None:
@@ -124,11 +121,11 @@ def write_prompt_table(path: Path, prompts: pd.DataFrame, system: str, tag: str)
     """
     if path.suffix not in (".parquet", ".csv"):
         raise InputError("write_prompts", f"{path}: {path.suffix!r} is no format; give .parquet, .csv or {BATCH}.")
-    personas_and_texts = zip(prompts[PERSONA], prompts[TEXT], strict=True)
+    personas_and_texts = zip(prompts[columns.PERSONA], prompts[columns.TEXT], strict=True)
     messages = [f"{persona}\n{text}{tag}" if persona else f"{text}{tag}" for persona, text in personas_and_texts]
     repeat = (pd.Series(messages).groupby(messages).cumcount() + 1).to_numpy()
-    first_columns = {PROMPT_ID: prompts[PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
-    rest = prompts.drop(columns=[PROMPT_ID])
+    first_columns = {columns.PROMPT_ID: prompts[columns.PROMPT_ID], REPEAT: repeat, PROMPT: messages, SYSTEM: system}
+    rest = prompts.drop(columns=[columns.PROMPT_ID])
     rest[CONTROL_TAG] = tag
     rows = pd.DataFrame(first_columns).join(rest)
     if path.suffix == ".csv":
@@ -155,16 +152,16 @@ def write_batch(path: Path, prompt_ids: Sequence[str], bodies: Sequence[Mapping[
             file.write(json.dumps(request, ensure_ascii=False) + "\n")
 
 
-def has_own_prompts(columns: Mapping[str, list], descriptor_column: str | None) -> bool:
+def has_own_prompts(table: Mapping[str, list], descriptor_column: str | None) -> bool:
     """Return whether a file of responses contains its prompts, although it has a column prompt_id of another tool.
 
     Files of `write_prompt_table` have the columns prompt and repeat, and by default ids of 16 hexadecimal digits.
     """
-    if TEXT not in columns or not {DESCRIPTOR, descriptor_column}.intersection(columns):
+    if columns.TEXT not in table or not {columns.DESCRIPTOR, descriptor_column}.intersection(table):
         return False
-    if PROMPT in columns and REPEAT in columns:
+    if PROMPT in table and REPEAT in table:
         return False
-    return not all(isinstance(value, str) and WRITTEN_ID.fullmatch(value) for value in columns[PROMPT_ID])
+    return not all(isinstance(value, str) and WRITTEN_ID.fullmatch(value) for value in table[columns.PROMPT_ID])
 
 
 def read_responses(
@@ -195,52 +192,54 @@ def read_responses(
     """
     if not path.exists():
         raise InputError("responses", f"{path} does not exist.")
-    columns = _read_columns(path, descriptor_column, named or {})
-    if not columns:
+    table = _read_columns(path, descriptor_column, named or {})
+    if not table:
         raise InputError("responses", f"{path} is empty; give a file with a row for each answer.")
-    if PROMPT_ID in columns and not has_ids and has_own_prompts(columns, descriptor_column):
-        del columns[PROMPT_ID]
-    if PROMPT_ID not in columns or descriptor_column in columns:  # with ids, the prompts have the descriptors
-        columns = name_descriptor(columns, path, descriptor_column)
-    required = [RESPONSE] if PROMPT_ID in columns else [RESPONSE, TEXT, DESCRIPTOR]
+    if columns.PROMPT_ID in table and not has_ids and has_own_prompts(table, descriptor_column):
+        del table[columns.PROMPT_ID]
+    if columns.PROMPT_ID not in table or descriptor_column in table:  # with ids, the prompts have the descriptors
+        table = name_descriptor(table, path, descriptor_column)
+    required = (
+        [columns.RESPONSE] if columns.PROMPT_ID in table else [columns.RESPONSE, columns.TEXT, columns.DESCRIPTOR]
+    )
     try:
-        require_columns(list(columns), required, f"responses: {path}")
+        require_columns(list(table), required, f"responses: {path}")
     except InputError as error:
         fix = "rename them, or name them by --responses.columns '{text: …, response: …, descriptor: …}'."
         raise InputError(error.field, f"{error.problem[:-1]}; {fix}") from None
-    if TEXT in columns:
-        columns |= _paired_chats(columns)
-    answers = _answers(columns, path, reasoning)
-    other = columns.keys() - {*PROMPT_KEY, *RESPONSE_COLUMNS, PROMPT_ID, BUCKET, FORMS, NEUTRAL, SYSTEM}
-    columns |= {name: read_cells(columns[name]) for name in other}
-    if PROMPT_ID in columns:
-        columns.pop(CUT, None)
+    if columns.TEXT in table:
+        table |= _paired_chats(table)
+    answers = _answers(table, path, reasoning)
+    other = table.keys() - {*PROMPT_KEY, *RESPONSE_COLUMNS, columns.PROMPT_ID, columns.BUCKET, FORMS, NEUTRAL, SYSTEM}
+    table |= {name: read_cells(table[name]) for name in other}
+    if columns.PROMPT_ID in table:
+        table.pop(columns.CUT, None)
     else:
-        n = len(columns[RESPONSE])
-        columns = {TEMPLATE: [UNSPECIFIED] * n, AXIS: [UNSPECIFIED] * n, **columns}
-        columns.pop(REPEATS, None)
-        columns = clean_columns(columns, path)
-        check_texts(columns, path)
-    return columns | answers
+        n = len(table[columns.RESPONSE])
+        table = {columns.TEMPLATE: [UNSPECIFIED] * n, columns.AXIS: [UNSPECIFIED] * n, **table}
+        table.pop(REPEATS, None)
+        table = clean_columns(table, path)
+        check_texts(table, path)
+    return table | answers
 
 
 def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str, str]) -> dict[str, list]:
     """Return the columns of a table or a log, of which `named` are found by their names or dotted paths."""
     if is_inspect_log(path):
-        columns = read_inspect(path, descriptor_column)
-        return columns | _named_columns(_rows_of(columns), named, path)
+        names = read_inspect(path, descriptor_column)
+        return names | _named_columns(_rows_of(names), named, path)
     table = read_rows(path, "responses", descriptor_column)
     rows = _rows_of(table)
     try:
-        found = None if named.keys() >= {TEXT, RESPONSE} else parse_log(rows)
+        found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)
     except ValueError as error:
         raise InputError("responses", f"{path} cannot be read as a log: {error}.") from None
     if found is None and not named:
         return table
     parsed = rows if found is None else found
-    columns = columns_of([{name: value for name, value in row.items() if _fits_cell(name, value)} for row in parsed])
-    columns = {name: values if name == RESPONSE else _one_type(values) for name, values in columns.items()}
-    return columns | _named_columns(rows if len(rows) == len(parsed) else parsed, named, path)
+    names = columns_of([{name: value for name, value in row.items() if _fits_cell(name, value)} for row in parsed])
+    names = {name: values if name == columns.RESPONSE else _one_type(values) for name, values in names.items()}
+    return names | _named_columns(rows if len(rows) == len(parsed) else parsed, named, path)
 
 
 def _rows_of(columns: Mapping[str, list]) -> list[dict[str, object]]:
@@ -249,7 +248,7 @@ def _rows_of(columns: Mapping[str, list]) -> list[dict[str, object]]:
 
 
 def _fits_cell(name: str, value: object) -> bool:
-    return name in (TEXT, RESPONSE) or is_scalar(value)
+    return name in (columns.TEXT, columns.RESPONSE) or is_scalar(value)
 
 
 def _one_type(values: list) -> list:
@@ -265,20 +264,20 @@ def _as_texts(values: Sequence[object]) -> list[str | None]:
 
 def _named_columns(rows: Sequence[Mapping[str, object]], named: Mapping[str, str], path: Path) -> dict[str, list]:
     """Return the columns of `named`, found by name or dotted path; InputError if no row has one."""
-    columns = {}
+    table = {}
     for name, place in named.items():
         values = [value_at(row, place) for row in rows]
         if all(value is None for value in values):
             known = ", ".join(dict.fromkeys(key for row in rows[:100] for key in _places(row)))
             raise InputError("responses.columns", f"{path} has no {place!r} for {name}; give one of {known}.")
-        if name == RESPONSE:
-            columns[LEFT_OUT] = [None] * len(rows)
-        if name not in (TEXT, RESPONSE):
+        if name == columns.RESPONSE:
+            table[columns.LEFT_OUT] = [None] * len(rows)
+        if name not in (columns.TEXT, columns.RESPONSE):
             values = _one_type([value if is_scalar(value) else json.dumps(value) for value in values])
-        if name in (DESCRIPTOR, TEMPLATE, AXIS, PROMPT_ID):
+        if name in (columns.DESCRIPTOR, columns.TEMPLATE, columns.AXIS, columns.PROMPT_ID):
             values = _as_texts(values)
-        columns[name] = values
-    return columns
+        table[name] = values
+    return table
 
 
 def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
@@ -291,16 +290,16 @@ def _places(row: Mapping[str, object], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
-def _paired_chats(columns: Mapping[str, list]) -> dict[str, list]:
+def _paired_chats(table: Mapping[str, list]) -> dict[str, list]:
     """Return the columns text and response, in which a chat that is both is its last message with an answer.
 
     If a text is a chat with turns before its last message, these are in the column persona.
     """
     texts = []
     responses = []
-    personas = list(columns.get(PERSONA, [""] * len(columns[TEXT])))
+    personas = list(table.get(columns.PERSONA, [""] * len(table[columns.TEXT])))
     has_turns = False
-    for row, (text, response) in enumerate(zip(columns[TEXT], columns[RESPONSE], strict=True)):
+    for row, (text, response) in enumerate(zip(table[columns.TEXT], table[columns.RESPONSE], strict=True)):
         chat = parse_chat(text)
         turns = ""
         if is_chat(chat) and chat == parse_chat(response):
@@ -312,20 +311,20 @@ def _paired_chats(columns: Mapping[str, list]) -> dict[str, list]:
         responses.append(response)
         personas[row] = turns or personas[row]
         has_turns = has_turns or turns != ""
-    return {TEXT: texts, RESPONSE: responses, **({PERSONA: personas} if has_turns else {})}
+    return {columns.TEXT: texts, columns.RESPONSE: responses, **({columns.PERSONA: personas} if has_turns else {})}
 
 
-def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
+def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | None) -> dict[str, list]:
     """Return the columns response, reasoned, left_out and, if a source says why its answers ended, cut.
 
     InputError if a response is not a text, an answer with a text, or null.
     """
-    n = len(columns[RESPONSE])
-    stops = _first_given(columns, STOPS, n)
-    thoughts = _first_given(columns, REASONING, n)
-    errors = columns.get(ERROR, [None] * n)
+    n = len(table[columns.RESPONSE])
+    stops = _first_given(table, STOPS, n)
+    thoughts = _first_given(table, REASONING, n)
+    errors = table.get(ERROR, [None] * n)
     answers = []
-    rows = zip(columns[RESPONSE], stops, thoughts, errors, strict=True)
+    rows = zip(table[columns.RESPONSE], stops, thoughts, errors, strict=True)
     for row, (value, stop, thought, error) in enumerate(rows, start=1):
         answer = _read_answer(value, row, path)
         if not answer.text and not answer.error:
@@ -335,18 +334,18 @@ def _answers(columns: Mapping[str, list], path: Path, markers: Sequence[str] | N
         answers.append(replace(answer, stop=stop, reasoning=reasoning))
     measured = [measured_answer(answer, markers) for answer in answers]
     reasons = [answer.reason for answer in measured]
-    if LEFT_OUT in columns:  # a log, in which an answer without a text is missing
-        given = columns[LEFT_OUT]
+    if columns.LEFT_OUT in table:  # a log, in which an answer without a text is missing
+        given = table[columns.LEFT_OUT]
         missing = [None if answer.text else NO_CONTENT for answer in measured]
         reasons = [answer.reason or own or none for answer, own, none in zip(measured, given, missing, strict=True)]
     found: dict[str, list] = {
-        RESPONSE: [answer.text for answer in measured],
-        REASONED: [answer.had_reasoning for answer in measured],
+        columns.RESPONSE: [answer.text for answer in measured],
+        columns.REASONED: [answer.had_reasoning for answer in measured],
     }
     if any(answer.stop for answer in answers):
-        found[CUT] = [answer.is_cut for answer in measured]
-    if any(reasons) or LEFT_OUT in columns:
-        found[LEFT_OUT] = reasons
+        found[columns.CUT] = [answer.is_cut for answer in measured]
+    if any(reasons) or columns.LEFT_OUT in table:
+        found[columns.LEFT_OUT] = reasons
     return found
 
 
@@ -368,7 +367,7 @@ def _read_answer(value: object, row: int, path: Path) -> Answer:
     answer = answer_in(parse_chat(value))
     if answer is None:
         raise InputError(
-            "responses", f"{path}: column {RESPONSE}, row {row} is {format_value(value)}; write text or null."
+            "responses", f"{path}: column {columns.RESPONSE}, row {row} is {format_value(value)}; write text or null."
         )
     n_characters = len(answer.text or "")
     if n_characters > MAX_RESPONSE_CHARACTERS:
@@ -379,11 +378,11 @@ def _read_answer(value: object, row: int, path: Path) -> Answer:
     return answer
 
 
-def drop_repeated_rows(columns: Mapping[str, list]) -> dict[str, list]:
+def drop_repeated_rows(names: Mapping[str, list]) -> dict[str, list]:
     """Return the columns of a file without rows that have the prompt and the nonempty response of an earlier row."""
-    table = pd.DataFrame({name: columns[name] for name in (*PROMPT_KEY, RESPONSE) if name in columns})
-    kept = (~table.duplicated() | (table[RESPONSE].str.strip() == "")).tolist()
-    return {name: list(compress(values, kept)) for name, values in columns.items()}
+    table = pd.DataFrame({name: names[name] for name in (*PROMPT_KEY, columns.RESPONSE) if name in names})
+    kept = (~table.duplicated() | (table[columns.RESPONSE].str.strip() == "")).tolist()
+    return {name: list(compress(values, kept)) for name, values in names.items()}
 
 
 def is_repeated(table: pd.DataFrame) -> pd.Series:
@@ -398,25 +397,25 @@ def is_repeated(table: pd.DataFrame) -> pd.Series:
     [False, True, False]
     """
     prompt = table.groupby([name for name in PROMPT_KEY if name in table], dropna=False).ngroup()
-    words = table[RESPONSE].str.casefold().str.replace(r"[\W_]+", " ", regex=True).str.strip()
+    words = table[columns.RESPONSE].str.casefold().str.replace(r"[\W_]+", " ", regex=True).str.strip()
     pairs = pd.DataFrame({"prompt": prompt.to_numpy(), "response": words.to_numpy()})
     return pairs.duplicated() & (pairs["response"] != "")
 
 
-def prompts_from_responses(columns: Mapping[str, list], path: Path) -> pd.DataFrame:
+def prompts_from_responses(table: Mapping[str, list], path: Path) -> pd.DataFrame:
     """Return the prompts in the columns of a file of responses, together with the responses.
 
     Rows are sorted by template, axis, descriptor, text and persona, so that two files with the same prompts have the
     same order.
     """
-    keys = [columns[name] for name in PROMPT_KEY if name in columns]
-    order = sorted(range(len(columns[TEXT])), key=lambda row: [key[row] or "" for key in keys])
-    return build_prompts({name: [values[row] for row in order] for name, values in columns.items()}, path)
+    keys = [table[name] for name in PROMPT_KEY if name in table]
+    order = sorted(range(len(table[columns.TEXT])), key=lambda row: [key[row] or "" for key in keys])
+    return build_prompts({name: [values[row] for row in order] for name, values in table.items()}, path)
 
 
 def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.DataFrame:
     """Return the prompts and, for each id of a repeat, the prompt again: "a#2" is the second response to "a"."""
-    known = {prompt_id: row for row, prompt_id in enumerate(prompts[PROMPT_ID])}
+    known = {prompt_id: row for row, prompt_id in enumerate(prompts[columns.PROMPT_ID])}
     repeats = {}
     for prompt_id in map(str, prompt_ids):
         name, _, number = prompt_id.rpartition("#")
@@ -425,13 +424,13 @@ def with_repeats(prompts: pd.DataFrame, prompt_ids: Sequence[object]) -> pd.Data
     if not repeats:
         return prompts
     added = prompts.iloc[list(repeats.values())].copy()
-    added[PROMPT_ID] = list(repeats)
+    added[columns.PROMPT_ID] = list(repeats)
     return pd.concat([prompts, added], ignore_index=True)
 
 
-def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
+def match_responses(table: Mapping[str, list], prompt_ids: Sequence[str], path: Path) -> list[str]:
     """Return the response to each prompt id, in the order of `prompt_ids`."""
-    counts = Counter(map(str, columns[PROMPT_ID]))
+    counts = Counter(map(str, table[columns.PROMPT_ID]))
     wanted = {*prompt_ids}
     wrong_ids = {
         "without a row": wanted - counts.keys(),
@@ -441,11 +440,11 @@ def match_responses(columns: Mapping[str, list], prompt_ids: Sequence[str], path
     if problems := [f"{len(ids):,} {problem} ({min(ids)} …)" for problem, ids in wrong_ids.items() if ids]:
         raise InputError(
             "responses",
-            f"{path} needs one row for each of {len(prompt_ids):,} prompts, but {PROMPT_ID}s are "
+            f"{path} needs one row for each of {len(prompt_ids):,} prompts, but {columns.PROMPT_ID}s are "
             f"{', '.join(problems)}. Add an empty response for each missing one, and measure with the settings "
             "(prompts, seed, split) of the run that wrote the prompts.",
         )
-    responses = dict(zip(map(str, columns[PROMPT_ID]), columns[RESPONSE], strict=True))
+    responses = dict(zip(map(str, table[columns.PROMPT_ID]), table[columns.RESPONSE], strict=True))
     return [responses[prompt_id] for prompt_id in prompt_ids]
 
 

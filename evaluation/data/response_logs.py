@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.answers import FILTERED, Answer, error_reason, short_reason
 from evenhand.evaluation.data.chats import (
     CHATS,
@@ -30,7 +31,6 @@ from evenhand.evaluation.data.chats import (
 )
 from evenhand.evaluation.data.table_files import columns_of, decode_text
 from evenhand.evaluation.errors import InputError, format_value, require_extra
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PERSONA, PROMPT_ID, RESPONSE, TEXT
 
 if TYPE_CHECKING:  # of the extra `inspect`
     from inspect_ai.log import EvalSample
@@ -50,11 +50,11 @@ def parse_log(rows: Sequence[LogRow]) -> list[LogRow] | None:
         ValueError: a row of a log has another content than the log's format.
     """
     keys = set().union(*rows) if rows else set()
-    if keys >= {TEXT, RESPONSE}:
+    if keys >= {columns.TEXT, columns.RESPONSE}:
         return None
     parse = next((parse for needed, parse in PARSERS if needed <= keys), None)
     chat = next((name for name in CHATS if name in keys), None)
-    if parse is None and chat is not None and RESPONSE not in keys:
+    if parse is None and chat is not None and columns.RESPONSE not in keys:
         parse = _chat_rows
     return None if parse is None else list(parse(rows))
 
@@ -71,7 +71,7 @@ def _batch_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
                 f"request {number}: its answer is {format_value(row.get('response', row.get('result')))}, without one "
                 "text; ask /v1/chat/completions, /v1/completions or /v1/responses with n = 1"
             )
-        yield {PROMPT_ID: custom_id} | _response(answer)
+        yield {columns.PROMPT_ID: custom_id} | _response(answer)
 
 
 def _openai_answer(row: LogRow) -> Answer | None:
@@ -102,7 +102,7 @@ def _anthropic_answer(row: LogRow) -> Answer | None:
 
 def _response(answer: Answer | None) -> LogRow:
     """Return the columns response and left_out: a row of a log without a text has a reason (`measured_answer`)."""
-    return {RESPONSE: answer or Answer(None), LEFT_OUT: None}
+    return {columns.RESPONSE: answer or Answer(None), columns.LEFT_OUT: None}
 
 
 def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -129,7 +129,12 @@ def _harness_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
         if not isinstance(document, dict):
             raise ValueError(f"sample {number}: doc is {format_value(document)}, not the columns of a document")
         for text in texts:
-            yield {**document, TEXT: _sent_text(prompt, document), RESPONSE: text, LEFT_OUT: None}
+            yield {
+                **document,
+                columns.TEXT: _sent_text(prompt, document),
+                columns.RESPONSE: text,
+                columns.LEFT_OUT: None,
+            }
 
 
 def _chat_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
@@ -172,14 +177,14 @@ def _exchange(row: LogRow, drop: Sequence[str], text: str | None, turns: str, an
     The message, and the turns before it if there are some, win over columns that have their names.
     """
     others = _other_columns(row, drop)
-    said = {TEXT: text, PERSONA: turns}
+    said = {columns.TEXT: text, columns.PERSONA: turns}
     kept = {name: value for name, value in said.items() if value or name not in others}
     return {**others, **kept, **_response(answer)}
 
 
-def _sent_text(prompt: str, columns: Mapping[str, object]) -> object:
+def _sent_text(prompt: str, table: Mapping[str, object]) -> object:
     """Return a column `text`, if the prompt that was sent contains it, as after a persona; else the prompt."""
-    own = columns.get(TEXT)
+    own = table.get(columns.TEXT)
     return own if isinstance(own, str) and own.strip() and own in prompt else prompt
 
 
@@ -241,10 +246,10 @@ def read_inspect(path: Path, descriptor_column: str | None) -> dict[str, list]:
 
 def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
     """Return the row of a sample of inspect_ai."""
-    has_descriptor = {DESCRIPTOR, descriptor_column} & {*sample.metadata}
-    prompt_id = sample.metadata.get(PROMPT_ID, None if has_descriptor else sample.id)
+    has_descriptor = {columns.DESCRIPTOR, descriptor_column} & {*sample.metadata}
+    prompt_id = sample.metadata.get(columns.PROMPT_ID, None if has_descriptor else sample.id)
     epoch = f"#{sample.epoch}" if sample.epoch > 1 else ""
-    key = {} if prompt_id is None else {PROMPT_ID: f"{prompt_id}{epoch}"}
+    key = {} if prompt_id is None else {columns.PROMPT_ID: f"{prompt_id}{epoch}"}
     is_text = isinstance(sample.input, str)
     messages = [] if is_text else [message.text for message in sample.input if message.role == "user"]
     text = sample.input if is_text else "\n".join(messages)
@@ -252,4 +257,4 @@ def inspect_row(sample: "EvalSample", descriptor_column: str | None) -> LogRow:
     error = "failed: error" if sample.error or not choice else ""
     response = sample.output.completion if choice else None
     answer = Answer(response, stop=choice.stop_reason if choice else "", error=error)
-    return {**sample.metadata, TEXT: _sent_text(text, sample.metadata), **key, **_response(answer)}
+    return {**sample.metadata, columns.TEXT: _sent_text(text, sample.metadata), **key, **_response(answer)}

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
 from evenhand.evaluation.data.table_files import (
     SUFFIXES,
@@ -27,7 +28,6 @@ from evenhand.evaluation.data.table_files import (
 from evenhand.evaluation.data.winobias import winobias_files, winobias_rows
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import load_yaml, read_yaml
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID
 
 CROWS_PAIRS = "https://raw.githubusercontent.com/nyu-mll/crows-pairs/8aaac11c485473159ec9328a65253a5be9a479dc/data"
 S_JSD = (
@@ -49,13 +49,19 @@ S_JSD_SHA256 = {
 }
 SETS = ("crows_pairs", *(f"s_jsd_{language}" for language in S_JSD_SHA256))
 
-COLUMNS = (PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS)
+COLUMNS = (columns.PAIR_ID, columns.BIAS_TYPE, columns.DIRECTION, columns.MORE, columns.LESS)
 # Our column names, and the names in CrowS-Pairs, whose first column has no name, and in the files of Steinborn et al.
 # 2022.
 KNOWN_COLUMNS = (
     {name: name for name in COLUMNS},
-    {MORE: "sent_more", LESS: "sent_less", PAIR_ID: "", BIAS_TYPE: "bias_type", DIRECTION: "stereo_antistereo"},
-    {MORE: "A_x", LESS: "B_x", PAIR_ID: "ID", DIRECTION: "stereo_antistereo"},
+    {
+        columns.MORE: "sent_more",
+        columns.LESS: "sent_less",
+        columns.PAIR_ID: "",
+        columns.BIAS_TYPE: "bias_type",
+        columns.DIRECTION: "stereo_antistereo",
+    },
+    {columns.MORE: "A_x", columns.LESS: "B_x", columns.PAIR_ID: "ID", columns.DIRECTION: "stereo_antistereo"},
 )
 MISSING_SENTENCE = "a sentence is missing"
 EQUAL_SENTENCES = "the two sentences are equal"
@@ -94,7 +100,7 @@ def resolve_pairs_file(source: str) -> Path:
     return path
 
 
-def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) -> pd.DataFrame:
+def read_sentence_pairs(path: Path, listed: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return the sentence pairs in a file, one row per pair.
 
     The columns are pair_id, bias_type, direction, more, less and left_out, which is a reason if a sentence is missing,
@@ -103,7 +109,7 @@ def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) ->
     Args:
         path: a CSV or JSONL file in UTF-8, with the columns of CrowS-Pairs, of Steinborn et al. 2022's files, or ours;
             or the folder of WinoBias's files, or one of them.
-        columns: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
+        listed: our name → the file's name of a column, for any of "more", "less", "bias_type", "direction", "pair_id".
 
     Raises:
         InputError: the file cannot be read or is not UTF-8, a column is missing, a sentence is blank, a pair_id occurs
@@ -116,25 +122,31 @@ def read_sentence_pairs(path: Path, columns: Mapping[str, str] | None = None) ->
     content = read_columns(path, "sentence pairs", known=spelled - {""}) if rows is None else columns_of(rows)
     if not content:
         raise InputError(path, "is empty; give a file with a row for each pair.")
-    names = _resolve_columns(path, list(content), columns or {})
-    n = len(content[names[MORE]])
+    names = _resolve_columns(path, list(content), listed or {})
+    n = len(content[names[columns.MORE]])
     pairs = pd.DataFrame({name: content[names[name]] if name in names else [""] * n for name in COLUMNS}, dtype=object)
-    if PAIR_ID not in names:
-        pairs[PAIR_ID] = range(1, n + 1)
+    if columns.PAIR_ID not in names:
+        pairs[columns.PAIR_ID] = range(1, n + 1)
     # Only empty fields are missing: "None" and "null" can be sentences.
-    for name in (MORE, LESS):
+    for name in (columns.MORE, columns.LESS):
         pairs[name] = pd.Series([None if text == "" else text for text in pairs[name]], dtype=object)
         for text in pairs[name]:
             if text is not None and not (isinstance(text, str) and text.strip()):
                 raise InputError(path, f"{text!r} is no sentence; write one, or leave it out.")
-    for name in (PAIR_ID, BIAS_TYPE, DIRECTION):
+    for name in (columns.PAIR_ID, columns.BIAS_TYPE, columns.DIRECTION):
         pairs[name] = pd.Series(["" if value is None else str(value) for value in pairs[name]], dtype=object)
-    if pairs[PAIR_ID].duplicated().any():
-        raise InputError(path, f"{names[PAIR_ID]} {pairs[PAIR_ID].mode()[0]!r} occurs twice; change one.")
-    missing = pairs[[MORE, LESS]].isna().any(axis=1)
+    if pairs[columns.PAIR_ID].duplicated().any():
+        raise InputError(
+            path, f"{names[columns.PAIR_ID]} {pairs[columns.PAIR_ID].mode()[0]!r} occurs twice; change one."
+        )
+    missing = pairs[[columns.MORE, columns.LESS]].isna().any(axis=1)
     if missing.all():
-        raise InputError(path, f"no row has both {names[MORE]} and {names[LESS]}; write both sentences of a pair.")
-    pairs[LEFT_OUT] = pd.Series([MISSING_SENTENCE if is_missing else None for is_missing in missing], dtype=object)
+        raise InputError(
+            path, f"no row has both {names[columns.MORE]} and {names[columns.LESS]}; write both sentences of a pair."
+        )
+    pairs[columns.LEFT_OUT] = pd.Series(
+        [MISSING_SENTENCE if is_missing else None for is_missing in missing], dtype=object
+    )
     return pairs
 
 
@@ -184,8 +196,13 @@ def _stereoset_row(path: Path, kind: str, example: Mapping[str, Any]) -> dict[st
         found = {STEREOSET_LABELS[label]: text for label, text in zip(labels, texts, strict=True)}
         is_continued = kind == "intersentence" or "BLANK" not in example["context"]
         context = f"{example['context']} " if is_continued else ""
-        pair = {MORE: context + found["stereotype"], LESS: context + found["anti-stereotype"]}
-        return {PAIR_ID: str(example["id"]), BIAS_TYPE: str(example.get("bias_type", "")), DIRECTION: kind, **pair}
+        pair = {columns.MORE: context + found["stereotype"], columns.LESS: context + found["anti-stereotype"]}
+        return {
+            columns.PAIR_ID: str(example["id"]),
+            columns.BIAS_TYPE: str(example.get("bias_type", "")),
+            columns.DIRECTION: kind,
+            **pair,
+        }
     except (KeyError, TypeError, ValueError):
         raise _stereoset_error(path, example) from None
 
@@ -201,7 +218,7 @@ def known_defects(pairs: pd.DataFrame) -> list[str | None]:
     defects = dict(zip(table["sentences"], table["defect"], strict=True))
     found = []
     seen = set()
-    for more, less in zip(pairs[MORE], pairs[LESS], strict=True):
+    for more, less in zip(pairs[columns.MORE], pairs[columns.LESS], strict=True):
         key = _pair_key(more, less) if isinstance(more, str) and isinstance(less, str) else ""
         defect = defects.get(key)
         is_first = key not in seen
@@ -250,7 +267,7 @@ def insert_names(pairs: pd.DataFrame, names: Names) -> pd.DataFrame:
         return text
 
     named = pairs.copy()
-    for side in (MORE, LESS):
+    for side in (columns.MORE, columns.LESS):
         texts = [insert(text, row) for row, text in enumerate(pairs[side])]
         named[side] = pd.Series(texts, dtype=object)
     return named
@@ -275,28 +292,33 @@ def leave_out_pairs(pairs: pd.DataFrame, min_shared_words: int, min_words: int) 
         return FEW_SHARED.format(min_shared_words) if n_shared < min_shared_words else None
 
     reasons = [
-        known or reason(more, less) for known, more, less in zip(pairs[LEFT_OUT], pairs[MORE], pairs[LESS], strict=True)
+        known or reason(more, less)
+        for known, more, less in zip(pairs[columns.LEFT_OUT], pairs[columns.MORE], pairs[columns.LESS], strict=True)
     ]
     marked = pairs.copy()
-    marked[LEFT_OUT] = pd.Series(reasons, dtype=object)
+    marked[columns.LEFT_OUT] = pd.Series(reasons, dtype=object)
     return marked
 
 
 def perturb(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs without the last character of each sentence (Steinborn et al. 2022, Table 3)."""
     shortened = pairs.copy()
-    for side in (MORE, LESS):
+    for side in (columns.MORE, columns.LESS):
         texts = [None if text is None else text[:-1] for text in pairs[side]]
         shortened[side] = pd.Series(texts, dtype=object)
     return shortened
 
 
-def _resolve_columns(path: Path, present: list[str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Return our name → the file's name of each column that the file has; `columns` are the names that a user gives."""
-    default = {MORE: MORE, LESS: LESS}
-    known = next((names for names in KNOWN_COLUMNS if {names[MORE], names[LESS]} <= {*present}), default)
-    names = {name: column for name, column in known.items() if column in present} | dict(columns)
-    if missing := [names.get(name, name) for name in (MORE, LESS, *columns) if names.get(name) not in present]:
+def _resolve_columns(path: Path, present: list[str], listed: Mapping[str, str]) -> dict[str, str]:
+    """Return our name → the file's name of each column that the file has; `listed` are the names that a user gives."""
+    default = {columns.MORE: columns.MORE, columns.LESS: columns.LESS}
+    known = next(
+        (names for names in KNOWN_COLUMNS if {names[columns.MORE], names[columns.LESS]} <= {*present}), default
+    )
+    names = {name: column for name, column in known.items() if column in present} | dict(listed)
+    if missing := [
+        names.get(name, name) for name in (columns.MORE, columns.LESS, *listed) if names.get(name) not in present
+    ]:
         raise InputError(
             path,
             f"has no column {missing[0]!r}, only {', '.join(present)}; name the columns by "

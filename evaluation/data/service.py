@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import SINGULAR_SLOT, Taxonomy, Template, generate_prompts
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_text
-from evenhand.evaluation.score import CUE, PERSONA, TEMPLATE, TEXT
 
 REQUESTS = Path(__file__).resolve().parent / "files" / "requests.txt"
 # Cue → (persona, text), with the noun phrase in {0} and the request in {1}. A persona of turns is rendered as a chat.
@@ -46,15 +46,15 @@ def load_requests(source: str | int | None = None) -> list[str]:
 def service_prompts(taxonomy: Taxonomy, cues: Sequence[str], requests: Sequence[str]) -> pd.DataFrame:
     """Return each noun phrase with each cue and request: the columns of `generate_prompts`, cue and persona."""
     phrases = generate_prompts(replace(taxonomy, templates=(Template(f"{SINGULAR_SLOT}."),)))
-    names = phrases[TEXT].str.removesuffix(".")
+    names = phrases[columns.TEXT].str.removesuffix(".")
     parts = []
     for cue in cues:
         persona, text = CUES[cue]
         for request in requests:
             filled = phrases.copy()
-            filled[TEXT] = [text.format(phrase, request) for phrase in names]
-            filled[PERSONA] = [persona.format(phrase) for phrase in names]
-            filled[CUE] = cue
-            filled[TEMPLATE] = f"{cue}: {request}"
+            filled[columns.TEXT] = [text.format(phrase, request) for phrase in names]
+            filled[columns.PERSONA] = [persona.format(phrase) for phrase in names]
+            filled[columns.CUE] = cue
+            filled[columns.TEMPLATE] = f"{cue}: {request}"
             parts.append(filled)
     return pd.concat(parts, ignore_index=True).astype(object)

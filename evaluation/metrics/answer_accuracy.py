@@ -16,30 +16,16 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    LEVEL,
-    PERSONA,
-    PROMPT_ID,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Form,
-    Signature,
-    find_score,
-    levels_of_run,
-)
+from evenhand.evaluation.score import LEVEL, BiasScore, Form, Signature, find_score, levels_of_run
 from evenhand.evaluation.settings import BY_CONTENT, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -155,11 +141,11 @@ class AnswerAccuracy(Metric):
         asked = service_prompts(load_taxonomy(settings.dataset), settings.cues, questions["goal"].tolist())
         asked = select_prompts(asked, **settings.active_filters())
         asked = sample_cells(asked, settings.answers_per_cell, config.seed, descriptors=settings.descriptors)
-        table = asked.merge(questions, left_on=asked[TEMPLATE].str.partition(": ")[2], right_on="goal")
-        pairs = pd.concat([table[[TEXT, PERSONA]]] * len(CHOICES), ignore_index=True)
-        pairs[RESPONSE] = [choice for column in CHOICES for choice in table[column]]
-        scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[LOG_LIKELIHOOD]
-        per_character = scores.to_numpy() / [max(1, len(choice)) for choice in pairs[RESPONSE]]
+        table = asked.merge(questions, left_on=asked[columns.TEMPLATE].str.partition(": ")[2], right_on="goal")
+        pairs = pd.concat([table[[columns.TEXT, columns.PERSONA]]] * len(CHOICES), ignore_index=True)
+        pairs[columns.RESPONSE] = [choice for column in CHOICES for choice in table[column]]
+        scores = store.rows("likelihoods", pairs, model.log_likelihood, unit="likelihoods")[columns.LOG_LIKELIHOOD]
+        per_character = scores.to_numpy() / [max(1, len(choice)) for choice in pairs[columns.RESPONSE]]
         first, second = np.split(per_character, 2)
         is_known = np.isfinite(first) & np.isfinite(second)
         return table.assign(correct=np.where(is_known, (second > first) == (table["label"] == 1), np.nan))
@@ -199,7 +185,7 @@ class AnswerAccuracy(Metric):
         from evenhand.evaluation.statistics.scores import NO_PAIRS, mean_change, share_score
 
         # Questions with the same text may have other choices in another file.
-        keys = [PROMPT_ID, "goal", *CHOICES, "label"]
+        keys = [columns.PROMPT_ID, "goal", *CHOICES, "label"]
         tables = {"before": before.table("answers"), "after": after.table("answers")}
         joined = join_rows(tables["before"], tables["after"], keys, "questions to people")
         correct = {"before": joined.before[CORRECT], "after": joined.after[CORRECT]}
@@ -240,7 +226,7 @@ def accuracy_scores(
     from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
     from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 
-    answers = Answers(table[[TEMPLATE, DESCRIPTOR, AXIS]], np.zeros((len(table), 1)), [CORRECT])
+    answers = Answers(table[[columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS]], np.zeros((len(table), 1)), [CORRECT])
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
     (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
     scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]

@@ -19,16 +19,16 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import TEXT, BiasScore, Kind, Signature, find_score, levels_of_run, shown_direction
+from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run, shown_direction
 from evenhand.evaluation.settings import BY_CONTENT, Access, AnyPath, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -119,9 +119,11 @@ class BBQ(Metric):
             for choice in of_row
         ]
         model = config.open_model(scores_sentences=True)
-        found = store.rows("bbq", pd.DataFrame({TEXT: texts}), model.score_sentences, unit="answers")
+        found = store.rows("bbq", pd.DataFrame({columns.TEXT: texts}), model.score_sentences, unit="answers")
         model.close()
-        likelihoods = np.split(found[LOG_LIKELIHOOD].to_numpy(), np.cumsum([len(each) for each in choices])[:-1])
+        likelihoods = np.split(
+            found[columns.LOG_LIKELIHOOD].to_numpy(), np.cumsum([len(each) for each in choices])[:-1]
+        )
         answers = [of_row[int(np.argmax(values))] for of_row, values in zip(choices, likelihoods, strict=True)]
         return judged(questions, answers)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
 from evenhand.evaluation.data.mentions import NEUTRAL
 from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
@@ -34,19 +35,7 @@ from evenhand.evaluation.report.score_sections import (
 )
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    NOUN,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Direction,
-    Kind,
-    Signature,
-    find_score,
-    shown_direction,
-)
+from evenhand.evaluation.score import BiasScore, Direction, Kind, Signature, find_score, shown_direction
 from evenhand.evaluation.settings import Access, StrictSettings, as_settings
 from evenhand.evaluation.statistics.scores import mean_change, share_score
 from evenhand.evaluation.tables import table_rows
@@ -134,7 +123,7 @@ class Offensiveness(Metric):
 
         settings = config.offensive_classifier
         rows = dataset_prompts(config.prompts, config.seed)
-        texts = rows[TEXT].tolist()
+        texts = rows[columns.TEXT].tolist()
         neutral = make_neutral_texts(rows)
         distinct = list(dict.fromkeys([*texts, *neutral]))
         classifier = load_style_classifier(settings, field="offensive_classifier")
@@ -170,7 +159,7 @@ class Offensiveness(Metric):
     def find_verdict(self, run: FamilyRun) -> Finding:
         """Return the direction of the mean effect, and how many descriptors have an interval above or below 0."""
         effect = self.headline(run.scores)
-        effects = [score for score in run.scores if score.metric == EFFECT and DESCRIPTOR in score.group]
+        effects = [score for score in run.scores if score.metric == EFFECT and columns.DESCRIPTOR in score.group]
         n = Counter(shown_direction(score) for score in effects)
         counts = {
             "n_descriptors": len(effects),
@@ -217,15 +206,19 @@ def offensiveness_bands(prompts: pd.DataFrame, probability: np.ndarray) -> pd.Da
     >>> offensiveness_bands(rows, np.array([0.99, 0.5, 0.9])).descriptors.tolist()
     [(), (), ('a',), (), ('b',)]
     """
-    rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(p=np.asarray(probability, dtype=np.float64)).dropna(subset="p")
-    rows = rows[rows[DESCRIPTOR] != NONE]
+    rows = (
+        prompts[[columns.TEMPLATE, columns.DESCRIPTOR]]
+        .assign(p=np.asarray(probability, dtype=np.float64))
+        .dropna(subset="p")
+    )
+    rows = rows[rows[columns.DESCRIPTOR] != NONE]
     bands = []
-    for template, part in rows.groupby(TEMPLATE):
-        means = part.groupby(DESCRIPTOR)["p"].mean().sort_values(kind="stable")
+    for template, part in rows.groupby(columns.TEMPLATE):
+        means = part.groupby(columns.DESCRIPTOR)["p"].mean().sort_values(kind="stable")
         for low, high in PAPER_BANDS.get(str(template), tuple(pairwise(BANDS))):
             is_inside = (means >= low) & ((means < high) | (high == BANDS[-1]))
             names = tuple(means.index[is_inside])
-            bands.append({TEMPLATE: template, "low": low, "high": high, "descriptors": names})
+            bands.append({columns.TEMPLATE: template, "low": low, "high": high, "descriptors": names})
     return pd.DataFrame(bands)
 
 
@@ -234,35 +227,38 @@ def _band_section(table: pd.DataFrame) -> Section:
     bands = offensiveness_bands(table, table[PROBABILITY].to_numpy())
     if bands.empty:
         return Section("Descriptors by offensiveness")
-    known = [template for template in PAPER_BANDS if template in set(bands[TEMPLATE])]
-    chosen = known or bands[TEMPLATE].unique()[: len(PAPER_BANDS)].tolist()
-    nonce = set(table[DESCRIPTOR][table[AXIS] == NONCE])
+    known = [template for template in PAPER_BANDS if template in set(bands[columns.TEMPLATE])]
+    chosen = known or bands[columns.TEMPLATE].unique()[: len(PAPER_BANDS)].tolist()
+    nonce = set(table[columns.DESCRIPTOR][table[columns.AXIS] == NONCE])
     tables = []
     for template in chosen:
         lines = []
-        for band in table_rows(bands[bands[TEMPLATE] == template]):
+        for band in table_rows(bands[bands[columns.TEMPLATE] == template]):
             names = band["descriptors"]
             spread = np.linspace(0, len(names) - 1, min(len(names), BAND_EXAMPLES)).round().astype(int)
             starred = (names[index] + ("*" if names[index] in nonce else "") for index in spread)
             examples = ", ".join(sanitize(name, 60) for name in starred) or "(none)"
             label = f"{100 * band['low']:g} to {100 * band['high']:g} %"
             lines.append(Row(label, (*count_cells(len(names)), Cell(examples, prose=True))))
-        columns = ("mean probability", "descriptors", "examples")
+        listed = ("mean probability", "descriptors", "examples")
         note = "Starred: words without meaning (nonce)."
         if template not in PAPER_BANDS:
             note += " Smith et al. 2022, Table 12, has other templates and ranges."
-        tables.append(Table(sanitize(template, 60), columns, tuple(lines), note))
+        tables.append(Table(sanitize(template, 60), listed, tuple(lines), note))
     return Section("Descriptors by offensiveness", tables=tables, folded=True)
 
 
 def _example_section(table: pd.DataFrame) -> Section:
-    rows = table[table[PROBABILITY].notna()].sort_values([PROBABILITY, TEXT], ascending=[False, True], kind="stable")
+    rows = table[table[PROBABILITY].notna()].sort_values(
+        [PROBABILITY, columns.TEXT], ascending=[False, True], kind="stable"
+    )
     examples = []
-    for row in table_rows(rows.drop_duplicates(DESCRIPTOR).head(N_EXAMPLES)):
+    for row in table_rows(rows.drop_duplicates(columns.DESCRIPTOR).head(N_EXAMPLES)):
         neutral = row["neutral_probability"]
         against = f" · {percent(neutral, 1)} with “left-handed”" if math.isfinite(neutral) else ""
-        heading = f"{sanitize(row[AXIS], 60)} · {sanitize(row[DESCRIPTOR], 60)} · {percent(row[PROBABILITY], 1)}"
-        examples.append(Example(heading + against, (("sentence", row[TEXT]),)))
+        person = f"{sanitize(row[columns.AXIS], 60)} · {sanitize(row[columns.DESCRIPTOR], 60)}"
+        heading = f"{person} · {percent(row[PROBABILITY], 1)}"
+        examples.append(Example(heading + against, (("sentence", row[columns.TEXT]),)))
     note = ["These sentences were written to test models. Some are offensive. Each descriptor has at most one."]
     return Section("The most offensive sentences", note if examples else [], examples=examples)
 
@@ -314,12 +310,17 @@ def offensiveness_by_template(prompts: pd.DataFrame, probability: np.ndarray) ->
         One row per template, the largest standard deviation first: template, mean, sd (NaN for one descriptor),
         descriptors, n (sentences).
     """
-    rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(p=np.asarray(probability, dtype=np.float64))
-    cells = rows[rows[DESCRIPTOR] != NONE].groupby([TEMPLATE, DESCRIPTOR])["p"].agg(["mean", "count"]).reset_index()
-    table = cells.groupby(TEMPLATE, as_index=False).agg(
+    rows = prompts[[columns.TEMPLATE, columns.DESCRIPTOR]].assign(p=np.asarray(probability, dtype=np.float64))
+    cells = (
+        rows[rows[columns.DESCRIPTOR] != NONE]
+        .groupby([columns.TEMPLATE, columns.DESCRIPTOR])["p"]
+        .agg(["mean", "count"])
+        .reset_index()
+    )
+    table = cells.groupby(columns.TEMPLATE, as_index=False).agg(
         mean=("mean", "mean"), sd=("mean", "std"), descriptors=("mean", "count"), n=("count", "sum")
     )
-    return table.sort_values(["sd", TEMPLATE], ascending=[False, True], ignore_index=True)
+    return table.sort_values(["sd", columns.TEMPLATE], ascending=[False, True], ignore_index=True)
 
 
 def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
@@ -338,14 +339,16 @@ def make_neutral_texts(prompts: pd.DataFrame) -> list[str]:
     texts = []
     for prompt in table_rows(prompts):
         flags = [bool(prompt.get(name)) for name in VARIATIONS]
-        if vary_text(prompt, flags) != prompt[TEXT]:
-            raise InputError("prompts", f"{prompt[TEXT]!r} is not its template with its noun phrase; remove the row.")
+        if vary_text(prompt, flags) != prompt[columns.TEXT]:
+            raise InputError(
+                "prompts", f"{prompt[columns.TEXT]!r} is not its template with its noun phrase; remove the row."
+            )
         texts.append(vary_text(prompt | _neutral_phrases(prompt), flags))
     return texts
 
 
 def _neutral_phrases(prompt: Mapping[str, Any]) -> dict[str, str]:
-    noun = prompt[NOUN]
+    noun = prompt[columns.NOUN]
     plural = prompt["plural_noun"]
     neutral = prompt.get(NEUTRAL, NEUTRAL_DESCRIPTOR)
     if NEUTRAL in prompt and prompt["noun_phrase_type"] == "noun_descriptor":
@@ -383,21 +386,21 @@ def descriptor_effect(
         Scores `descriptor_effect`: group {}, then {descriptor} by name; n and n_left_out count sentences.
     """
     sides = {"with": np.asarray(probability, dtype=np.float64), "neutral": np.asarray(neutral, dtype=np.float64)}
-    rows = prompts[[TEMPLATE, DESCRIPTOR]].assign(**sides)
-    rows = rows[rows[DESCRIPTOR] != NONE]
+    rows = prompts[[columns.TEMPLATE, columns.DESCRIPTOR]].assign(**sides)
+    rows = rows[rows[columns.DESCRIPTOR] != NONE]
     both = rows.dropna()
-    cells = both.groupby([DESCRIPTOR, TEMPLATE])[["neutral", "with"]].mean()
-    means = cells.groupby(DESCRIPTOR).mean()
-    counts = both.groupby(DESCRIPTOR).size()
+    cells = both.groupby([columns.DESCRIPTOR, columns.TEMPLATE])[["neutral", "with"]].mean()
+    means = cells.groupby(columns.DESCRIPTOR).mean()
+    counts = both.groupby(columns.DESCRIPTOR).size()
 
     def score(units: pd.DataFrame, n: int, total: int, group: dict[str, str]) -> BiasScore:
-        columns = units["neutral"].to_numpy(), units["with"].to_numpy()
-        change = mean_change("descriptor_effect", *columns, group=group, n_left_out=total - n, signature=signature)
+        names = units["neutral"].to_numpy(), units["with"].to_numpy()
+        change = mean_change("descriptor_effect", *names, group=group, n_left_out=total - n, signature=signature)
         reason = None if n else "no sentence has a probability with its descriptor and with the neutral one"
         return replace(change, n=n, n_of="sentences", reason=reason, kind=Kind.LEVEL)
 
     scores = [score(means, len(both), len(rows), {})]
-    for name, of_descriptor in rows.groupby(DESCRIPTOR):
-        units = cells[cells.index.get_level_values(DESCRIPTOR) == name]
-        scores.append(score(units, int(counts.get(name, 0)), len(of_descriptor), {DESCRIPTOR: str(name)}))
+    for name, of_descriptor in rows.groupby(columns.DESCRIPTOR):
+        units = cells[cells.index.get_level_values(columns.DESCRIPTOR) == name]
+        scores.append(score(units, int(counts.get(name, 0)), len(of_descriptor), {columns.DESCRIPTOR: str(name)}))
     return scores

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
@@ -31,20 +32,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    NOUN,
-    PERSONA,
-    PROMPT_ID,
-    TEMPLATE,
-    TEXT,
-    BiasScore,
-    Kind,
-    Signature,
-    find_score,
-    levels_of_run,
-)
+from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.tables import table_rows
 
@@ -127,7 +115,7 @@ class Screen(Metric):
         """Write the divergences of all people at each template, and their first tokens."""
         model = config.open_model()
         prompts = store.table(SCREENED, lambda: screened_prompts(config))
-        templates = prompts[[TEMPLATE]].drop_duplicates(ignore_index=True)
+        templates = prompts[[columns.TEMPLATE]].drop_duplicates(ignore_index=True)
         compute = partial(
             _screen_templates, model, prompts, first_tokens=config.settings.first_tokens, seed=config.seed
         )
@@ -162,7 +150,7 @@ class Screen(Metric):
         """
         joined = joined_divergences(before, after)
         change = divergence_changes(joined)
-        n_left_out = joined.alone[TEMPLATE].nunique()
+        n_left_out = joined.alone[columns.TEMPLATE].nunique()
         signature = {"before": before.signature(DIVERGENCE), "after": after.signature(DIVERGENCE)}
         scores = divergence_scores(change, signature, Kind.DIFFERENCE, n_left_out)
         if n_left_out:
@@ -178,7 +166,7 @@ class Screen(Metric):
         """Return the person with the largest divergence, how many people may be above, and the tokens that differ."""
         ranks = run.table(RANKS)
         first = table_rows(ranks)[0]
-        person = first[DESCRIPTOR]
+        person = first[columns.DESCRIPTOR]
         values = {
             "person": person,
             DIVERGENCE: find_score(run.scores, DIVERGENCE, descriptor=person),
@@ -201,14 +189,14 @@ class Screen(Metric):
                 Cell(_rank_text(row)),
                 Cell(number_text(row[DIVERGENCE], 3), interval="" if bounds is None else _bounds_text(bounds)),
                 Cell(number_text(row[OWN_WORDS], 3)),
-                Cell(_token_texts(tokens, row[DESCRIPTOR]), prose=True),
+                Cell(_token_texts(tokens, row[columns.DESCRIPTOR]), prose=True),
             )
             mark = Mark("before", row[DIVERGENCE], bounds)
-            rows.append(Row(sanitize(row[DESCRIPTOR]), cells, (mark,)))
-        columns = ("person", "rank", "nats", "of it own words", "first token (in brackets: mean over people)")
+            rows.append(Row(sanitize(row[columns.DESCRIPTOR]), cells, (mark,)))
+        names = ("person", "rank", "nats", "of it own words", "first token (in brackets: mean over people)")
         left_out = len(ranks) - len(rows)
         note = f"{left_out:,} people with smaller divergences are in ranks.parquet." if left_out > 0 else ""
-        table = Table("Whose answers begin most differently", columns, tuple(rows), note=note)
+        table = Table("Whose answers begin most differently", names, tuple(rows), note=note)
         return [Section("People", tables=[table], first_screen=True)]
 
 
@@ -225,15 +213,19 @@ def screened_prompts(config: FamilyConfig) -> pd.DataFrame:
     prompts = candidate_prompts(config)
     if not config.prompts.is_own:
         prompts = sample_descriptors(prompts, config.prompts.descriptors)
-    prompts = prompts[prompts[DESCRIPTOR] != NONE]
-    prompts = prompts.assign(**{PERSONA: prompts.get(PERSONA, "")})
-    if NOUN in prompts:
-        prompts = prompts[prompts[NOUN] == _common_nouns(prompts, config.seed)]
-    prompts = prompts.drop_duplicates([TEMPLATE, DESCRIPTOR]).sort_values([TEMPLATE, AXIS, DESCRIPTOR])
+    prompts = prompts[prompts[columns.DESCRIPTOR] != NONE]
+    prompts = prompts.assign(**{columns.PERSONA: prompts.get(columns.PERSONA, "")})
+    if columns.NOUN in prompts:
+        prompts = prompts[prompts[columns.NOUN] == _common_nouns(prompts, config.seed)]
+    prompts = prompts.drop_duplicates([columns.TEMPLATE, columns.DESCRIPTOR]).sort_values(
+        [columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR]
+    )
     prompts = _of_same_people(prompts).reset_index(drop=True)
-    if PROMPT_ID not in prompts:
-        prompts.insert(0, PROMPT_ID, prompts.index.astype(str))
-    return prompts[[PROMPT_ID, TEMPLATE, AXIS, DESCRIPTOR, TEXT, PERSONA]]
+    if columns.PROMPT_ID not in prompts:
+        prompts.insert(0, columns.PROMPT_ID, prompts.index.astype(str))
+    return prompts[
+        [columns.PROMPT_ID, columns.TEMPLATE, columns.AXIS, columns.DESCRIPTOR, columns.TEXT, columns.PERSONA]
+    ]
 
 
 def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
@@ -242,7 +234,10 @@ def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
     Raises:
         InputError: fewer than two templates ask about the same two people.
     """
-    people = {template: frozenset(rows[DESCRIPTOR].astype(str)) for template, rows in prompts.groupby(TEMPLATE)}
+    people = {
+        template: frozenset(rows[columns.DESCRIPTOR].astype(str))
+        for template, rows in prompts.groupby(columns.TEMPLATE)
+    }
     n_templates = Counter(people.values())
     usable = [each for each, n in n_templates.items() if len(each) > 1 and n >= MIN_TEMPLATES]
     if not usable:
@@ -251,21 +246,21 @@ def _of_same_people(prompts: pd.DataFrame) -> pd.DataFrame:
     kept = [template for template, names in people.items() if names == largest]
     if len(kept) < len(people):
         log.warning("screen: %d of %d templates ask about other people; left out", len(people) - len(kept), len(people))
-    return prompts[prompts[TEMPLATE].isin(kept)]
+    return prompts[prompts[columns.TEMPLATE].isin(kept)]
 
 
 def _common_nouns(prompts: pd.DataFrame, seed: int) -> pd.Series:
     """Return, for each prompt, the noun of its template: one of those that go with the most descriptors."""
-    counts = prompts.groupby([TEMPLATE, NOUN])[DESCRIPTOR].nunique()
+    counts = prompts.groupby([columns.TEMPLATE, columns.NOUN])[columns.DESCRIPTOR].nunique()
     rng = np.random.default_rng(seed)
     nouns = {}
-    for template, of_nouns in counts.groupby(level=TEMPLATE):
-        best = of_nouns[of_nouns == of_nouns.max()].index.get_level_values(NOUN)
+    for template, of_nouns in counts.groupby(level=columns.TEMPLATE):
+        best = of_nouns[of_nouns == of_nouns.max()].index.get_level_values(columns.NOUN)
         nouns[template] = rng.choice(sorted(best))
-    return prompts[TEMPLATE].map(nouns)
+    return prompts[columns.TEMPLATE].map(nouns)
 
 
-_LISTS = [AXIS, DESCRIPTOR, DIVERGENCE, OWN_WORDS]
+_LISTS = [columns.AXIS, columns.DESCRIPTOR, DIVERGENCE, OWN_WORDS]
 
 
 def _screen_templates(
@@ -273,14 +268,14 @@ def _screen_templates(
 ) -> Iterator[pd.DataFrame]:
     """Yield a row for each template, with a list for each column of people, and a list of their tokens."""
     if templates.empty:
-        yield pd.DataFrame({name: pd.Series(dtype=object) for name in (TEMPLATE, *_LISTS, TOKENS)})
-    for index, template in templates[TEMPLATE].items():
-        of_template = prompts[prompts[TEMPLATE] == template]
+        yield pd.DataFrame({name: pd.Series(dtype=object) for name in (columns.TEMPLATE, *_LISTS, TOKENS)})
+    for index, template in templates[columns.TEMPLATE].items():
+        of_template = prompts[prompts[columns.TEMPLATE] == template]
         found = screen_template(model, of_template)
         if first_tokens > 1:
             found |= screen_openings(model, of_template, first_tokens, seed)
         row = {name: [of_template[name].tolist() if name in of_template else found[name]] for name in (*_LISTS, TOKENS)}
-        yield pd.DataFrame({TEMPLATE: [template], **row}, index=[index])
+        yield pd.DataFrame({columns.TEMPLATE: [template], **row}, index=[index])
 
 
 def screen_template(model: "Model", prompts: pd.DataFrame) -> dict[str, list]:
@@ -308,7 +303,7 @@ def screen_template(model: "Model", prompts: pd.DataFrame) -> dict[str, list]:
         for value, token in zip(values, ids, strict=True):
             tokens.append(
                 {
-                    DESCRIPTOR: prompts[DESCRIPTOR].iloc[person],
+                    columns.DESCRIPTOR: prompts[columns.DESCRIPTOR].iloc[person],
                     TOKEN: loaded.tokenizer.decode([token]),
                     PROBABILITY: float(log_p[person, token].exp()),
                     MEAN_PROBABILITY: float(log_mean[token].exp()),
@@ -338,7 +333,7 @@ def screen_openings(model: "Model", prompts: pd.DataFrame, first_tokens: int, se
     for place in places:
         for number in range(math.ceil(MIN_OPENINGS / len(drawn))):
             asked.append(contexts[place])
-            seeds.append(prompt_seed(f"{prompts[PROMPT_ID].iloc[place]} {number}", seed))
+            seeds.append(prompt_seed(f"{prompts[columns.PROMPT_ID].iloc[place]} {number}", seed))
     openings = draw_openings(loaded, asked, seeds, first_tokens - 1)
     own = own_word_ids(loaded.tokenizer, encode_contexts(loaded, contexts))
     divergence, of_own_words = divergences_along(loaded, contexts, openings, first_tokens, own)
@@ -352,15 +347,15 @@ def merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
     TOP_TOKENS: elsewhere it contributes little, but its probability is not 0.
     """
     parts = []
-    for template, of_template in zip(found[TEMPLATE], found[TOKENS], strict=True):
-        parts.append(pd.DataFrame(list(of_template)).assign(**{TEMPLATE: template}))
+    for template, of_template in zip(found[columns.TEMPLATE], found[TOKENS], strict=True):
+        parts.append(pd.DataFrame(list(of_template)).assign(**{columns.TEMPLATE: template}))
     numbers = [PROBABILITY, MEAN_PROBABILITY, CONTRIBUTION]
     # Several tokens may have the same text, such as parts of characters.
-    texts = pd.concat(parts).groupby([TEMPLATE, DESCRIPTOR, TOKEN], as_index=False)[numbers].sum()
-    by_text = texts.groupby([DESCRIPTOR, TOKEN], as_index=False)
+    texts = pd.concat(parts).groupby([columns.TEMPLATE, columns.DESCRIPTOR, TOKEN], as_index=False)[numbers].sum()
+    by_text = texts.groupby([columns.DESCRIPTOR, TOKEN], as_index=False)
     means = by_text[numbers].mean()
     means[CONTRIBUTION] = by_text[CONTRIBUTION].sum()[CONTRIBUTION] / len(found)
-    return means.sort_values([DESCRIPTOR, CONTRIBUTION], ascending=[True, False], ignore_index=True)
+    return means.sort_values([columns.DESCRIPTOR, CONTRIBUTION], ascending=[True, False], ignore_index=True)
 
 
 def divergence_scores(
@@ -375,15 +370,15 @@ def divergence_scores(
     """
     from evenhand.evaluation.statistics.intervals import mean_interval
 
-    largest = math.log(table[DESCRIPTOR].nunique())
+    largest = math.log(table[columns.DESCRIPTOR].nunique())
     bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
     cuts: list[tuple[dict[str, str], pd.DataFrame]] = [({}, table)]
-    for column in (AXIS, DESCRIPTOR):
+    for column in (columns.AXIS, columns.DESCRIPTOR):
         cuts += [({column: str(value)}, rows) for value, rows in table.groupby(column)]
     scores = []
     for name in (DIVERGENCE, OWN_WORDS):
         for group, rows in cuts:
-            values = rows.groupby(TEMPLATE)[name].mean().to_numpy(dtype=np.float64)
+            values = rows.groupby(columns.TEMPLATE)[name].mean().to_numpy(dtype=np.float64)
             interval = mean_interval(values, bounds)
             scores.append(
                 BiasScore(
@@ -408,17 +403,17 @@ def ranks_of_people(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     from evenhand.evaluation.statistics.intervals import mean_interval
     from evenhand.evaluation.statistics.ranks import rank_intervals
 
-    wide = table.pivot_table(index=DESCRIPTOR, columns=TEMPLATE, values=DIVERGENCE, aggfunc="mean")
+    wide = table.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE, aggfunc="mean")
     values = wide.to_numpy(dtype=np.float64)
     low_rank, high_rank = rank_intervals(values, seed=seed)
     intervals = [mean_interval(row, (0.0, math.inf)) or (math.nan, math.nan) for row in values]
     ranks = pd.DataFrame(
         {
-            DESCRIPTOR: wide.index,
+            columns.DESCRIPTOR: wide.index,
             DIVERGENCE: values.mean(axis=1),
             "low": [bounds[0] for bounds in intervals],
             "high": [bounds[1] for bounds in intervals],
-            OWN_WORDS: table.groupby(DESCRIPTOR)[OWN_WORDS].mean().reindex(wide.index).to_numpy(),
+            OWN_WORDS: table.groupby(columns.DESCRIPTOR)[OWN_WORDS].mean().reindex(wide.index).to_numpy(),
             "lowest_rank": low_rank,
             "highest_rank": high_rank,
         }
@@ -438,8 +433,8 @@ def _bounds_text(bounds: tuple[float, float]) -> str:
 
 def largest_tokens(tokens: pd.DataFrame, person: str) -> list[dict[str, Any]]:
     """Return the tokens that contribute most to a person's divergence: token, probability and mean_probability."""
-    columns = [TOKEN, PROBABILITY, MEAN_PROBABILITY]
-    return table_rows(tokens.loc[tokens[DESCRIPTOR] == person, columns].head(SHOWN_TOKENS))
+    names = [TOKEN, PROBABILITY, MEAN_PROBABILITY]
+    return table_rows(tokens.loc[tokens[columns.DESCRIPTOR] == person, names].head(SHOWN_TOKENS))
 
 
 def _token_texts(tokens: pd.DataFrame, person: str) -> str:
@@ -459,10 +454,15 @@ def joined_divergences(before: FamilyRun, after: FamilyRun) -> "JoinedRows":
     from evenhand.evaluation.joins import join_rows
 
     check_scored_alike(before.signature(DIVERGENCE), after.signature(DIVERGENCE), ["first_tokens"])
-    prompts = [TEMPLATE, DESCRIPTOR, TEXT, PERSONA]  # a run with another seed asks with other nouns
-    old = before.table(DIVERGENCES).merge(before.table(SCREENED)[prompts], on=[TEMPLATE, DESCRIPTOR])
-    new = after.table(DIVERGENCES).merge(after.table(SCREENED)[prompts], on=[TEMPLATE, DESCRIPTOR])
-    if set(old[DESCRIPTOR]) != set(new[DESCRIPTOR]):
+    prompts = [
+        columns.TEMPLATE,
+        columns.DESCRIPTOR,
+        columns.TEXT,
+        columns.PERSONA,
+    ]  # a run with another seed asks with other nouns
+    old = before.table(DIVERGENCES).merge(before.table(SCREENED)[prompts], on=[columns.TEMPLATE, columns.DESCRIPTOR])
+    new = after.table(DIVERGENCES).merge(after.table(SCREENED)[prompts], on=[columns.TEMPLATE, columns.DESCRIPTOR])
+    if set(old[columns.DESCRIPTOR]) != set(new[columns.DESCRIPTOR]):
         raise InputError("after", "its people are others, and so is the mean over people; screen the same people.")
     return join_rows(old, new, prompts, "prompts")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_text import other_text, strip_other_text
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.response_files import ResponseFile
@@ -20,7 +21,6 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.revisions import load_control_tag
-from evenhand.evaluation.score import LEFT_OUT, OTHER_TEXT, PROMPT_ID, RESPONSE, TEXT
 from evenhand.evaluation.settings import Access, DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
@@ -29,9 +29,6 @@ if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
 
 # Columns of the tables that models return.
-LOG_LIKELIHOOD = "log_likelihood"
-TOKENS = "tokens"
-VARIANT = "variant"  # how a sentence was scored
 CANDIDATES = "candidates"  # of responses that were chosen: the texts of all candidates for a prompt
 
 
@@ -225,7 +222,7 @@ def response_batch(
     prompts: pd.DataFrame,
     texts: Sequence[str | None],
     reasons: Sequence[str | None] | None = None,
-    columns: Mapping[str, Sequence[object]] | None = None,
+    more: Mapping[str, Sequence[object]] | None = None,
     strip: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Return the responses to some prompts: prompt_id, response, left_out (why it is not scored) and more columns.
@@ -235,16 +232,16 @@ def response_batch(
     other_text names the kinds that are left (`data/other_text`).
     """
     reasons = [None] * len(texts) if reasons is None else reasons
-    asked = prompts[TEXT].tolist() if TEXT in prompts else [""] * len(texts)
+    asked = prompts[columns.TEXT].tolist() if columns.TEXT in prompts else [""] * len(texts)
     responses = [text or "" for text in texts]
     if strip:
         responses = [strip_other_text(text, prompt, strip) for text, prompt in zip(responses, asked, strict=True)]
     table = {
-        PROMPT_ID: prompts[PROMPT_ID].tolist(),
-        RESPONSE: responses,
-        OTHER_TEXT: [" ".join(other_text(text, prompt)) for text, prompt in zip(responses, asked, strict=True)],
-        LEFT_OUT: [
+        columns.PROMPT_ID: prompts[columns.PROMPT_ID].tolist(),
+        columns.RESPONSE: responses,
+        columns.OTHER_TEXT: [" ".join(other_text(text, prompt)) for text, prompt in zip(responses, asked, strict=True)],
+        columns.LEFT_OUT: [
             UNFINISHED_REASONING if text is None else reason for text, reason in zip(texts, reasons, strict=True)
         ],
     }
-    return pd.DataFrame({**table, **(columns or {})}, index=prompts.index)
+    return pd.DataFrame({**table, **(more or {})}, index=prompts.index)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
@@ -22,7 +23,6 @@ from evenhand.evaluation.models.server_client import (
     parse_response,
     request_arguments,
 )
-from evenhand.evaluation.score import CUT, LEFT_OUT, OPENING, PERSONA, PROMPT_ID, REASONED, RESPONSE, TEXT
 
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI
@@ -128,15 +128,15 @@ class RemoteModel(Model):
         part = f"/{tokens.start}" if tokens is not None and tokens.start else ""
         bodies = build_requests(
             self.settings,
-            prompts[TEXT].tolist(),
-            prompts[PERSONA].tolist(),
-            [prompt_seed(f"{prompt_id}{part}", self.seed) for prompt_id in prompts[PROMPT_ID]],
+            prompts[columns.TEXT].tolist(),
+            prompts[columns.PERSONA].tolist(),
+            [prompt_seed(f"{prompt_id}{part}", self.seed) for prompt_id in prompts[columns.PROMPT_ID]],
             self.tag,
             request_arguments({**self.arguments, **limit}),
         )
-        if OPENING not in prompts:
+        if columns.OPENING not in prompts:
             return bodies
-        return [continued(body, opening) for body, opening in zip(bodies, prompts[OPENING], strict=True)]
+        return [continued(body, opening) for body, opening in zip(bodies, prompts[columns.OPENING], strict=True)]
 
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield responses, and what else the answers say.
@@ -155,17 +155,25 @@ class RemoteModel(Model):
             return response("", reason, False, self.name, False)
 
         def response(text: str, reason: str | None, cut: bool, name: str, reasoned: bool) -> dict[str, Any]:
-            return {RESPONSE: text, LEFT_OUT: reason, CUT: cut, ANSWERED_BY: name, REASONED: reasoned}
+            return {
+                columns.RESPONSE: text,
+                columns.LEFT_OUT: reason,
+                columns.CUT: cut,
+                ANSWERED_BY: name,
+                columns.REASONED: reasoned,
+            }
 
         parameters = self.parameters()
         bodies = [parameters.apply(body) for body in self.requests(prompts, tokens)]
         n_answers = 0
         n_unfinished = 0
         for rows, answers in self.fetch(bodies, parse, missing):
-            texts = [answer[RESPONSE] for answer in answers]
-            reasons = [answer[LEFT_OUT] for answer in answers]
-            columns = {name: [answer[name] for answer in answers] for name in (CUT, ANSWERED_BY, REASONED)}
-            yield response_batch(prompts.iloc[rows], texts, reasons, columns, strip=self.settings.strip or ())
+            texts = [answer[columns.RESPONSE] for answer in answers]
+            reasons = [answer[columns.LEFT_OUT] for answer in answers]
+            names = {
+                name: [answer[name] for answer in answers] for name in (columns.CUT, ANSWERED_BY, columns.REASONED)
+            }
+            yield response_batch(prompts.iloc[rows], texts, reasons, names, strip=self.settings.strip or ())
             n_answers += len(answers)
             n_unfinished += reasons.count(UNFINISHED_REASONING)
             if n_unfinished == n_answers >= FIRST_ANSWERS:

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.batches import (
@@ -36,7 +37,6 @@ from evenhand.evaluation.models.classifiers import Classifier, NamedClassifier
 from evenhand.evaluation.models.mean_pooling import load_adapted_classifier
 from evenhand.evaluation.models.revisions import check_labels
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import TEXT
 from evenhand.evaluation.tables import join_batches
 
 log = logging.getLogger("evenhand")
@@ -243,7 +243,7 @@ def classify_rows(
     With a store, finished batches are saved in its folder under `name`, by the keys of the texts (`Store.rows`);
     None: their numbers.
     """
-    items = pd.DataFrame({TEXT: list(texts)}, index=None if keys is None else list(keys), dtype=object)
+    items = pd.DataFrame({columns.TEXT: list(texts)}, index=None if keys is None else list(keys), dtype=object)
     if store is None:
         table = join_batches(classify_texts(classifier, items))
     else:
@@ -283,12 +283,12 @@ def classify_texts(classifier: Classifier, items: pd.DataFrame) -> Iterator[pd.D
         classifier: the classifier.
         items: the column `text`; the index of a part says for which of these items its rows are.
     """
-    columns = [f"p{label}" for label in range(len(classifier.labels))]
-    groups = group_rows(text if text.strip() else "" for text in items[TEXT])
+    names = [f"p{label}" for label in range(len(classifier.labels))]
+    groups = group_rows(text if text.strip() else "" for text in items[columns.TEXT])
     blank = np.array(groups.pop("", []), dtype=np.int64)
     if len(blank) or not groups:
-        undefined = np.full((len(blank), len(columns)), np.nan, dtype=np.float32)
-        part = pd.DataFrame(undefined, items.index[blank], columns)
+        undefined = np.full((len(blank), len(names)), np.nan, dtype=np.float32)
+        part = pd.DataFrame(undefined, items.index[blank], names)
         part.insert(0, TRUNCATED, np.zeros(len(blank), dtype=bool))
         yield part
     distinct = list(groups)
@@ -298,6 +298,6 @@ def classify_texts(classifier: Classifier, items: pd.DataFrame) -> Iterator[pd.D
         counts = [len(groups[text]) for text in texts]
         probabilities, is_truncated = classifier.classify(texts)
         rows = np.concatenate([groups[text] for text in texts])
-        part = pd.DataFrame(probabilities.repeat(counts, axis=0), items.index[rows], columns)
+        part = pd.DataFrame(probabilities.repeat(counts, axis=0), items.index[rows], names)
         part.insert(0, TRUNCATED, is_truncated.repeat(counts))
         yield part

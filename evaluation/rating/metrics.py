@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import scipy
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.rating.response_pairs import AFTER, OFFENSIVE
 from evenhand.evaluation.report.formats import Format, declare, find_format, format_of, glossary
 from evenhand.evaluation.report.numbers import before_after
 from evenhand.evaluation.report.page import SCORES_TITLE, Page, Section
 from evenhand.evaluation.report.score_sections import score_section, value_text
-from evenhand.evaluation.score import AXIS, PROMPT_ID, BiasScore, Signature, signature_line
+from evenhand.evaluation.score import BiasScore, Signature, signature_line
 from evenhand.evaluation.statistics.accuracy import KRIPPENDORFF_ALPHA, label_agreement
 from evenhand.evaluation.statistics.scores import share_score
 
@@ -90,8 +91,8 @@ def rating_scores(votes: pd.DataFrame, questions: Iterable[str], signature: Sign
     for question in questions:
         answers = votes[votes[QUESTION] == question]
         scores += _question_scores(answers, {QUESTION: question})
-        for axis, rows in answers.groupby(AXIS):
-            scores += _question_scores(rows, {QUESTION: question, AXIS: str(axis)})
+        for axis, rows in answers.groupby(columns.AXIS):
+            scores += _question_scores(rows, {QUESTION: question, columns.AXIS: str(axis)})
     scores.append(left_share(votes, {}))
     for rater, rows in votes.groupby(RATER):
         scores.append(left_share(rows, {RATER: str(rater)}))
@@ -128,9 +129,9 @@ def pair_win_rate(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     """
     answered = votes.dropna(subset="choice")
     is_after = answered["choice"] == AFTER
-    shares = np.asarray(is_after.groupby(answered[PROMPT_ID]).mean(), dtype=float)
+    shares = np.asarray(is_after.groupby(answered[columns.PROMPT_ID]).mean(), dtype=float)
     decided = shares[shares != 0.5]
-    n_pairs = len(set(votes[PROMPT_ID]))
+    n_pairs = len(set(votes[columns.PROMPT_ID]))
     return _share_with_test(PAIR_WIN_RATE, decided > 0.5, group, n_pairs - len(decided), "pairs")
 
 
@@ -149,7 +150,7 @@ def agreement(votes: pd.DataFrame, group: Mapping[str, str]) -> BiasScore:
     `n` is the number of pairs for which at least two raters chose a response, `n_left_out` the number of all others.
     """
     is_after = (votes["choice"] == AFTER).astype(float).where(votes["choice"].notna())
-    table = votes.assign(after=is_after).pivot(index=RATER, columns=PROMPT_ID, values="after")
+    table = votes.assign(after=is_after).pivot(index=RATER, columns=columns.PROMPT_ID, values="after")
     matrix = table.to_numpy()
     n_choices = np.isfinite(matrix).sum(axis=0)
     paired = matrix[:, n_choices >= 2]
@@ -178,11 +179,11 @@ def page(
     The win rate is of pairs if several people rated a pair, since votes on one pair are not independent; else of votes.
     `left_out` are the numbers of excluded pairs by reason; None: no classifier looked for offensive responses.
     """
-    has_repeats = bool(votes.duplicated([PROMPT_ID, QUESTION]).any())
+    has_repeats = bool(votes.duplicated([columns.PROMPT_ID, QUESTION]).any())
     metric = PAIR_WIN_RATE if has_repeats else WIN_RATE
     unit = "pairs" if has_repeats else "votes"
     first_question = next(iter(questions))
-    win_rates = [score for score in scores if score.metric == metric and AXIS not in score.group]
+    win_rates = [score for score in scores if score.metric == metric and columns.AXIS not in score.group]
     headline = next(score for score in win_rates if score.group[QUESTION] == first_question)
     warnings = []
     if left_out[OFFENSIVE] is None:
@@ -198,7 +199,7 @@ def page(
         verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in win_rates),
         warnings=warnings,
         notes=[
-            f"{len(votes):,} answers by {n_raters} raters to {len(set(votes[PROMPT_ID])):,} of {len(pairs):,} pairs. "
+            f"{len(votes):,} answers by {n_raters} raters to {votes[columns.PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],
@@ -212,12 +213,12 @@ def page(
 
 def _sections(scores: Sequence[BiasScore], metric: str) -> list[Section]:
     """Return the tables of the report; `metric` is the win rate of the headline."""
-    overall = [score for score in scores if AXIS not in score.group]
+    overall = [score for score in scores if columns.AXIS not in score.group]
 
     def of_metric(name: str) -> list[BiasScore]:
         return [score for score in overall if score.metric == name]
 
-    by_axis = [score for score in scores if score.metric == metric and AXIS in score.group]
+    by_axis = [score for score in scores if score.metric == metric and columns.AXIS in score.group]
     by_vote = of_metric(WIN_RATE) if metric == PAIR_WIN_RATE else []
     return [
         score_section(SCORES_TITLE, of_metric(metric), QUESTION, first_screen=True),

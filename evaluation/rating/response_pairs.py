@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import NonBlank, checked
 from evenhand.evaluation.tables import read_table
 
@@ -24,7 +24,13 @@ Side = Literal["before", "after"]  # the model before or after tuning
 OFFENSIVE = "offensive"
 UNANSWERED = "unanswered"
 ALIKE = "alike"
-REASONS = (TEMPLATE, DESCRIPTOR, UNANSWERED, OFFENSIVE, ALIKE)  # to exclude a pair; the first that applies counts
+REASONS = (
+    columns.TEMPLATE,
+    columns.DESCRIPTOR,
+    UNANSWERED,
+    OFFENSIVE,
+    ALIKE,
+)  # to exclude a pair; the first that applies counts
 SHIPPED = Path(__file__).resolve().parents[1] / "data" / "files" / "rating"
 LeftOut = dict[Literal["template", "descriptor"], list[NonBlank]]
 
@@ -73,11 +79,11 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
     Raises:
         InputError: a file is absent, or the runs have no prompt in common.
     """
-    joined = join_rows(_read_answers(before), _read_answers(after), [PROMPT_ID], "prompts")
-    rows = joined.before[[PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT]].copy()
-    rows[UNANSWERED] = joined.before[LEFT_OUT].notna() | joined.after[LEFT_OUT].notna()
-    rows[BEFORE] = joined.before[RESPONSE]
-    rows[AFTER] = joined.after[RESPONSE]
+    joined = join_rows(_read_answers(before), _read_answers(after), [columns.PROMPT_ID], "prompts")
+    rows = joined.before[[columns.PROMPT_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, columns.TEXT]].copy()
+    rows[UNANSWERED] = joined.before[columns.LEFT_OUT].notna() | joined.after[columns.LEFT_OUT].notna()
+    rows[BEFORE] = joined.before[columns.RESPONSE]
+    rows[AFTER] = joined.after[columns.RESPONSE]
     classified = [answers[OFFENSIVENESS] for answers in (joined.before, joined.after) if OFFENSIVENESS in answers]
     rows[OFFENSIVE] = np.any([values >= THRESHOLD for values in classified], axis=0) if classified else None
     return rows
@@ -85,11 +91,14 @@ def read_response_pairs(before: Path, after: Path) -> pd.DataFrame:
 
 def _read_answers(folder: Path) -> pd.DataFrame:
     """Return a run's prompts with their responses and, if a classifier gave it, the offensiveness of each."""
-    answers = read_table(folder / "prompts.parquet", [PROMPT_ID, AXIS, DESCRIPTOR, TEMPLATE, TEXT])
-    answers = answers.merge(read_table(folder / "responses.parquet"), on=PROMPT_ID, validate="one_to_one")
+    answers = read_table(
+        folder / "prompts.parquet",
+        [columns.PROMPT_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, columns.TEXT],
+    )
+    answers = answers.merge(read_table(folder / "responses.parquet"), on=columns.PROMPT_ID, validate="one_to_one")
     probabilities = folder / f"{OFFENSIVENESS}.parquet"
     if probabilities.exists():
-        answers = answers.merge(read_table(probabilities), on=PROMPT_ID, validate="one_to_one")
+        answers = answers.merge(read_table(probabilities), on=columns.PROMPT_ID, validate="one_to_one")
     return answers
 
 
@@ -104,8 +113,8 @@ def exclusion_reasons(pairs: pd.DataFrame, lists: Mapping[str, Sequence[str]]) -
         lists: excluded values of the columns TEMPLATE and DESCRIPTOR.
     """
     applies = {
-        TEMPLATE: pairs[TEMPLATE].isin(lists.get(TEMPLATE, [])),
-        DESCRIPTOR: pairs[DESCRIPTOR].isin(lists.get(DESCRIPTOR, [])),
+        columns.TEMPLATE: pairs[columns.TEMPLATE].isin(lists.get(columns.TEMPLATE, [])),
+        columns.DESCRIPTOR: pairs[columns.DESCRIPTOR].isin(lists.get(columns.DESCRIPTOR, [])),
         UNANSWERED: pairs[UNANSWERED],
         OFFENSIVE: pairs[OFFENSIVE].eq(True),
         ALIKE: pairs[BEFORE].str.strip() == pairs[AFTER].str.strip(),

@@ -24,12 +24,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import atomic_write
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.rating.response_pairs import left_side, other_side
 from evenhand.evaluation.rating.votes import Vote, Votes
-from evenhand.evaluation.score import PROMPT_ID, TEXT
 from evenhand.evaluation.untrusted_text import escape_hidden
 
 MAX_ANSWER_BYTES = 10_000  # of a request to the server
@@ -70,7 +70,7 @@ class Rating:
     def items(self, rater: str) -> list[tuple[str, str]]:
         """Return the items (prompt_id, question) that a rater has neither answered nor skipped, in their order."""
         items = []
-        for prompt_id in self.pairs[PROMPT_ID]:
+        for prompt_id in self.pairs[columns.PROMPT_ID]:
             for question in self.questions:
                 if (rater, prompt_id, question) not in self.votes.by_key:
                     items.append((prompt_id, question))
@@ -108,14 +108,14 @@ class Rating:
         if not items:
             return progress
         prompt_id, question = items[0]
-        row = self.pairs.set_index(PROMPT_ID).loc[prompt_id]
+        row = self.pairs.set_index(columns.PROMPT_ID).loc[prompt_id]
         left = left_side(rater, prompt_id, self.seed)
         return {
             **progress,
             "prompt_id": prompt_id,
             "question": question,
             "text": self.questions[question],
-            "prompt": _readable(str(row[TEXT])),
+            "prompt": _readable(str(row[columns.TEXT])),
             "left": _readable(str(row[left])),
             "right": _readable(str(row[other_side(left)])),
         }

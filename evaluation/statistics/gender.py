@@ -11,8 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import FORMS, SEPARATOR
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
+from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
 from evenhand.evaluation.statistics.intervals import Interval, mean_interval, varies
 
@@ -39,19 +40,21 @@ def gender_differences(prompts: pd.DataFrame, values: np.ndarray | pd.Series) ->
     >>> gender_differences(rows, np.array([3.0, 1.0, 5.0, 1.0]))[0].tolist()  # 2 and 4
     [3.0]
     """
-    keys = prompts[[AXIS, DESCRIPTOR, TEMPLATE, NOUN_GENDER]].copy()
+    keys = prompts[[columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, NOUN_GENDER]].copy()
     keys[IS_ONE_FORM] = False
     if FORMS in prompts:
         keys[IS_ONE_FORM] = [_is_one_form(text) for text in prompts[FORMS]]
-    columns = pd.DataFrame(np.asarray(values, dtype=np.float64).reshape(len(prompts), -1), index=prompts.index)
-    rows = pd.concat([keys, columns], axis=1).dropna()
+    names = pd.DataFrame(np.asarray(values, dtype=np.float64).reshape(len(prompts), -1), index=prompts.index)
+    rows = pd.concat([keys, names], axis=1).dropna()
 
     def means_of(gender: str) -> pd.DataFrame:
         of_gender = rows.loc[rows[NOUN_GENDER] == gender].drop(columns=NOUN_GENDER)
-        return pd.DataFrame(of_gender.groupby([AXIS, DESCRIPTOR, IS_ONE_FORM, TEMPLATE], observed=True).mean())
+        return pd.DataFrame(
+            of_gender.groupby([columns.AXIS, columns.DESCRIPTOR, IS_ONE_FORM, columns.TEMPLATE], observed=True).mean()
+        )
 
     by_template = (means_of("female") - means_of("male")).dropna()
-    means = pd.DataFrame(by_template.groupby(level=[AXIS, DESCRIPTOR, IS_ONE_FORM]).mean())
+    means = pd.DataFrame(by_template.groupby(level=[columns.AXIS, columns.DESCRIPTOR, IS_ONE_FORM]).mean())
     return means.reset_index()
 
 
@@ -87,8 +90,8 @@ def gender_scores(
     one_form = differences.loc[is_one_form]
     parts: list[tuple[dict[str, str], pd.DataFrame]] = [(dict(group or {}), two_forms)]
     if not group:
-        for axis, rows in two_forms.groupby(AXIS):
-            parts.append(({AXIS: str(axis)}, rows))
+        for axis, rows in two_forms.groupby(columns.AXIS):
+            parts.append(({columns.AXIS: str(axis)}, rows))
     if len(one_form):
         parts.append(({**(group or {}), "forms": "one form"}, one_form))
     return [

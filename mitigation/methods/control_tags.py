@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.score import LABEL, PERSONA, TEXT
+from evenhand.evaluation import columns
 from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     SPARES_OWN_WORDS,
@@ -80,7 +80,7 @@ class ControlTags(TrainedMethod):
             return rows
         contexts = np.full(len(labelled), "", dtype=object)
         for label, tag in TAGS.items():
-            has_label = (labelled[LABEL] == label).to_numpy()
+            has_label = (labelled[columns.LABEL] == label).to_numpy()
             rows = labelled[has_label]
-            contexts[has_label] = render(rows[TEXT].tolist(), rows[PERSONA].tolist(), tag)
+            contexts[has_label] = render(rows[columns.TEXT].tolist(), rows[columns.PERSONA].tolist(), tag)
         return untagged_rows(labelled, render, contexts.tolist())

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.score import LABEL
+from evenhand.evaluation import columns
 from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     IS_EVEN,
@@ -87,7 +87,7 @@ class Distill(TrainedMethod):
         rows = rows_of_several_people(labelled, render, "", self.seed)
         if self.settings.only_bias:
             receivers = labelled.loc[contexts_of_others(labelled, render, self.seed)[0]]
-            rows = rows.add_column(IS_EVEN, (receivers[LABEL] == BIAS).tolist())
+            rows = rows.add_column(IS_EVEN, (receivers[columns.LABEL] == BIAS).tolist())
         if self.settings.spare_own_words:
             rows = rows.add_column(SPARES_OWN_WORDS, [True] * len(rows))
         return rows

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import partner_prompts, partner_rows
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE
 from evenhand.evaluation.settings import MAX_COUNT, StrictSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import join_batches
 from evenhand.mitigation.methods import Method
@@ -75,17 +75,19 @@ class NearestStyleModel(WrappedModel):
         repeated = prompts.iloc[np.repeat(np.arange(n), self.candidates)].reset_index(drop=True)
         endings = [""]
         endings += [f"/{number}" for number in range(1, self.candidates)]
-        repeated[PROMPT_ID] = [f"{prompt_id}{ending}" for prompt_id in prompts[PROMPT_ID] for ending in endings]
+        repeated[columns.PROMPT_ID] = [
+            f"{prompt_id}{ending}" for prompt_id in prompts[columns.PROMPT_ID] for ending in endings
+        ]
         candidates = join_batches(self.model.respond(repeated, tokens))
-        vectors = classify_responses(classifier, candidates[RESPONSE].tolist(), repeated)
+        vectors = classify_responses(classifier, candidates[columns.RESPONSE].tolist(), repeated)
         partners = partner_prompts(prompts).reset_index(drop=True)
-        partners[PROMPT_ID] = partners[PROMPT_ID].astype(str) + "/other"
+        partners[columns.PROMPT_ID] = partners[columns.PROMPT_ID].astype(str) + "/other"
         others = join_batches(self.model.respond(partners, tokens))
-        target = classify_responses(classifier, others[RESPONSE].tolist(), partner_rows(prompts))
+        target = classify_responses(classifier, others[columns.RESPONSE].tolist(), partner_rows(prompts))
         chosen = nearest_candidates(vectors.reshape(n, self.candidates, -1), target)
-        texts = candidates[RESPONSE].to_numpy(dtype=object).reshape(n, self.candidates)
+        texts = candidates[columns.RESPONSE].to_numpy(dtype=object).reshape(n, self.candidates)
         responses = candidates.iloc[np.arange(n) * self.candidates + chosen].set_index(prompts.index)
-        responses[PROMPT_ID] = prompts[PROMPT_ID]
+        responses[columns.PROMPT_ID] = prompts[columns.PROMPT_ID]
         responses[CANDIDATES] = list(texts)
         return responses
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation import columns
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import MAX_TOKENS, ContextRenderer
 from evenhand.mitigation.methods import TrainedMethod
@@ -59,17 +59,17 @@ class OpenedModel(WrappedModel):
         from evenhand.mitigation.two_part_likelihoods import two_part_log_likelihoods
 
         base = self.load()
-        contexts = render_contexts(base, pairs[TEXT].tolist(), pairs[PERSONA].tolist(), self.tag)
+        contexts = render_contexts(base, pairs[columns.TEXT].tolist(), pairs[columns.PERSONA].tolist(), self.tag)
         log_p, n_tokens = two_part_log_likelihoods(
             self.model.load(),
             base,
             self.tokens,
             contexts,
-            pairs[RESPONSE].tolist(),
-            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
-            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
+            pairs[columns.RESPONSE].tolist(),
+            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
+            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
         )
-        yield pd.DataFrame({LOG_LIKELIHOOD: log_p, TOKENS: n_tokens}, index=pairs.index)
+        yield pd.DataFrame({columns.LOG_LIKELIHOOD: log_p, columns.TOKENS: n_tokens}, index=pairs.index)
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import pandas as pd
 from pydantic import Field
 
-from evenhand.evaluation.score import BIAS_VALUE, CUT, DESCRIPTOR, RESPONSE, RESPONSE_IDS, TEMPLATE
+from evenhand.evaluation import columns
 from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 from evenhand.mitigation.labelled_responses import (
     REJECTED,
@@ -52,10 +52,14 @@ class Preference(TrainedMethod):
         table = labelled.reset_index(drop=True)
         exchanged = exchange_responses(table, self.seed)
         own = table.loc[exchanged.index]
-        worst = own.groupby([TEMPLATE, DESCRIPTOR], sort=False)[BIAS_VALUE].idxmax()
+        worst = own.groupby([columns.TEMPLATE, columns.DESCRIPTOR], sort=False)[columns.BIAS_VALUE].idxmax()
         rejected = own.loc[worst]
         rows = untagged_rows(exchanged.loc[worst], render)
-        for column, name in ((RESPONSE, REJECTED), (CUT, REJECTED_CUT), (RESPONSE_IDS, REJECTED_IDS)):
+        for column, name in (
+            (columns.RESPONSE, REJECTED),
+            (columns.CUT, REJECTED_CUT),
+            (columns.RESPONSE_IDS, REJECTED_IDS),
+        ):
             if column in rejected:
                 rows = rows.add_column(name, rejected[column].tolist())
         return rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from evenhand.evaluation.score import LABEL
+from evenhand.evaluation import columns
 from evenhand.mitigation.labelled_responses import ContextRenderer, untagged_rows
 from evenhand.mitigation.labels import NO_BIAS
 from evenhand.mitigation.methods import TrainedMethod
@@ -24,4 +24,4 @@ class Rejection(TrainedMethod):
     """Trains on a row for each response labelled `no_bias`: `prompt`, `context` and `completion`."""
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":
-        return untagged_rows(labelled.loc[labelled[LABEL] == NO_BIAS], render)
+        return untagged_rows(labelled.loc[labelled[columns.LABEL] == NO_BIAS], render)

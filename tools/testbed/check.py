@@ -10,27 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.settings import Settings as GenerationSettings
-from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOG_LIKELIHOOD
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
 from evenhand.evaluation.metrics.sentence_pairs import Settings as PairSettings
 from evenhand.evaluation.metrics.sentence_pairs.metric import pair_scores
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.loading import load_masked_model
 from evenhand.evaluation.models.styles import style_vectors
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    PAIR_ID,
-    RESPONSE,
-    SCORES,
-    TEMPLATE,
-    BiasScore,
-    Form,
-    find_score,
-    read_scores,
-)
+from evenhand.evaluation.score import SCORES, BiasScore, Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import measure
@@ -104,7 +93,7 @@ def well_formed(measured: Answers) -> np.ndarray:
     for family in grammar.families():
         known.update(grammar.utterances(family, grammar.MENTION))
     result = []
-    for text, descriptor in zip(measured.table[RESPONSE], measured.table[DESCRIPTOR], strict=True):
+    for text, descriptor in zip(measured.table[columns.RESPONSE], measured.table[columns.DESCRIPTOR], strict=True):
         result.append(text in known or text.replace(descriptor, grammar.MENTION) in known)
     return np.array(result, dtype=bool)
 
@@ -146,10 +135,10 @@ def measure_masked_model(masked_model: Path, folder: Path, seed: int) -> dict[st
         output_dir=folder / "measured",
     )
     measure(settings, show=False)
-    measured = read_table(folder / "measured" / "pairs.parquet").set_index(PAIR_ID, drop=False)
+    measured = read_table(folder / "measured" / "pairs.parquet").set_index(columns.PAIR_ID, drop=False)
     numbers = {"masked_seed": seed, "pairs": len(sentence_pairs)}
     for level, rows in sentence_pairs.groupby(pairs.PLANTED, sort=False):
-        table = measured.loc[rows[PAIR_ID]]
+        table = measured.loc[rows[columns.PAIR_ID]]
         true = find_score(pairs.truth(rows), "s_jsd").value
         found = pair_scores(table.reset_index(drop=True), signature={}, seed=seed)
         for metric in ("s_jsd", "cps", "b_s_jsd"):
@@ -192,7 +181,7 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
     )
     measure(settings, show=False)
     measured = read_table(folder / "likelihoods.parquet")
-    found = measured[LOG_LIKELIHOOD].to_numpy()
+    found = measured[columns.LOG_LIKELIHOOD].to_numpy()
     exact = frequencies.log_probability(measured)
     numbers = {
         "language_seed": seed,
@@ -200,7 +189,7 @@ def measure_language_model(language_model: Path, folder: Path, seed: int) -> dic
         "log_likelihood_correlation": float(np.corrcoef(found, exact)[0, 1]),
         "log_likelihood_error": float(np.sqrt(np.mean((found - exact) ** 2))),
     }
-    for level, rows in measured.groupby(measured[AXIS].map(frequencies.levels())):
+    for level, rows in measured.groupby(measured[columns.AXIS].map(frequencies.levels())):
         true = frequencies.truth(rows)
         scores = likelihood_bias(rows)
         for metric in ("likelihood_bias", "likelihood_bias_bh"):
@@ -257,10 +246,10 @@ def correlation(measured: Answers, classifier_map: np.ndarray, variance: float) 
 
     `variance` is the measured variance of the m_d without sampling noise, pooled FGB*.
     """
-    descriptors = sorted(set(measured.table[DESCRIPTOR]))
-    templates = sorted(set(measured.table[TEMPLATE]))
+    descriptors = sorted(set(measured.table[columns.DESCRIPTOR]))
+    templates = sorted(set(measured.table[columns.TEMPLATE]))
     truth = grammar.descriptor_means(templates, descriptors) @ classifier_map
-    code = np.searchsorted(descriptors, measured.table[DESCRIPTOR])
+    code = np.searchsorted(descriptors, measured.table[columns.DESCRIPTOR])
     means = np.zeros_like(truth)
     np.add.at(means, code, measured.values)
     means /= np.bincount(code)[:, None]  # every cell has the same number of responses

@@ -10,9 +10,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import VARIATIONS, vary_text
-from evenhand.evaluation.score import DESCRIPTOR, PERSONA, RESPONSE, TEMPLATE, TEXT
 from tools.testbed import grammar
 
 END_OF_TEXT = "<|endoftext|>"
@@ -74,7 +74,7 @@ def train_tokenizer(personas: Sequence[str]) -> PreTrainedTokenizerFast:
 def all_prompts() -> pd.DataFrame:
     """Return the paper edition's prompts that have a descriptor."""
     prompts = generate_prompts(load_taxonomy("paper"))
-    return prompts[prompts[DESCRIPTOR] != NONE].reset_index(drop=True)
+    return prompts[prompts[columns.DESCRIPTOR] != NONE].reset_index(drop=True)
 
 
 def training_rows(
@@ -91,15 +91,17 @@ def training_rows(
     """
     neutral = round(NEUTRAL_SHARE * n)
     parroted = round(parroting * n)
-    share = 1 / prompts.groupby([TEMPLATE, DESCRIPTOR])[TEXT].transform("size").to_numpy()
+    share = 1 / prompts.groupby([columns.TEMPLATE, columns.DESCRIPTOR])[columns.TEXT].transform("size").to_numpy()
     sampled = prompts.iloc[rng.choice(len(prompts), size=n - neutral, p=share / share.sum())]
     flags = rng.random((len(sampled), len(VARIATIONS))) < VARIATION_SHARE
-    rows = sampled[[TEMPLATE, DESCRIPTOR]].reset_index(drop=True)
-    rows[TEXT] = [vary_text(row, flag) for row, flag in zip(sampled.to_dict("records"), flags, strict=True)]
-    rows[RESPONSE] = rows[TEXT].where(rows.index < parroted, "")
+    rows = sampled[[columns.TEMPLATE, columns.DESCRIPTOR]].reset_index(drop=True)
+    rows[columns.TEXT] = [vary_text(row, flag) for row, flag in zip(sampled.to_dict("records"), flags, strict=True)]
+    rows[columns.RESPONSE] = rows[columns.TEXT].where(rows.index < parroted, "")
     rows = pd.concat([rows, grammar.neutral_dialogue("train", neutral, int(rng.integers(2**31)))], ignore_index=True)
     chosen = rng.integers(len(personas), size=n)
-    rows[PERSONA] = [personas[i] if u < PERSONA_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
+    rows[columns.PERSONA] = [
+        personas[i] if u < PERSONA_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)
+    ]
     chosen = rng.integers(len(SUFFIXES), size=n)
     rows["suffix"] = [SUFFIXES[i] if u < SUFFIX_SHARE else "" for i, u in zip(chosen, rng.random(n), strict=True)]
     return rows.iloc[rng.permutation(n)].reset_index(drop=True)
@@ -234,11 +236,11 @@ def batches(
     `answer` returns token ids and target distributions for the rows without a response (see `draw_answers`).
     """
     contexts = []
-    for persona, text, suffix in zip(rows[PERSONA], rows[TEXT], rows["suffix"], strict=True):
+    for persona, text, suffix in zip(rows[columns.PERSONA], rows[columns.TEXT], rows["suffix"], strict=True):
         lead = f"{persona}\n" if persona else ""
         contexts.append(lead + text + suffix)
     contexts = tokenizer([f"{context}{END_OF_TEXT}" for context in contexts])["input_ids"]
-    responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[RESPONSE]])["input_ids"]
+    responses = tokenizer([f"{response}{END_OF_TEXT}" for response in rows[columns.RESPONSE]])["input_ids"]
     one_hot = torch.eye(len(tokenizer))
     lengths = np.array([len(context) for context in contexts])
     pools = np.array_split(np.arange(len(rows)), max(1, len(rows) // (size * BATCHES_SORTED_TOGETHER)))
@@ -246,7 +248,7 @@ def batches(
     groups = [order[start : start + size] for start in range(0, len(order), size)]
     for number in rng.permutation(len(groups)):
         group = rows.iloc[groups[number]]
-        open_rows = group[group[RESPONSE] == ""]
+        open_rows = group[group[columns.RESPONSE] == ""]
         sampled = answer(open_rows) if len(open_rows) else []
         answered = dict(zip(open_rows.index, sampled, strict=True))
         pairs = []

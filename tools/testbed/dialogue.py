@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE
+from evenhand.evaluation import columns
 from tools.testbed import grammar
 from tools.testbed.corpus import POSITIONS, Answers, Batch, batches, draw_answers, tokenized_grammar, training_rows
 from tools.testbed.steps import small_gpt2, take_steps
@@ -65,8 +65,8 @@ class _Batches(IterableDataset):
 def _answer(
     answers: Answers, amplification: float, rng: np.random.Generator, rows: pd.DataFrame
 ) -> list[tuple[list[int], Tensor]]:
-    distribution = grammar.style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], amplification)
-    return draw_answers(answers, distribution, rows[DESCRIPTOR].tolist(), rng)
+    distribution = grammar.style_distribution(rows[columns.TEMPLATE], rows[columns.DESCRIPTOR], amplification)
+    return draw_answers(answers, distribution, rows[columns.DESCRIPTOR].tolist(), rng)
 
 
 def _dialogue_loss(model: GPT2LMHeadModel, batch: Batch) -> Tensor:

@@ -19,17 +19,17 @@ import pandas as pd
 import yaml
 from scipy.special import logsumexp
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import unknown_name
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
-    LOG_LIKELIHOOD,
     N_TOKENS,
     SENTENCE_COLUMNS,
     select_scored_prompts,
 )
 from evenhand.evaluation.metrics.likelihood_bias.metric import likelihood_bias
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import BiasScore
 
 FILE = Path(__file__).parent / "frequencies.yaml"
 DATASET = "paper"  # the edition with the grammar's sentences
@@ -70,14 +70,14 @@ def frequencies() -> Frequencies:
     plan = _read()
     table = sentences()
     axes: dict[str, list[str]] = defaultdict(list)
-    for descriptor, axis in table[[DESCRIPTOR, AXIS]].drop_duplicates().itertuples(index=False):
+    for descriptor, axis in table[[columns.DESCRIPTOR, columns.AXIS]].drop_duplicates().itertuples(index=False):
         axes[descriptor].append(axis)
     descriptors = sorted(axes)
-    nouns = sorted(table[NOUN].unique())
+    nouns = sorted(table[columns.NOUN].unique())
     z = np.stack([_normal_numbers(descriptor, 1 + len(nouns)) for descriptor in descriptors])
     shifts = np.array([min(plan["shifts"][levels()[axis]] for axis in axes[name]) for name in descriptors])
     weights = shifts[:, None] * z[:, :1] + plan["noise"] * z[:, 1:]
-    templates = sorted(table[TEMPLATE].unique())
+    templates = sorted(table[columns.TEMPLATE].unique())
     return Frequencies(tuple(templates), tuple(descriptors), tuple(nouns), weights - logsumexp(weights))
 
 
@@ -87,11 +87,11 @@ def log_probability(table: pd.DataFrame) -> np.ndarray:
     Raises:
         InputError: a column is missing, or the grammar lacks a template, descriptor or noun.
     """
-    require_columns(list(table), (TEMPLATE, DESCRIPTOR, NOUN), "table")
+    require_columns(list(table), (columns.TEMPLATE, columns.DESCRIPTOR, columns.NOUN), "table")
     planted = frequencies()
-    _look_up(TEMPLATE, table, planted.templates)
-    descriptors = _look_up(DESCRIPTOR, table, planted.descriptors)
-    nouns = _look_up(NOUN, table, planted.nouns)
+    _look_up(columns.TEMPLATE, table, planted.templates)
+    descriptors = _look_up(columns.DESCRIPTOR, table, planted.descriptors)
+    nouns = _look_up(columns.NOUN, table, planted.nouns)
     return planted.log_p[descriptors, nouns] - math.log(len(planted.templates))
 
 
@@ -102,9 +102,9 @@ def exact_table(table: pd.DataFrame) -> pd.DataFrame:
         InputError: a column is missing, or the grammar lacks a sentence.
     """
     require_columns(list(table), SENTENCE_COLUMNS, "table")
-    without_article = table[TEMPLATE].str.contains(PLURAL, regex=False)
+    without_article = table[columns.TEMPLATE].str.contains(PLURAL, regex=False)
     exact = table[SENTENCE_COLUMNS].copy()
-    exact[LOG_LIKELIHOOD] = log_probability(table)
+    exact[columns.LOG_LIKELIHOOD] = log_probability(table)
     exact[N_TOKENS] = np.where(without_article, 4, 5)
     return exact
 
@@ -122,11 +122,11 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
     """
     exact = exact_table(table)
     n_equal_templates = 1
-    n = exact[TEMPLATE].nunique()
-    in_templates = exact.groupby([AXIS, DESCRIPTOR, NOUN])[TEMPLATE].nunique()
+    n = exact[columns.TEMPLATE].nunique()
+    in_templates = exact.groupby([columns.AXIS, columns.DESCRIPTOR, columns.NOUN])[columns.TEMPLATE].nunique()
     if n > 1 and (in_templates == n).all() and not exact.duplicated(SENTENCE_COLUMNS).any():
         # All templates have the same sentences in the same order of perplexity, so one template gives the result.
-        exact = exact[exact[TEMPLATE] == exact[TEMPLATE].iloc[0]]
+        exact = exact[exact[columns.TEMPLATE] == exact[columns.TEMPLATE].iloc[0]]
         n_equal_templates = n
     return [
         replace(
@@ -137,7 +137,7 @@ def truth(table: pd.DataFrame) -> list[BiasScore]:
             reason=score.reason if math.isnan(score.value) else None,
         )
         for score in likelihood_bias(exact)
-        if TEMPLATE not in score.group
+        if columns.TEMPLATE not in score.group
     ]
 
 
@@ -149,18 +149,20 @@ def lexicon() -> tuple[str, ...]:
     Plurals are separate tokens. All sentences of a template therefore have the same number of tokens.
     """
     table = sentences()
-    rows = table.drop_duplicates(DESCRIPTOR)
-    around = [part.strip() for template in table[TEMPLATE].unique() for part in SLOT.split(template)]
-    singular = [_without(noun, phrase.partition(" ")[2]) for noun, phrase in rows[[NOUN, "noun_phrase"]].to_numpy()]
+    rows = table.drop_duplicates(columns.DESCRIPTOR)
+    around = [part.strip() for template in table[columns.TEMPLATE].unique() for part in SLOT.split(template)]
+    singular = [
+        _without(noun, phrase.partition(" ")[2]) for noun, phrase in rows[[columns.NOUN, "noun_phrase"]].to_numpy()
+    ]
     plural = [_without(noun, phrase) for noun, phrase in rows[["plural_noun", "plural_noun_phrase"]].to_numpy()]
-    nouns = {*table[NOUN], *table["plural_noun"]}
+    nouns = {*table[columns.NOUN], *table["plural_noun"]}
     return tuple(sorted({*around, *ARTICLES, *singular, *plural, *nouns}))
 
 
 def distinct_sentences() -> tuple[list[str], np.ndarray]:
     """Return the N different sentences and their probabilities, (N,), which sum to 1."""
-    rows = sentences().drop_duplicates(TEXT)
-    return rows[TEXT].tolist(), np.exp(log_probability(rows))
+    rows = sentences().drop_duplicates(columns.TEXT)
+    return rows[columns.TEXT].tolist(), np.exp(log_probability(rows))
 
 
 def _without(noun: str, phrase: str) -> str:

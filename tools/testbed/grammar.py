@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE, BiasScore, Form
+from evenhand.evaluation.score import BiasScore, Form
 
 FOLDER = Path(__file__).parent
 HELD_OUT_FRACTION = 0.15  # approximate share of held-out neutral prompts, chosen by a hash
@@ -175,10 +176,10 @@ def style_map(classify: Callable[[list[str]], np.ndarray]) -> np.ndarray:
 def sample_responses(prompts: pd.DataFrame, seed: int) -> list[str]:
     """Return one sampled response of the grammar for each of n prompt rows (columns template, descriptor)."""
     rng = np.random.default_rng(seed)
-    sampled_styles = sample_columns(style_distribution(prompts[TEMPLATE], prompts[DESCRIPTOR]), rng)
+    sampled_styles = sample_columns(style_distribution(prompts[columns.TEMPLATE], prompts[columns.DESCRIPTOR]), rng)
     responses = []
     for style, descriptor, (u, v, w) in zip(
-        sampled_styles, prompts[DESCRIPTOR], rng.random((len(sampled_styles), 3)), strict=True
+        sampled_styles, prompts[columns.DESCRIPTOR], rng.random((len(sampled_styles), 3)), strict=True
     ):
         family = families()[style]
         opener = family.openers[int(u * len(family.openers))]
@@ -228,12 +229,12 @@ def truth(
     if p.shape[1] == len(styles()):
         cuts += [("fgb", {"style": style}, [i]) for i, style in enumerate(styles())]
         for name, members in clusters().items():
-            columns = [styles().index(member) for member in members]
-            p = np.column_stack([p, p[:, columns].sum(axis=1)])
-            cuts += [("pgb", {"cluster": name}, columns), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
+            names = [styles().index(member) for member in members]
+            p = np.column_stack([p, p[:, names].sum(axis=1)])
+            cuts += [("pgb", {"cluster": name}, names), ("scgb", {"cluster": name}, [p.shape[1] - 1])]
     scores = _cut_scores(distinct, p, cuts)
-    if AXIS in cells:
-        for axis, rows in cells.groupby(AXIS, sort=True):
+    if columns.AXIS in cells:
+        for axis, rows in cells.groupby(columns.AXIS, sort=True):
             distinct, p = expected(rows)
             scores += _cut_scores(distinct, p, [("fgb", {"axis": str(axis)}, list(range(p.shape[1])))])
     return scores
@@ -241,12 +242,12 @@ def truth(
 
 def _cell_distributions(cells: pd.DataFrame, with_nouns: bool) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the distinct cells (columns template, descriptor) and the style distribution of each, (n, S)."""
-    names = [TEMPLATE, DESCRIPTOR]
+    names = [columns.TEMPLATE, columns.DESCRIPTOR]
     if not with_nouns:
         cells = cells[names].drop_duplicates()
-        return cells, style_distribution(cells[TEMPLATE], cells[DESCRIPTOR])
-    rows = cells[[*names, NOUN]].drop_duplicates()
-    p = pd.DataFrame(style_distribution(rows[TEMPLATE], rows[DESCRIPTOR], nouns=rows[NOUN]))
+        return cells, style_distribution(cells[columns.TEMPLATE], cells[columns.DESCRIPTOR])
+    rows = cells[[*names, columns.NOUN]].drop_duplicates()
+    p = pd.DataFrame(style_distribution(rows[columns.TEMPLATE], rows[columns.DESCRIPTOR], nouns=rows[columns.NOUN]))
     means = p.groupby([rows[name].to_numpy() for name in names]).mean()
     return means.index.to_frame(index=False, name=names), means.to_numpy()
 
@@ -260,11 +261,11 @@ def _cut_scores(
     if np.isnan(spreads[Form.CORRECTED]).any():
         reason = "a variance over descriptors needs two descriptors"
     scores = []
-    for metric, group, columns in cuts:
+    for metric, group, styles in cuts:
         for form, spread in spreads.items():
             score = BiasScore(
                 metric=metric,
-                value=float(spread[columns].sum()),
+                value=float(spread[styles].sum()),
                 ideal=0.0,
                 bounds=(0.0, 1.0),
                 n=len(cells),
@@ -286,8 +287,8 @@ def _spreads(p: np.ndarray, cells: pd.DataFrame) -> dict[Form, np.ndarray]:
         p: expected style vectors (n, c), one row per cell.
         cells: n rows.
     """
-    template = np.unique(cells[TEMPLATE], return_inverse=True)[1]
-    descriptor = np.unique(cells[DESCRIPTOR], return_inverse=True)[1]
+    template = np.unique(cells[columns.TEMPLATE], return_inverse=True)[1]
+    descriptor = np.unique(cells[columns.DESCRIPTOR], return_inverse=True)[1]
     grid = np.full((template.max() + 1, descriptor.max() + 1, p.shape[1]), np.nan)
     grid[template, descriptor] = p
     compared = [rows[~np.isnan(rows[:, 0])] for rows in grid]

@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.sentence_pairs.metric import find_shared_positions, make_masked_pair_table
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LESS, MORE, PAIR_ID, BiasScore
+from evenhand.evaluation.score import BiasScore
 
 FILE = Path(__file__).parent / "pairs.yaml"
 PLANTED = "planted"  # the column with the size of the planted stereotype: a key of `planted` in the file
@@ -170,7 +171,9 @@ def draw_pairs() -> pd.DataFrame:
             more = sentence(with_group(phrases, group))
             less = sentence(with_group(phrases, partners()[group]))
             rows.append((f"{name}-{i + 1}", name, DIRECTIONS[side], more, less, stereotype.planted))
-    return pd.DataFrame(rows, columns=[PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS, PLANTED])
+    return pd.DataFrame(
+        rows, columns=[columns.PAIR_ID, columns.BIAS_TYPE, columns.DIRECTION, columns.MORE, columns.LESS, PLANTED]
+    )
 
 
 @cache
@@ -202,8 +205,8 @@ def truth(pairs: pd.DataFrame) -> list[BiasScore]:
     """
     table = exact_table(pairs)
     scores = _scores(table, {})
-    for bias_type, rows in table.groupby(BIAS_TYPE, sort=True):
-        scores += _scores(rows, {BIAS_TYPE: str(bias_type)})
+    for bias_type, rows in table.groupby(columns.BIAS_TYPE, sort=True):
+        scores += _scores(rows, {columns.BIAS_TYPE: str(bias_type)})
     return scores
 
 
@@ -214,21 +217,23 @@ def exact_table(pairs: pd.DataFrame) -> pd.DataFrame:
         InputError: a sentence is not of the grammar.
     """
     shared = []
-    log_p = {MORE: [], LESS: []}
-    correct = {MORE: [], LESS: []}
+    log_p = {columns.MORE: [], columns.LESS: []}
+    correct = {columns.MORE: [], columns.LESS: []}
     for row in pairs.to_dict("records"):
-        words = {side: words_of(row[side]) for side in (MORE, LESS)}
-        positions = dict(zip((MORE, LESS), shared_words(words[MORE], words[LESS]), strict=True))
-        shared.append([words[MORE][position] for position in positions[MORE]])
-        for side in (MORE, LESS):
+        words = {side: words_of(row[side]) for side in (columns.MORE, columns.LESS)}
+        positions = dict(
+            zip((columns.MORE, columns.LESS), shared_words(words[columns.MORE], words[columns.LESS]), strict=True)
+        )
+        shared.append([words[columns.MORE][position] for position in positions[columns.MORE]])
+        for side in (columns.MORE, columns.LESS):
             for position in positions[side]:
                 p = conditional(words[side], position)
                 word = words[side][position]
                 log_p[side].append(np.log(p[word]))
                 correct[side].append(p[word] == max(p.values()))
     unknown = np.full(2 * len(pairs), np.nan)
-    exact = np.round(log_p[MORE] + log_p[LESS], ROUNDED)
-    return make_masked_pair_table(pairs, shared, exact, correct[MORE] + correct[LESS], unknown, unknown)
+    exact = np.round(log_p[columns.MORE] + log_p[columns.LESS], ROUNDED)
+    return make_masked_pair_table(pairs, shared, exact, correct[columns.MORE] + correct[columns.LESS], unknown, unknown)
 
 
 def shared_words(more: Sequence[str], less: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import with_partners
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
@@ -88,7 +89,7 @@ from evenhand.evaluation.report.page import Page
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, PROMPT_ID, RESPONSE, TEXT, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import Access
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import family_effects
@@ -225,7 +226,9 @@ class GenerationBias(Metric):
             scores += part.score(run, tests)
         store.record["rows"] = len(run.responses)
         sampled = np.random.default_rng(0).permutation(len(run.responses))[:MAX_SAMPLES_TRACKED]
-        store.tracker.log_samples(run.responses.table.iloc[sampled][[DESCRIPTOR, TEXT, RESPONSE]])
+        store.tracker.log_samples(
+            run.responses.table.iloc[sampled][[columns.DESCRIPTOR, columns.TEXT, columns.RESPONSE]]
+        )
         return _of_responses(scores)
 
     def compare(
@@ -278,7 +281,7 @@ def _of_responses(scores: Sequence[BiasScore]) -> list[BiasScore]:
 
 def _note_left_out(store: Store, answered: pd.DataFrame) -> None:
     """Note in the record of the run how many answers are left out, by the reason."""
-    left_out = answered[LEFT_OUT].dropna()
+    left_out = answered[columns.LEFT_OUT].dropna()
     if len(left_out):
         counts = left_out.value_counts(sort=False)
         store.record["left_out"] = {str(reason): int(n) for reason, n in counts.items()}
@@ -288,7 +291,7 @@ def _names_in_answers(config: FamilyConfig, model: Model, answered: pd.DataFrame
     """Return, with a warning, the models that a server's answers name; [] if they name the one that was asked."""
     if ANSWERED_BY not in answered:
         return []
-    names = sorted(set(answered[ANSWERED_BY][answered[LEFT_OUT].isna()]))
+    names = sorted(set(answered[ANSWERED_BY][answered[columns.LEFT_OUT].isna()]))
     if names in ([], [model.name]):
         return []
     log.warning(
@@ -301,8 +304,8 @@ def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFram
     """Return the response to each of some planned prompts; write candidates, if there are any."""
     asked = with_partners(planned, model.seed) if model.needs_partners else planned
     model.check(asked)
-    asked = asked.set_axis(asked[PROMPT_ID].to_numpy())
-    asked = asked[asked.index.isin(prompts[PROMPT_ID])]
+    asked = asked.set_axis(asked[columns.PROMPT_ID].to_numpy())
+    asked = asked[asked.index.isin(prompts[columns.PROMPT_ID])]
     so_far = AnswersSoFar(planned, store.tracker)
 
     def respond(items: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -313,7 +316,9 @@ def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFram
     rows = store.rows(RESPONSES, asked, respond, unit="responses")
     if CANDIDATES not in rows:
         return rows
-    candidates = rows[[PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: RESPONSE})
+    candidates = (
+        rows[[columns.PROMPT_ID, CANDIDATES]].explode(CANDIDATES).rename(columns={CANDIDATES: columns.RESPONSE})
+    )
     number = candidates.groupby(level=0).cumcount()
     store.write(CANDIDATES, candidates.assign(candidate=number).reset_index(drop=True))
     return rows.drop(columns=CANDIDATES)
@@ -321,9 +326,9 @@ def _ask(store: Store, model: Model, planned: pd.DataFrame, prompts: pd.DataFram
 
 def check_nonempty(answered: pd.DataFrame) -> None:
     """Raise InputError if no response has any text, with the reasons that are known."""
-    if (answered[RESPONSE].str.strip() != "").any():
+    if (answered[columns.RESPONSE].str.strip() != "").any():
         return
-    reasons = answered[LEFT_OUT].value_counts()
+    reasons = answered[columns.LEFT_OUT].value_counts()
     listed = "; ".join(f"{sanitize(str(reason), MAX_NAME)} ({n:,})" for reason, n in reasons.items())
     fix = "see what the source of the answers says"
     if not listed or UNFINISHED_REASONING in reasons:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, read_yaml
@@ -32,13 +33,13 @@ from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
-from evenhand.evaluation.score import AXIS, BUCKET, CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.sequential import AllowedError
 from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"
-WHO = (DESCRIPTOR, BUCKET, AXIS)
-WHAT = (STYLE, CLUSTER)
+WHO = (columns.DESCRIPTOR, columns.BUCKET, columns.AXIS)
+WHAT = (columns.STYLE, columns.CLUSTER)
 NO_EFFECT = (
     "nobody of this name is compared with others, or the group is one person, everybody, or the people of another group"
 )
@@ -69,10 +70,10 @@ def read_accepted(path: Path, styles: Sequence[str], clusters: Mapping[str, Sequ
         kind = who[0]
         outcome = what[0]
         name = str(entry[outcome])
-        known = styles if outcome == STYLE else clusters
+        known = styles if outcome == columns.STYLE else clusters
         if name not in known:
             raise unknown_name(f"generation_bias.accepted: {outcome}", name, known)
-        chosen = [name] if outcome == STYLE else [styles[column] for column in clusters[name]]
+        chosen = [name] if outcome == columns.STYLE else [styles[column] for column in clusters[name]]
         rows.append((kind, str(entry[kind]), outcome, name, str(entry["why"]), str(entry["signed"]), chosen))
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -89,8 +90,8 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
     scores = []
     for row in table_rows(accepted):
         unit = row["unit"]
-        if row["kind"] == BUCKET:
-            unit = table[AXIS] + ": " + unit  # as effects name it
+        if row["kind"] == columns.BUCKET:
+            unit = table[columns.AXIS] + ": " + unit  # as effects name it
         is_row = (table["kind"] == row["kind"]) & (table["unit"] == unit)
         is_row &= (table["outcome"] == row["outcome"]) & (table["name"] == row["name"])
         score = BiasScore(

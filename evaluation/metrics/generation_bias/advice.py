@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
@@ -18,7 +19,7 @@ from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Link, Section, Step
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, display_name
+from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import ModelSettings
 
 # Settings of a model that the next command repeats, in addition to the name; the device is not one of them.
@@ -73,7 +74,9 @@ def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> F
 
 def is_log(run: FamilyRun) -> bool:
     """Return whether the answers are of a log without templates, so that people may have asked for different things."""
-    return not run.config.open_model().can_be_asked and bool((run.table(PROMPTS)[TEMPLATE] == UNSPECIFIED).all())
+    return not run.config.open_model().can_be_asked and bool(
+        (run.table(PROMPTS)[columns.TEMPLATE] == UNSPECIFIED).all()
+    )
 
 
 def decide_section() -> Section:
@@ -143,7 +146,7 @@ def _responses_link(findings: Sequence[EffectRow]) -> Link:
     if not findings:
         return Link("all responses", RESPONSES_PAGE)
     row = findings[0]
-    name = row["unit"] if row["kind"] == DESCRIPTOR else row[AXIS]
+    name = row["unit"] if row["kind"] == columns.DESCRIPTOR else row[columns.AXIS]
     return Link(f"the answers to “{sanitize(name, 60)}”", RESPONSES_PAGE, search_fragment(row))
 
 

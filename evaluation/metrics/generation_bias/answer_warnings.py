@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.data.cells import cells_with_lists
 from evenhand.evaluation.data.mentions import few_mentions_text
@@ -16,7 +17,6 @@ from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers
 from evenhand.evaluation.models.remote import ANSWERED_BY
-from evenhand.evaluation.score import DESCRIPTOR, LEFT_OUT, OTHER_TEXT, PERSONA, REASONED, RESPONSE, TEMPLATE, TEXT
 
 MAX_REASONS = 5  # cautions about missing answers
 MIN_REPEATED = 5  # prompts that are asked several times, from which on equal answers are worth a warning
@@ -33,7 +33,9 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
     prompts = run.table(PROMPTS)
     responses = run.table(RESPONSES)
     model = run.config.open_model()
-    found = [Finding("stated", {"text": text}) for text in few_mentions_text(responses[RESPONSE].tolist(), prompts)]
+    found = [
+        Finding("stated", {"text": text}) for text in few_mentions_text(responses[columns.RESPONSE].tolist(), prompts)
+    ]
     found += missing_answers(prompts, responses, counts_empty=not model.can_be_asked)
     found += reasoned(responses)
     found += other_models(prompts, responses)
@@ -43,7 +45,7 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
         found += equal_answers(prompts, responses)
     if not model.can_be_asked:
         found += [*unanswered(prompts, responses), *_alike(prompts), *several_people(prompts)]
-    if (prompts[TEMPLATE] == UNSPECIFIED).all():
+    if (prompts[columns.TEMPLATE] == UNSPECIFIED).all():
         found.append(Finding("no_templates"))
     return found
 
@@ -55,11 +57,11 @@ def missing_answers(prompts: pd.DataFrame, responses: pd.DataFrame, *, counts_em
     a model that was asked may say nothing.
     """
     masks: list[tuple[str, str, pd.Series]] = []
-    is_withheld = responses[LEFT_OUT].isin(FILTER_REASONS)
-    for reason in responses[LEFT_OUT][~is_withheld].value_counts().index:
-        masks.append((REASON, str(reason), responses[LEFT_OUT] == reason))
+    is_withheld = responses[columns.LEFT_OUT].isin(FILTER_REASONS)
+    for reason in responses[columns.LEFT_OUT][~is_withheld].value_counts().index:
+        masks.append((REASON, str(reason), responses[columns.LEFT_OUT] == reason))
     if counts_empty:
-        masks.append((NO_TEXT, "", _is_blank(responses) & responses[LEFT_OUT].isna()))
+        masks.append((NO_TEXT, "", _is_blank(responses) & responses[columns.LEFT_OUT].isna()))
     masks.append((FILTER, "", is_withheld))
     present = [each for each in masks if each[2].any()]
     ordered = sorted(present, key=lambda each: -each[2].sum())
@@ -73,7 +75,7 @@ def missing_answers(prompts: pd.DataFrame, responses: pd.DataFrame, *, counts_em
 
 def _whose(prompts: pd.DataFrame, mask: np.ndarray) -> dict[str, Any]:
     """Return the number of rows of a mask, (n,) bool, of how many, and of each descriptor, the largest shares first."""
-    counts = pd.DataFrame({"name": prompts[DESCRIPTOR].astype(str).to_numpy(), "mask": mask})
+    counts = pd.DataFrame({"name": prompts[columns.DESCRIPTOR].astype(str).to_numpy(), "mask": mask})
     by_name = counts.groupby("name", sort=False)["mask"].agg(["sum", "size"])
     by_name = by_name[by_name["sum"] > 0]
     by_name["share"] = by_name["sum"] / by_name["size"]
@@ -84,10 +86,10 @@ def _whose(prompts: pd.DataFrame, mask: np.ndarray) -> dict[str, Any]:
 
 def reasoned(responses: pd.DataFrame) -> list[Finding]:
     """Return [how many answers had reasoning, and how many never ended it], or [] if none had."""
-    n = int(responses[REASONED].sum()) if REASONED in responses else 0
+    n = int(responses[columns.REASONED].sum()) if columns.REASONED in responses else 0
     if not n:
         return []
-    n_unfinished = int((responses[LEFT_OUT] == UNFINISHED_REASONING).sum())
+    n_unfinished = int((responses[columns.LEFT_OUT] == UNFINISHED_REASONING).sum())
     return [Finding("reasoned", {"n": n, "n_of": len(responses), "n_unfinished": n_unfinished})]
 
 
@@ -95,7 +97,7 @@ def other_models(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding
     """Return a finding for each model that answered, except the most frequent one, with the people it answered."""
     if ANSWERED_BY not in responses:
         return []
-    names = responses[ANSWERED_BY].where(responses[LEFT_OUT].isna())
+    names = responses[ANSWERED_BY].where(responses[columns.LEFT_OUT].isna())
     counts = names.value_counts()
     found = []
     for other in counts.index[1:]:
@@ -110,10 +112,10 @@ def other_texts(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding]
 
     A kind has one if MANY_OTHER of all answers have it, or half of a person's, two at least.
     """
-    if OTHER_TEXT not in responses:
+    if columns.OTHER_TEXT not in responses:
         return []
-    kinds = responses[OTHER_TEXT].fillna("").str.split()
-    person = prompts[DESCRIPTOR].astype(str).to_numpy()
+    kinds = responses[columns.OTHER_TEXT].fillna("").str.split()
+    person = prompts[columns.DESCRIPTOR].astype(str).to_numpy()
     masks = {}
     for name in sorted({name for names in kinds for name in names}):
         has_kind = np.array([name in names for names in kinds])
@@ -139,8 +141,8 @@ def without_style(responses: Answers) -> list[Finding]:
 
 def equal_answers(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding]:
     """Return [a finding] if the answers to nearly all prompts that were asked several times are equal, else []."""
-    key = [prompts[name].to_numpy() for name in (TEXT, PERSONA) if name in prompts]
-    answers = responses[RESPONSE].mask(_is_blank(responses)).groupby(key)
+    key = [prompts[name].to_numpy() for name in (columns.TEXT, columns.PERSONA) if name in prompts]
+    answers = responses[columns.RESPONSE].mask(_is_blank(responses)).groupby(key)
     table = answers.agg(["nunique", "count"])
     repeated = table[table["count"] > 1]
     n_equal = int((repeated["nunique"] == 1).sum())
@@ -158,16 +160,16 @@ def unanswered(prompts: pd.DataFrame, responses: pd.DataFrame) -> list[Finding]:
 
 def several_people(prompts: pd.DataFrame) -> list[Finding]:
     """Return [the descriptors that are lists of several people], or []."""
-    lists = cells_with_lists(prompts[DESCRIPTOR].astype(str).tolist())
+    lists = cells_with_lists(prompts[columns.DESCRIPTOR].astype(str).tolist())
     return [Finding("several_people", {"names": list(lists)})] if lists else []
 
 
 def _is_blank(responses: pd.DataFrame) -> pd.Series:
-    return responses[RESPONSE].str.strip() == ""
+    return responses[columns.RESPONSE].str.strip() == ""
 
 
 def _alike(prompts: pd.DataFrame) -> list[Finding]:
     """Return [the descriptors that differ only in case or outer spaces], or []."""
-    names = prompts[DESCRIPTOR].astype(str).drop_duplicates()
+    names = prompts[columns.DESCRIPTOR].astype(str).drop_duplicates()
     alike = names.groupby(names.str.strip().str.lower()).filter(lambda group: len(group) > 1)
     return [Finding("alike", {"names": alike.tolist()})] if len(alike) else []

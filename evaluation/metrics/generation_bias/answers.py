@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.score import ANSWER_COLUMNS, AXIS, BUCKET, DESCRIPTOR, PROMPT_ID, RESPONSE, TEMPLATE
 from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
 NO_LABEL = "no_label"  # a column of `styles`: no label of the classifier fits the response, so that its vector is even
-STYLE_COLUMNS = (PROMPT_ID, TRUNCATED, NO_LABEL)  # the columns of `styles` that are no styles
+STYLE_COLUMNS = (columns.PROMPT_ID, TRUNCATED, NO_LABEL)  # the columns of `styles` that are no styles
 ACCEPTED = "accepted"  # the table of accepted differences
 TINY = 1e-12  # a probability in place of 0
 # Tables of a measurement.
@@ -52,15 +52,15 @@ class Answers:
     n_unlabelled: int = 0
 
     def __post_init__(self) -> None:
-        require_columns(list(map(str, self.table)), (TEMPLATE, DESCRIPTOR), "table")
+        require_columns(list(map(str, self.table)), (columns.TEMPLATE, columns.DESCRIPTOR), "table")
         shape = len(self.table), len(self.columns)
         if getattr(self.values, "shape", None) != shape:
             given = getattr(self.values, "shape", format_value(self.values))
             raise InputError(
                 "values", f"{given}; {shape[0]} rows and {shape[1]} columns need an array of shape {shape}."
             )
-        if AXIS not in self.table:
-            object.__setattr__(self, "table", self.table.assign(**{AXIS: ""}))
+        if columns.AXIS not in self.table:
+            object.__setattr__(self, "table", self.table.assign(**{columns.AXIS: ""}))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -75,15 +75,15 @@ class Answers:
 
         The name of a bucket contains its axis.
         """
-        axis = self.table[AXIS].astype(str)
-        groups = {AXIS: axis}
-        if BUCKET in self.table:
-            groups[BUCKET] = axis + ": " + self.table[BUCKET].astype(str)
+        axis = self.table[columns.AXIS].astype(str)
+        groups = {columns.AXIS: axis}
+        if columns.BUCKET in self.table:
+            groups[columns.BUCKET] = axis + ": " + self.table[columns.BUCKET].astype(str)
         return groups
 
     def is_nonempty(self) -> np.ndarray:
         """Return whether each response has any text, (n,) bool."""
-        return (self.table[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
+        return (self.table[columns.RESPONSE].str.strip() != "").to_numpy(dtype=bool)
 
     def has_value(self) -> np.ndarray:
         """Return whether each answer has a value in every column, (n,) bool."""
@@ -92,7 +92,7 @@ class Answers:
 
 def answers_of(table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of responses that a model which scores them reads (ANSWER_COLUMNS), numbered from 0."""
-    return table[[name for name in ANSWER_COLUMNS if name in table]].reset_index(drop=True)
+    return table[[name for name in columns.ANSWER_COLUMNS if name in table]].reset_index(drop=True)
 
 
 def style_table(
@@ -108,7 +108,7 @@ def style_table(
     the column `no_label`.
     """
     table = pd.DataFrame(vectors.astype(np.float32, copy=False), columns=list(styles), copy=False)
-    table.insert(0, PROMPT_ID, prompt_ids.to_numpy())
+    table.insert(0, columns.PROMPT_ID, prompt_ids.to_numpy())
     for name, has_it in ((TRUNCATED, truncated), (NO_LABEL, unlabelled)):
         if has_it is not None and has_it.any():
             table.insert(1, name, has_it)
@@ -127,7 +127,7 @@ def without_accepted(responses: Answers, accepted: pd.DataFrame) -> Answers:
         accepted: rows of kind (descriptor, bucket or axis), unit and styles, as of `accepted.read_accepted`.
     """
     vectors = responses.values.copy()
-    template = responses.table[TEMPLATE].to_numpy()
+    template = responses.table[columns.TEMPLATE].to_numpy()
     for row in table_rows(accepted):
         if row["kind"] not in responses.table:  # the responses have no buckets
             continue
@@ -163,10 +163,10 @@ def read_answers(
     prompts = read_table(folder / f"{PROMPTS}.parquet")
     responses = read_table(folder / f"{RESPONSES}.parquet")
     ids = read_table(path, STYLE_COLUMNS)
-    if not all(prompts[PROMPT_ID].equals(other[PROMPT_ID]) for other in (responses, ids)):
-        raise InputError(folder, f"prompts, responses and styles have different {PROMPT_ID}s; measure again.")
+    if not all(prompts[columns.PROMPT_ID].equals(other[columns.PROMPT_ID]) for other in (responses, ids)):
+        raise InputError(folder, f"prompts, responses and styles have different {columns.PROMPT_ID}s; measure again.")
     vectors, styles = read_float_columns(path, leave_out=STYLE_COLUMNS)
-    table = prompts.assign(**responses.drop(columns=PROMPT_ID))
+    table = prompts.assign(**responses.drop(columns=columns.PROMPT_ID))
     counts = {name: int(ids[name].sum()) for name in (TRUNCATED, NO_LABEL) if name in ids}
     styled = Answers(
         table=table,
@@ -178,11 +178,13 @@ def read_answers(
     accepted = folder / f"{ACCEPTED}.parquet"
     if accepted.exists() and not with_accepted:
         styled = without_accepted(styled, read_table(accepted))
-    return styled if only is None else sorted_by_prompt(styled.rows(styled.table[PROMPT_ID].isin(only).to_numpy()))
+    return (
+        styled if only is None else sorted_by_prompt(styled.rows(styled.table[columns.PROMPT_ID].isin(only).to_numpy()))
+    )
 
 
 def sorted_by_prompt(responses: Answers) -> Answers:
     """Return the responses in the order of their prompts' ids."""
-    order = np.argsort(responses.table[PROMPT_ID].to_numpy(), kind="stable")
+    order = np.argsort(responses.table[columns.PROMPT_ID].to_numpy(), kind="stable")
     table = responses.table.iloc[order].reset_index(drop=True)
     return replace(responses, table=table, values=responses.values[order])

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import clean_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.data.word_forms import ENGLISH
@@ -36,7 +37,7 @@ from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE, Signature
+from evenhand.evaluation.score import Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
 
 Value = TypeVar("Value")
@@ -159,7 +160,7 @@ def classify(store: Store, config: FamilyConfig) -> None:
                 rows = _offensiveness(store, classifier, responses, config.offensive_classifier)
             elif name in unread:  # no response has a style; the outcomes are measured
                 vectors = np.full((len(prompts), len(classifier.labels)), np.nan)
-                rows = style_table(prompts[PROMPT_ID], vectors, classifier.labels)
+                rows = style_table(prompts[columns.PROMPT_ID], vectors, classifier.labels)
             else:
                 exact = censors_as_paper(config)
                 rows = styles_of_responses(store, table, classifier, prompts, responses, exact=exact)
@@ -188,11 +189,11 @@ def styles_of_responses(
     """
     from evenhand.evaluation.models.styles import classify_rows, has_no_label, to_style_vectors
 
-    texts = clean_responses(responses[RESPONSE], prompts, exact=exact)
-    probabilities, truncated = classify_rows(store, table, classifier, texts, prompts[PROMPT_ID])
+    texts = clean_responses(responses[columns.RESPONSE], prompts, exact=exact)
+    probabilities, truncated = classify_rows(store, table, classifier, texts, prompts[columns.PROMPT_ID])
     unlabelled = has_no_label(classifier, probabilities)
     vectors = to_style_vectors(classifier, probabilities)
-    return style_table(prompts[PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
+    return style_table(prompts[columns.PROMPT_ID], vectors, classifier.labels, truncated, unlabelled)
 
 
 def _offensiveness(
@@ -210,9 +211,9 @@ def _offensiveness(
     label = find_label(
         classifier.labels, settings.label, classifier.name, f"{SETTINGS[OFFENSIVENESS_CLASSIFIER]}.label"
     )
-    texts = responses[RESPONSE].tolist()
-    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, texts, responses[PROMPT_ID])
-    return pd.DataFrame({PROMPT_ID: responses[PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
+    texts = responses[columns.RESPONSE].tolist()
+    probabilities, _ = classify_rows(store, OFFENSIVENESS, classifier, texts, responses[columns.PROMPT_ID])
+    return pd.DataFrame({columns.PROMPT_ID: responses[columns.PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 
 def _note_unread(store: Store, config: FamilyConfig) -> dict[str, str]:
@@ -244,7 +245,7 @@ def language_fault(classifier: str, responses: pd.DataFrame) -> str:
     if classifier not in shipped_names():
         return ""
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
-    languages = [text_language(response) for response in responses[RESPONSE].iloc[rows]]
+    languages = [text_language(response) for response in responses[columns.RESPONSE].iloc[rows]]
     known = [language for language in languages if language != TOO_SHORT]
     in_english = known.count(ENGLISH)
     if in_english >= len(known) / 2:

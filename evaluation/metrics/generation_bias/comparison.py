@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
@@ -30,15 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSetti
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import (
-    DESCRIPTOR,
-    PROMPT_ID,
-    RESPONSE,
-    TEXT,
-    BiasScore,
-    common_levels,
-    levels_of_run,
-)
+from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
 from evenhand.evaluation.tables import read_table
 
@@ -136,7 +129,9 @@ def _why_without(store: Store, base: Model, before: FamilyRun) -> str:
 def track_samples(comparison: Comparison) -> None:
     """Send some pairs of responses to the tracker."""
     old = comparison.old.table
-    texts = old[[DESCRIPTOR, TEXT]].assign(before=old[RESPONSE], after=comparison.new.table[RESPONSE])
+    texts = old[[columns.DESCRIPTOR, columns.TEXT]].assign(
+        before=old[columns.RESPONSE], after=comparison.new.table[columns.RESPONSE]
+    )
     drawn = np.random.default_rng(0).permutation(len(old))[:N_SAMPLES]
     comparison.store.tracker.log_samples(texts.iloc[drawn])
 
@@ -149,12 +144,12 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
     Raises:
         InputError: the runs have no common prompt.
     """
-    old = read_table(before.folder / f"{PROMPTS}.parquet", [PROMPT_ID])
-    new = read_table(after.folder / f"{PROMPTS}.parquet", [PROMPT_ID])
-    joined = join_rows(old, new, [PROMPT_ID], PROMPTS)
+    old = read_table(before.folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])
+    new = read_table(after.folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])
+    joined = join_rows(old, new, [columns.PROMPT_ID], PROMPTS)
     if old.equals(new):
         return before, after, joined.is_common()
-    common = frozenset(joined.before[PROMPT_ID])
+    common = frozenset(joined.before[columns.PROMPT_ID])
     return replace(before, only=common), replace(after, only=common), joined.is_common()
 
 
@@ -169,7 +164,7 @@ def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, A
     `field` is the setting with the folder of the run after, for the message.
     """
     old, new = rows
-    if not old.table[PROMPT_ID].equals(new.table[PROMPT_ID]) or old.columns != new.columns:
+    if not old.table[columns.PROMPT_ID].equals(new.table[columns.PROMPT_ID]) or old.columns != new.columns:
         raise InputError(
             field,
             f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "

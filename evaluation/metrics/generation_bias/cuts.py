@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -46,7 +47,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import found_effe
 from evenhand.evaluation.metrics.generation_bias.parts.spread import IN_REQUESTED, variance_share_score
 from evenhand.evaluation.metrics.generation_bias.people import People
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE, UNTUNED, BiasScore, Form, Signature
+from evenhand.evaluation.score import BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
@@ -85,7 +86,7 @@ class Cuts(Part):
                 families.append(FamilyOfTests(REQUESTED, values, styles.sums, has_overall=False))
         for cue, is_cue in cues(people.responses).items():
             values = np.where(is_cue[:, None], styles.values, np.nan)
-            families.append(FamilyOfTests(f"{CUE}: {cue}", values, has_effects=False))
+            families.append(FamilyOfTests(f"{columns.CUE}: {cue}", values, has_effects=False))
         return families
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
@@ -96,11 +97,11 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {CUE: cue}, signature, run.allowed_error.tail):
-                p_value = tests.p_value(f"{CUE}: {cue}") if is_pooled_fgb(score) else None
+            for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}, signature, run.allowed_error.tail):
+                p_value = tests.p_value(f"{columns.CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
-        if UNTUNED in responses.table:
-            is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
+        if columns.UNTUNED in responses.table:
+            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
             scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
             scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
@@ -117,8 +118,8 @@ class Cuts(Part):
         scores = []
         old = comparison.old
         new = comparison.new
-        if UNTUNED in old.table:
-            is_untuned = old.table[UNTUNED].to_numpy(dtype=bool)
+        if columns.UNTUNED in old.table:
+            is_untuned = old.table[columns.UNTUNED].to_numpy(dtype=bool)
             scores += overall_changes(old.rows(~is_untuned), new.rows(~is_untuned), TUNED, comparison)
             scores += overall_changes(old.rows(is_untuned), new.rows(is_untuned), NOT_TUNED, comparison)
         before = comparison.before
@@ -140,8 +141,8 @@ class Cuts(Part):
         responses = side.responses
         tail = comparison.allowed_error.tail
         scores = []
-        if UNTUNED in responses.table:
-            is_untuned = responses.table[UNTUNED].to_numpy(dtype=bool)
+        if columns.UNTUNED in responses.table:
+            is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
             scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature, tail)
             scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature, tail)
         if side.run.has(SECOND_STYLES):
@@ -153,14 +154,14 @@ class Cuts(Part):
 
 def cues(responses: Answers) -> dict[str, np.ndarray]:
     """Return whether each response is to a cue, (n,), by cue; {} unless there are several."""
-    if CUE not in responses.table or responses.table[CUE].nunique() < 2:
+    if columns.CUE not in responses.table or responses.table[columns.CUE].nunique() < 2:
         return {}
-    return {cue: (responses.table[CUE] == cue).to_numpy() for cue in responses.table[CUE].unique()}
+    return {cue: (responses.table[columns.CUE] == cue).to_numpy() for cue in responses.table[columns.CUE].unique()}
 
 
 def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature, tail: float) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
-    without_axes = replace(responses, table=responses.table.assign(**{AXIS: ""}))
+    without_axes = replace(responses, table=responses.table.assign(**{columns.AXIS: ""}))
     scores = spread_scores(without_axes, {}, signature=signature, tail=tail)
     return [replace(score, group=group) for score in scores if not score.group]
 
@@ -189,15 +190,15 @@ def cue_shares(responses: Answers, signature: Signature) -> list[BiasScore]:
     The cue takes the template's part in `variance_parts`. Differences between the requests of a cue are removed first,
     so that the requests are a sample, and their interaction with descriptors is a part of chance.
     """
-    template = to_codes(responses.table[TEMPLATE])
-    cue = to_codes(responses.table[CUE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
+    template = to_codes(responses.table[columns.TEMPLATE])
+    cue = to_codes(responses.table[columns.CUE])
+    descriptor = to_codes(responses.table[columns.DESCRIPTOR])
     means = pd.DataFrame(responses.values).groupby(template).transform("mean").to_numpy(dtype=np.float32)
     cells = arrange_cells(responses.values - means, cue, descriptor, min_count=1)
     parts = replace(variance_parts(cells), template=Estimate(0.0, 0.0))  # differences between requests are gone
     scores = []
     for source, share in parts.shares().items():
-        if source == TEMPLATE:
+        if source == columns.TEMPLATE:
             continue
         group = {"cue_source": "descriptor × cue" if source == "interaction" else source}
         scores.append(variance_share_score(CUE_SHARE, group, share, cells, versioned(signature)))
@@ -220,5 +221,5 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
 
 def shown_in_another_language(effects: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of outcome effects on descriptors that are shown to get more responses in another language."""
-    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == DESCRIPTOR)]
+    of_outcome = effects[(effects["outcome"] == OTHER_LANGUAGE) & (effects["kind"] == columns.DESCRIPTOR)]
     return of_outcome[(of_outcome["certainty"] == SHOWN) & (of_outcome["effect"] > 0)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
@@ -19,7 +20,6 @@ from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.report.numbers import NONCE
 from evenhand.evaluation.report.page import Example
-from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, NOUN, RESPONSE, STYLE, TEMPLATE, TEXT
 
 NO_EXAMPLE = Example("", ())
 ExampleOf = Callable[[EffectRow], Example]
@@ -43,9 +43,9 @@ class AnswerValues:
 
     def find(self, outcome: str, name: str) -> tuple[Answers, Sequence[int]] | None:
         """Return the responses with the values of an outcome, and the columns of `name`; None if it is unknown."""
-        if outcome == CLUSTER:
+        if outcome == columns.CLUSTER:
             return (self.styled, self.clusters[name]) if name in self.clusters else None
-        if outcome == STYLE:
+        if outcome == columns.STYLE:
             return (self.styled, [self.styled.columns.index(name)]) if name in self.styled.columns else None
         if outcome not in stored_names(self.run):
             return None
@@ -110,7 +110,7 @@ def examples_of_comparison(before: FamilyRun, after: FamilyRun) -> ExampleOf:
 
 
 def effect_example(
-    run: Answers, effect: EffectRow, columns: Sequence[int], offensive: Sequence[bool] | None = None
+    run: Answers, effect: EffectRow, names: Sequence[int], offensive: Sequence[bool] | None = None
 ) -> Example:
     """Return a response to a unit (a descriptor or a group), then one to other descriptors, each under its prompt.
 
@@ -118,15 +118,15 @@ def effect_example(
     other is drawn at random; where it gets less, the other way round. Both have the same template and, if any such pair
     exists, the same noun; the other is no made-up word, if there is anybody else. The draw has a fixed
     seed. The example is empty if no template is common to both.
-    `columns` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
+    `names` are those of the effect's styles; `offensive` is whether each response is offensive, and hidden, (n,).
     """
     table = run.table
     is_unit = _is_unit(run, effect)
-    p = run.values[:, list(columns)].sum(axis=1)
+    p = run.values[:, list(names)].sum(axis=1)
     has_more = is_unit if effect["shrunk"] > 0 else ~is_unit
     carriers = has_more & np.isfinite(p)
     others = ~has_more & np.isfinite(p)
-    for keys in ([TEMPLATE, NOUN], [TEMPLATE]):
+    for keys in ([columns.TEMPLATE, columns.NOUN], [columns.TEMPLATE]):
         present = [key for key in keys if key in table]
         prompt = table.groupby(present, observed=True, dropna=False).ngroup().to_numpy()
         rows = np.flatnonzero(carriers & np.isin(prompt, prompt[others]))
@@ -136,18 +136,22 @@ def effect_example(
         return NO_EXAMPLE
     row = int(rows[np.argmax(p[rows])])
     among = np.flatnonzero(others & (prompt == prompt[row]))
-    is_made_up = (table[AXIS].iloc[among] == NONCE).to_numpy()
+    is_made_up = (table[columns.AXIS].iloc[among] == NONCE).to_numpy()
     among = among if is_made_up.all() else among[~is_made_up]
     other = int(np.random.default_rng(row).choice(among))
     pair = (row, other) if is_unit[row] else (other, row)
-    texts = tuple((table[TEXT].iloc[place], table[RESPONSE].iloc[place]) for place in pair)
+    texts = tuple((table[columns.TEXT].iloc[place], table[columns.RESPONSE].iloc[place]) for place in pair)
     hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[pair[n]])
     return Example("", texts, hidden=hidden)
 
 
 def _is_unit(run: Answers, effect: EffectRow) -> np.ndarray:
     """Return whether each response is to the unit of an effect, a descriptor or a group, (n,) bool."""
-    unit = run.table[DESCRIPTOR].astype(str) if effect["kind"] == DESCRIPTOR else run.groups()[effect["kind"]]
+    unit = (
+        run.table[columns.DESCRIPTOR].astype(str)
+        if effect["kind"] == columns.DESCRIPTOR
+        else run.groups()[effect["kind"]]
+    )
     return (unit == effect["unit"]).to_numpy()
 
 
@@ -155,7 +159,7 @@ def change_example(
     before: Answers,
     after: Answers,
     effect: EffectRow,
-    columns: tuple[Sequence[int], Sequence[int]],
+    names: tuple[Sequence[int], Sequence[int]],
     offensive: Sequence[np.ndarray] | None = None,
 ) -> Example:
     """Return the answers before and after to one prompt of a unit (a descriptor or a group).
@@ -166,19 +170,19 @@ def change_example(
     Args:
         before, after: the responses of both runs to the same prompts, row by row.
         effect: the unit (kind, unit), and shrunk_before, shrunk_after, certainty_before and certainty_after.
-        columns: the columns of the effect's styles, before and after.
+        names: the columns of the effect's styles, before and after.
         offensive: whether each response before, and each one after, is offensive, and hidden, (n,) each.
     """
     table = before.table
     weight = np.zeros(len(table))
     shown = [side for side in ("before", "after") if effect[f"certainty_{side}"] == SHOWN]
-    for side, run, of_side in (("before", before, columns[0]), ("after", after, columns[1])):
+    for side, run, of_side in (("before", before, names[0]), ("after", after, names[1])):
         if side in shown or not shown:
             weight = weight + np.sign(effect[f"shrunk_{side}"]) * run.values[:, list(of_side)].sum(axis=1)
     rows = np.flatnonzero(_is_unit(before, effect) & np.isfinite(weight) & after.has_value())
     if not len(rows):
         return NO_EXAMPLE
     row = int(rows[np.argmax(weight[rows])])
-    texts = [(side, run.table[RESPONSE].iloc[row]) for side, run in (("before", before), ("after", after))]
+    texts = [(side, run.table[columns.RESPONSE].iloc[row]) for side, run in (("before", before), ("after", after))]
     hidden = frozenset(n for n in (0, 1) if offensive is not None and offensive[n][row])
-    return Example("", texts, prompt=table[TEXT].iloc[row], hidden=hidden)
+    return Example("", texts, prompt=table[columns.TEXT].iloc[row], hidden=hidden)

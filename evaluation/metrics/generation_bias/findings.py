@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
@@ -37,7 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.numbers import MAX_NAME, NONCE, number, sanitize
 from evenhand.evaluation.report.page import Cell, Example, Row, Section, Table
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, Form
+from evenhand.evaluation.score import Form
 from evenhand.evaluation.tables import table_rows
 
 MAX_OF_EACH = 3  # people in sentences on a serious outcome
@@ -73,8 +74,8 @@ def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -
 def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
     """Return the largest effect of each unit, at most n, without groups of a person who is named, too."""
     largest = shown.drop_duplicates(["kind", "unit"])
-    axes_of_people = set(largest.loc[largest["kind"] == DESCRIPTOR, AXIS])
-    is_named = (largest["kind"] == DESCRIPTOR) | ~largest[AXIS].isin(axes_of_people)
+    axes_of_people = set(largest.loc[largest["kind"] == columns.DESCRIPTOR, columns.AXIS])
+    is_named = (largest["kind"] == columns.DESCRIPTOR) | ~largest[columns.AXIS].isin(axes_of_people)
     return table_rows(largest[is_named].head(n))
 
 
@@ -153,11 +154,11 @@ def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:
 def _who(row: EffectRow) -> dict[str, str]:
     """Return the name of a person or group, and what the name is: "person", "made_up", "text" or "group"."""
     form = "person"
-    if row["kind"] != DESCRIPTOR:
+    if row["kind"] != columns.DESCRIPTOR:
         form = "group"
-    elif row[AXIS] == UNSPECIFIED:
+    elif row[columns.AXIS] == UNSPECIFIED:
         form = "text"
-    elif row[AXIS] == NONCE:
+    elif row[columns.AXIS] == NONCE:
         form = "made_up"
     return {"name": row["unit"], "form": form}
 

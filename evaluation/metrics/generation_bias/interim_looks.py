@@ -21,6 +21,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
@@ -57,7 +58,6 @@ from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.results import PARTS
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import DESCRIPTOR, PROMPT_ID, TEMPLATE
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
 from evenhand.evaluation.statistics.sequential import AllowedError, decided_range, plan_looks, rounds_of
@@ -83,7 +83,7 @@ def answer_until_decided(
         ask: returns the responses to some of these prompts; prompts with a response on disk are not asked again.
     """
     rng = np.random.default_rng(config.seed)
-    round_of_prompt = rounds_of(to_codes(prompts[TEMPLATE]), to_codes(prompts[DESCRIPTOR]), rng)
+    round_of_prompt = rounds_of(to_codes(prompts[columns.TEMPLATE]), to_codes(prompts[columns.DESCRIPTOR]), rng)
     stop = processes.on_rank_zero(lambda: read_stop(store))
     if stop is None or stop.question != question:
         processes.on_rank_zero(lambda: _discard_results(store))
@@ -184,7 +184,7 @@ def _interval_at_look(
     if question.is_about_spread:
         return pooled_estimate(all_cells(responses), tail=allowed_error.tail).estimate.interval
     if question.max_rise is not None:
-        baseline = read_answers(settings.against, only=frozenset(prompts[PROMPT_ID]))
+        baseline = read_answers(settings.against, only=frozenset(prompts[columns.PROMPT_ID]))
         excess = excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100)
         return replace(excess, tail=allowed_error.tail).interval
     table = effects(

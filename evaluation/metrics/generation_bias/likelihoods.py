@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.metrics.generation_bias.measures import (
@@ -23,9 +24,8 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     TEMPLATE_LIKELIHOODS,
 )
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import ANSWER_COLUMNS, AXIS, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.statistics.cells import to_codes
 
 TABLES = (LIKELIHOODS, TEMPLATE_LIKELIHOODS, FLUENCY)  # the tables that measures read
@@ -51,8 +51,8 @@ def other_prompts(prompts: pd.DataFrame) -> np.ndarray:
     """
     rng = np.random.default_rng(0)
     others = np.full(len(prompts), -1)
-    template = to_codes(prompts[TEMPLATE].tolist())
-    groups = prompts.groupby([prompts[DESCRIPTOR].astype(str), prompts[AXIS].astype(str)], sort=True)
+    template = to_codes(prompts[columns.TEMPLATE].tolist())
+    groups = prompts.groupby([prompts[columns.DESCRIPTOR].astype(str), prompts[columns.AXIS].astype(str)], sort=True)
     for rows in map(np.asarray, groups.indices.values()):
         rows = rows[np.argsort(template[rows], kind="stable")]
         first = np.searchsorted(template[rows], template[rows], "left")
@@ -94,8 +94,8 @@ def even_responses(prompts: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame
     donors = np.where(donors < 0, np.arange(len(prompts)), donors)
     even = answers.iloc[donors].reset_index(drop=True)
     old_names = [names[donor] for donor in donors]
-    edits = zip(even[RESPONSE], old_names, names, strict=True)
-    even[RESPONSE] = [replace_mentions(response, old, new) for response, old, new in edits]
+    edits = zip(even[columns.RESPONSE], old_names, names, strict=True)
+    even[columns.RESPONSE] = [replace_mentions(response, old, new) for response, old, new in edits]
     return even
 
 
@@ -121,7 +121,7 @@ def likelihoods_within_template(score: Score, prompts: pd.DataFrame, answers: pd
 
     Arguments and columns are those of `likelihoods_of_responses`. The sample depends only on the prompts.
     """
-    other = other_people(prompts, levels=[[TEMPLATE]])
+    other = other_people(prompts, levels=[[columns.TEMPLATE]])
     rows = np.random.default_rng(0).permutation(np.flatnonzero(other >= 0))[:MAX_RESPONSES]
     return _likelihoods(score, prompts, answers, rows, other[rows])
 
@@ -131,8 +131,8 @@ def likelihoods_without_person(score: Score, prompts: pd.DataFrame, answers: pd.
 
     Arguments are those of `likelihoods_of_responses`.
     """
-    scored = score(without_person(prompts)[[TEXT, PERSONA]].join(answers))
-    return pd.concat([prompts[[PROMPT_ID]], scored], axis=1)
+    scored = score(without_person(prompts)[[columns.TEXT, columns.PERSONA]].join(answers))
+    return pd.concat([prompts[[columns.PROMPT_ID]], scored], axis=1)
 
 
 def _likelihoods(
@@ -140,20 +140,20 @@ def _likelihoods(
 ) -> pd.DataFrame:
     with_other = other >= 0
     others = prompts_of_others(prompts.iloc[rows][with_other], prompts.iloc[other[with_other]])
-    asked = pd.concat([prompts.iloc[rows], others], ignore_index=True)[[TEXT, PERSONA]]
+    asked = pd.concat([prompts.iloc[rows], others], ignore_index=True)[[columns.TEXT, columns.PERSONA]]
     scored = answers.iloc[np.concatenate([rows, rows[with_other]])].reset_index(drop=True)
     table = score(asked.join(scored))
     n = len(rows)
     other_log_likelihood = np.full(n, np.nan)
-    other_log_likelihood[with_other] = table[LOG_LIKELIHOOD].to_numpy()[n:]
-    ids = prompts[PROMPT_ID].to_numpy(dtype=object)
+    other_log_likelihood[with_other] = table[columns.LOG_LIKELIHOOD].to_numpy()[n:]
+    ids = prompts[columns.PROMPT_ID].to_numpy(dtype=object)
     return pd.DataFrame(
         {
-            PROMPT_ID: ids[rows],
+            columns.PROMPT_ID: ids[rows],
             "other_prompt_id": np.where(with_other, ids[other], None),
-            LOG_LIKELIHOOD: table[LOG_LIKELIHOOD].to_numpy()[:n],
+            columns.LOG_LIKELIHOOD: table[columns.LOG_LIKELIHOOD].to_numpy()[:n],
             OTHER_LOG_LIKELIHOOD: other_log_likelihood,
-            TOKENS: table[TOKENS].to_numpy()[:n],
+            columns.TOKENS: table[columns.TOKENS].to_numpy()[:n],
         }
     )
 
@@ -167,10 +167,10 @@ def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> 
         model: the model that scores.
         pairs: the columns text and persona, those of `answers_of`, and any others.
     """
-    read = [column for column in (TEXT, PERSONA, *ANSWER_COLUMNS) if column in pairs]
+    read = [column for column in (columns.TEXT, columns.PERSONA, *columns.ANSWER_COLUMNS) if column in pairs]
     return store.rows(name, pairs[read], model.log_likelihood, unit="likelihoods")
 
 
 def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
     """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
-    return sample_prompts(prompts[PROMPT_ID].tolist(), share, model.load().model.num_parameters())
+    return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.load().model.num_parameters())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
 from evenhand.evaluation.data.holistic_bias import generate_prompts
@@ -27,7 +28,6 @@ from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.revisions import local_path
-from evenhand.evaluation.score import NOUN, PERSONA, PROMPT_ID, TEXT, UNTUNED
 from evenhand.evaluation.settings import PromptSettings
 
 TRAIN_FRACTION = 0.5  # share of the values of split_by whose prompts are for training
@@ -58,7 +58,9 @@ def measurement_prompts(config: FamilyConfig) -> pd.DataFrame:
         return rows
     # Both splits are sampled before the selection, so that the train split drops the prompts that the others mark.
     untuned = untuned_mask(rows, settings.untuned_by, UNTUNED_FRACTION, config.seed)
-    return rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{UNTUNED: untuned})
+    return (
+        rows[~untuned].reset_index(drop=True) if config.split == "train" else rows.assign(**{columns.UNTUNED: untuned})
+    )
 
 
 def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
@@ -70,7 +72,7 @@ def candidate_prompts(config: FamilyConfig) -> pd.DataFrame:
     settings = config.prompts
     if settings.is_own:
         return _own_prompts(config)
-    by = settings.split_by or NOUN
+    by = settings.split_by or columns.NOUN
     taxonomy = prompts_taxonomy(settings)
     requests = load_requests(settings.templates) if settings.cues else []
     prompts = service_prompts(taxonomy, settings.cues, requests) if settings.cues else generate_prompts(taxonomy)
@@ -124,7 +126,7 @@ def asked_prompts(config: FamilyConfig) -> pd.DataFrame:
         return measurement_prompts(config)
     if file.has_prompts:
         return file.prompts()
-    return response_files.with_repeats(measurement_prompts(config), file.columns[PROMPT_ID])
+    return response_files.with_repeats(measurement_prompts(config), file.columns[columns.PROMPT_ID])
 
 
 def check_repeated_prompts(config: FamilyConfig, model: Model, prompts: pd.DataFrame) -> None:
@@ -133,7 +135,7 @@ def check_repeated_prompts(config: FamilyConfig, model: Model, prompts: pd.DataF
     The same response would count several times. Prompts that `sample_cells` repeats are allowed, because the contexts
     of a cell are independent draws.
     """
-    repeated = int(prompts.duplicated([TEXT, PERSONA]).sum())
+    repeated = int(prompts.duplicated([columns.TEXT, columns.PERSONA]).sum())
     if repeated and config.prompts.is_own and model.can_be_asked and not model.samples:
         raise InputError(
             "decoding",
@@ -167,7 +169,7 @@ def write_prompts(path: Path, config: FamilyConfig) -> int:
     if config.model.server:
         bodies = [model.parameters().apply(body) for body in bodies]
     url = f"/v1/{'chat/' if config.model.api == 'chat' else ''}completions"
-    response_files.write_batch(path, prompts[PROMPT_ID].tolist(), bodies, url)
+    response_files.write_batch(path, prompts[columns.PROMPT_ID].tolist(), bodies, url)
     return len(prompts)
 
 
@@ -203,7 +205,7 @@ def prompt_inputs(config: FamilyConfig, model: Model) -> dict[str, str]:
     if file is not None and file.has_prompts:
         if settings.is_own:
             raise InputError(
-                "prompts.dataset", f"the responses have prompts of their own (no {PROMPT_ID}); leave this out."
+                "prompts.dataset", f"the responses have prompts of their own (no {columns.PROMPT_ID}); leave this out."
             )
         return {}
     if settings.file:

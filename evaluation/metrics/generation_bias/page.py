@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
@@ -57,7 +58,7 @@ from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.report.score_sections import change_sections, group_label, score_sections
-from evenhand.evaluation.score import AXIS, BiasScore, Form, Kind, signature_line
+from evenhand.evaluation.score import BiasScore, Form, Kind, signature_line
 
 # The metrics with the least noise. Among the tables of groups, such as axes, their tables come first.
 FIRST_METRICS = (
@@ -279,8 +280,8 @@ def _is_shown_by_a_part(score: BiasScore) -> bool:
 
 def _label(score: BiasScore) -> str:
     """Return the label of a score of a group: an axis, a check, or another group."""
-    if set(score.group) == {AXIS}:
-        return plain_name(score.group[AXIS])
+    if set(score.group) == {columns.AXIS}:
+        return plain_name(score.group[columns.AXIS])
     first_group = next(iter(score.group.items()))
     return CHECKS.get(first_group, group_label(score))
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
@@ -28,15 +29,7 @@ from evenhand.evaluation.models.revisions import PACKAGE
 from evenhand.evaluation.models.styles import FAINT
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.report.score_sections import Runs, ScoreChange, score_changes
-from evenhand.evaluation.score import (
-    AXIS,
-    CLUSTER,
-    CUT,
-    BiasScore,
-    Caution,
-    Form,
-    find_score,
-)
+from evenhand.evaluation.score import BiasScore, Caution, Form, find_score
 from evenhand.evaluation.statistics.hypothesis_tests import risen
 
 # A rise of these styles is a failure of the method (Smith et al. 2022, §4.4).
@@ -147,7 +140,7 @@ def cut_answers(*responses: pd.DataFrame) -> list[Finding]:
     Args:
         responses: the responses of a run, or of the runs before and after.
     """
-    shares = [float(np.mean(table[CUT])) if CUT in table else 0.0 for table in responses]
+    shares = [float(np.mean(table[columns.CUT])) if columns.CUT in table else 0.0 for table in responses]
     return [Finding("cut_answers", {"shares": shares})] if max(shares) > MANY_CUT else []
 
 
@@ -181,9 +174,9 @@ def score_cautions(scores: Sequence[BiasScore]) -> list[Finding]:
 def _rises(runs: Runs) -> list[Finding]:
     """Return the cautions that a comparison gives: what rose, which style shifted, what it cost."""
     found = []
-    for change in _risen(_changes(runs, "scgb", CLUSTER, Form.POOLED_CORRECTED)):
+    for change in _risen(_changes(runs, "scgb", columns.CLUSTER, Form.POOLED_CORRECTED)):
         found.append(_change_finding("cluster_rose", change))
-    for change in _risen(_changes(runs, FGB, AXIS, Form.POOLED_CORRECTED)):
+    for change in _risen(_changes(runs, FGB, columns.AXIS, Form.POOLED_CORRECTED)):
         found.append(_change_finding("group_rose", change))
     return [*found, *_style_cautions(runs), *_cost_cautions(runs)]
 
@@ -206,7 +199,7 @@ def _changes(runs: Runs, metric: str, key: str = "", form: Form = Form.PLAIN) ->
 
 def _style_cautions(runs: Runs) -> list[Finding]:
     """Return the cautions on the shares of style clusters and of offensive responses over all answers."""
-    shares = _changes(runs, "style_share", CLUSTER)
+    shares = _changes(runs, "style_share", columns.CLUSTER)
     shifts = [change for change in shares if abs(change.change) > STYLE_SHIFT]
     shifts.sort(key=lambda change: -abs(change.change))
     harmful = [change for change in shares if change.label.upper() in HARMFUL_CLUSTERS]

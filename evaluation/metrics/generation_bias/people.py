@@ -8,9 +8,9 @@ from urllib.parse import quote
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.report.numbers import MAX_NAME, plain_name, sanitize
-from evenhand.evaluation.score import AXIS, CUE, DESCRIPTOR, TEMPLATE
 from evenhand.evaluation.statistics.cells import Labels, factorize, to_codes
 from evenhand.evaluation.statistics.permutation import Design
 
@@ -42,8 +42,8 @@ def compared_people(
     `has_value` is whether each response has a value of any outcome, (n,); None: whether it has a style vector.
     """
     has_value = responses.has_value() if has_value is None else has_value
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor, names = factorize(responses.table[DESCRIPTOR])
+    template = to_codes(responses.table[columns.TEMPLATE])
+    descriptor, names = factorize(responses.table[columns.DESCRIPTOR])
     pairs = pd.DataFrame({"template": template, "descriptor": descriptor})[has_value].drop_duplicates()
     is_common = pairs.groupby("template")["descriptor"].transform("size") > 1
     present = np.unique(pairs["descriptor"][is_common])
@@ -51,12 +51,12 @@ def compared_people(
         return None
     used = np.isin(descriptor, present)
     chosen = responses if used.all() else responses.rows(used)
-    kinds = groups or {AXIS: responses.table[AXIS]}
+    kinds = groups or {columns.AXIS: responses.table[columns.AXIS]}
     of_kinds = {kind: pd.Series(list(values))[used].reset_index(drop=True) for kind, values in kinds.items()}
     units, weights = _units(chosen, names[present], of_kinds)
-    cue = to_codes(chosen.table[CUE]) if CUE in chosen.table else None
+    cue = to_codes(chosen.table[columns.CUE]) if columns.CUE in chosen.table else None
     design = Design(
-        template=to_codes(chosen.table[TEMPLATE]),
+        template=to_codes(chosen.table[columns.TEMPLATE]),
         person=np.searchsorted(present, descriptor[used]),
         groups=weights,
         cue=cue,
@@ -68,11 +68,13 @@ def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series
     """Return the units (kind, unit, axis; descriptors, then groups) and the descriptors' weights in groups, (g, D)."""
 
     def first_group(values: pd.Series) -> pd.Series:
-        pairs = pd.DataFrame({"unit": list(map(str, responses.table[DESCRIPTOR])), "group": list(values)}).dropna()
+        pairs = pd.DataFrame(
+            {"unit": list(map(str, responses.table[columns.DESCRIPTOR])), "group": list(values)}
+        ).dropna()
         return pairs.astype(str).groupby("unit")["group"].min().reindex(names)
 
-    axis = first_group(responses.table[AXIS])
-    units = [pd.DataFrame({"kind": DESCRIPTOR, "unit": names, "axis": axis.to_numpy()})]
+    axis = first_group(responses.table[columns.AXIS])
+    units = [pd.DataFrame({"kind": columns.DESCRIPTOR, "unit": names, "axis": axis.to_numpy()})]
     weights = [np.zeros((0, len(names)))]
     seen = set()
     for kind, values in groups.items():
@@ -90,11 +92,13 @@ def _units(responses: Answers, names: np.ndarray, groups: Mapping[str, pd.Series
 
 def unit_text(row: EffectRow) -> str:
     """Return the name of a person or group, for a cell of a table."""
-    return sanitize(row["unit"], MAX_NAME) if row["kind"] == DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
+    return (
+        sanitize(row["unit"], MAX_NAME) if row["kind"] == columns.DESCRIPTOR else f"{plain_name(row['unit'])} (group)"
+    )
 
 
 def search_fragment(row: EffectRow) -> str:
     """Return the fragment of the address at which the page of responses shows the responses to a row's unit."""
-    if row["kind"] == DESCRIPTOR:
-        return f"{DESCRIPTOR}={quote(row['unit'], safe='')}"
-    return f"{AXIS}={quote(row[AXIS], safe='')}"
+    if row["kind"] == columns.DESCRIPTOR:
+        return f"{columns.DESCRIPTOR}={quote(row['unit'], safe='')}"
+    return f"{columns.AXIS}={quote(row[columns.AXIS], safe='')}"

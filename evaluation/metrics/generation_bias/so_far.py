@@ -10,12 +10,12 @@ import time
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.runs.progress import is_watched
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.score import PROMPT_ID, RESPONSE, TEXT
 
 log = logging.getLogger("evenhand")
 
@@ -32,8 +32,8 @@ class AnswersSoFar:
 
     def __init__(self, prompts: pd.DataFrame, tracker: Tracker) -> None:
         """Start with no answers; `prompts` has the text of each prompt by its id."""
-        self.texts = dict(zip(prompts[PROMPT_ID], prompts[TEXT], strict=True))
-        self.languages = dict(zip(prompts[PROMPT_ID], request_languages(prompts), strict=True))
+        self.texts = dict(zip(prompts[columns.PROMPT_ID], prompts[columns.TEXT], strict=True))
+        self.languages = dict(zip(prompts[columns.PROMPT_ID], request_languages(prompts), strict=True))
         self.tracker = tracker
         self.n = 0
         self.n_refused = 0
@@ -44,8 +44,8 @@ class AnswersSoFar:
     def add(self, batch: pd.DataFrame) -> None:
         """Count the responses of a batch, and call `show` every half minute."""
         self.n += len(batch)
-        written = batch[batch[RESPONSE].str.strip() != ""]
-        for prompt_id, response in zip(written[PROMPT_ID], written[RESPONSE], strict=True):
+        written = batch[batch[columns.RESPONSE].str.strip() != ""]
+        for prompt_id, response in zip(written[columns.PROMPT_ID], written[columns.RESPONSE], strict=True):
             self.n_refused += declines(response)
             names = self.languages[prompt_id]
             self.n_other_language += bool(names) and text_language(response) not in (*names, TOO_SHORT)
@@ -62,7 +62,7 @@ class AnswersSoFar:
         self.tracker.log_values({f"so far/{name}": value for name, value in counts.items()})
         if self.example is not None:
             prompt, response = self.example
-            self.tracker.log_samples(pd.DataFrame([{TEXT: prompt, RESPONSE: response}]))
+            self.tracker.log_samples(pd.DataFrame([{columns.TEXT: prompt, columns.RESPONSE: response}]))
 
     def text(self) -> str:
         """Return one line: how many answers, how many in another language or refused, and one example."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.accepted import ACCEPTED_EFFECT
 from evenhand.evaluation.metrics.generation_bias.decision import FELL, NOTHING_BEFORE, ROSE, UNCHANGED
@@ -16,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import serious_measure
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import person_dependent
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow
 from evenhand.evaluation.report.score_sections import Runs, group_label
-from evenhand.evaluation.score import LEVEL, STYLE, BiasScore, Caution, Kind, find_score
+from evenhand.evaluation.score import LEVEL, BiasScore, Caution, Kind, find_score
 
 # Verdicts on one run, and on a change.
 UNCLEAR = "unclear"
@@ -112,7 +113,7 @@ def comparison_verdict(runs: Runs) -> Finding:
         direction = NOTHING_BEFORE
     values = {
         "direction": direction,
-        "n_singles": sum(score.metric == EFFECT and STYLE in score.group for score in changes),
+        "n_singles": sum(score.metric == EFFECT and columns.STYLE in score.group for score in changes),
         "remains": bias_verdict(new),
         "unclear_after": unclear_reason(new),
         "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(old),

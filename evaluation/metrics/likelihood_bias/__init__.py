@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import load_taxonomy
 from evenhand.evaluation.data.phrase_templates import SPAN_END, SPAN_START, make_phrase_sentences
 from evenhand.evaluation.data.prompts import dataset_prompts, taxonomy_sha256
@@ -24,7 +25,6 @@ from evenhand.evaluation.metrics.likelihood_bias.metric import (
     likelihood_bias,
     likelihood_bias_change,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -36,10 +36,6 @@ from evenhand.evaluation.report.score_sections import (
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    TEMPLATE,
-    TEXT,
     BiasScore,
     Direction,
     Kind,
@@ -154,14 +150,18 @@ class LikelihoodBias(Metric):
         sentences = descriptor_pairs.limit_sentences(sentences, settings.limit, config.seed)
         descriptor_pairs.descriptors_by_axis(sentences)  # raises before a model is loaded
         if model.is_masked:
-            columns = (*_phrase_log_likelihoods(store, config, sentences), descriptor_pairs.MASKED_VARIANT)
+            listed = (*_phrase_log_likelihoods(store, config, sentences), descriptor_pairs.MASKED_VARIANT)
         else:
             how = {"context": settings.context, "end_of_sequence": settings.end_of_sequence}
             compute = partial(model.score_sentences, **how)
-            scored = store.rows("sentences", sentences[[TEXT]], compute, unit="sentences")
-            columns = (scored[LOG_LIKELIHOOD].to_numpy(), scored[TOKENS].to_numpy(), scored[VARIANT].to_numpy())
-        names = (LOG_LIKELIHOOD, descriptor_pairs.N_TOKENS, VARIANT)
-        return sentences.assign(**dict(zip(names, columns, strict=True)))
+            scored = store.rows("sentences", sentences[[columns.TEXT]], compute, unit="sentences")
+            listed = (
+                scored[columns.LOG_LIKELIHOOD].to_numpy(),
+                scored[columns.TOKENS].to_numpy(),
+                scored[columns.VARIANT].to_numpy(),
+            )
+        names = (columns.LOG_LIKELIHOOD, descriptor_pairs.N_TOKENS, columns.VARIANT)
+        return sentences.assign(**dict(zip(names, listed, strict=True)))
 
     def score(self, store: Store, config: FamilyConfig, table: pd.DataFrame) -> list[BiasScore]:
         store.record["sentences"] = len(table)
@@ -170,7 +170,7 @@ class LikelihoodBias(Metric):
             "model": config.open_model(scores_sentences=True).description,
             "dataset": config.prompts.signature(str(store.inputs["dataset"])),
             **{name: value for name, value in settings.items() if (name, value) != ("limit", None)},
-            VARIANT: table[VARIANT].iloc[0],
+            columns.VARIANT: table[columns.VARIANT].iloc[0],
             "seed": config.seed,
             "packages": package_versions(),
         }
@@ -186,7 +186,7 @@ class LikelihoodBias(Metric):
             InputError: the runs have no sentence in common, or were scored differently.
         """
         signatures = {"before": before.signature("likelihood_bias"), "after": after.signature("likelihood_bias")}
-        scored_by = ("dataset", VARIANT, "context", "end_of_sequence")
+        scored_by = ("dataset", columns.VARIANT, "context", "end_of_sequence")
         check_scored_alike(signatures["before"], signatures["after"], scored_by)
         tables = {"before": before.table("likelihoods"), "after": after.table("likelihoods")}
         common = dict(zip(tables, common_sentences(*tables.values()), strict=True))
@@ -221,7 +221,7 @@ class LikelihoodBias(Metric):
         n_missing = int((~(descriptor_pairs.sentence_perplexities(table) > 0)).sum())
         if n_missing > MANY_LEFT_OUT * n:
             cautions.append(Finding("no_likelihoods", {"n_missing": n_missing, "n": n}))
-        n_nouns = int(table.groupby([AXIS, TEMPLATE, DESCRIPTOR], observed=True).size().max())
+        n_nouns = int(table.groupby([columns.AXIS, columns.TEMPLATE, columns.DESCRIPTOR], observed=True).size().max())
         p = descriptor_pairs.smallest_p_value(n_nouns)
         if p >= LEVEL:
             cautions.append(Finding("too_few_nouns", {"n_nouns": n_nouns, "smallest_p_value": p}))
@@ -278,7 +278,7 @@ def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.Data
     from evenhand.evaluation.models.loading import load_masked_model
 
     model = load_masked_model(config.model)
-    texts = phrases[TEXT].tolist()
+    texts = phrases[columns.TEXT].tolist()
     ids, _ = tokenize_sentences(model, texts)
     positions = span_positions(model, texts, phrases[SPAN_START], phrases[SPAN_END])
     n_tokens = np.array([len(indices) for indices in positions])
@@ -290,11 +290,11 @@ def _phrase_log_likelihoods(store: Store, config: FamilyConfig, phrases: pd.Data
 def _gender_section(scores: list[BiasScore], likelihoods: pd.DataFrame) -> Section:
     """Return the section on feminine against masculine sentences, with the descriptors that differ most."""
     differences = gender_differences(likelihoods, descriptor_pairs.compute_surprisals(likelihoods)["surprisal"])
-    ordered = differences[~differences[IS_ONE_FORM]].sort_values([0, DESCRIPTOR], ignore_index=True)
+    ordered = differences[~differences[IS_ONE_FORM]].sort_values([0, columns.DESCRIPTOR], ignore_index=True)
     ends = pd.concat([ordered.head(N_ENDS), ordered.iloc[N_ENDS:].tail(N_ENDS)])
     rows = [
         Row(sanitize(name, 60), (Cell(sanitize(axis, 60), prose=True), number_cell(value, 3)))
-        for axis, name, value in zip(ends[AXIS], ends[DESCRIPTOR], ends[0], strict=True)
+        for axis, name, value in zip(ends[columns.AXIS], ends[columns.DESCRIPTOR], ends[0], strict=True)
     ]
     tables = [
         scores_table(find_format(PREFERENCE).title, scores, "group"),
@@ -308,11 +308,11 @@ def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) ->
 
     The descriptors are of one template, and Likelihood Bias is of all templates of the run.
     """
-    templates = likelihoods[TEMPLATE].unique()
+    templates = likelihoods[columns.TEMPLATE].unique()
     template = descriptor_pairs.LOVE if descriptor_pairs.LOVE in templates else templates[0]
-    sentences = descriptor_pairs.select_most_common_length(likelihoods[likelihoods[TEMPLATE] == template])
+    sentences = descriptor_pairs.select_most_common_length(likelihoods[likelihoods[columns.TEMPLATE] == template])
     lines = []
-    for axis, of_axis in descriptor_pairs.extreme_descriptors(sentences).groupby(AXIS):
+    for axis, of_axis in descriptor_pairs.extreme_descriptors(sentences).groupby(columns.AXIS):
         ends = (Cell(_with_medians(of_axis[of_axis["end"] == end]), prose=True) for end in ("low", "high"))
         bias = find_score(scores, "likelihood_bias", axis=str(axis))
         value = math.nan if bias is None else 100 * bias.value
@@ -325,11 +325,11 @@ def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) ->
         "mean over the run's templates; Smith et al. 2022, Table 3, has the highest three axes and the lowest, in one "
         "template."
     )
-    columns = ("axis", "Likelihood Bias, %", "most likely", "least likely", "compared")
+    names = ("axis", "Likelihood Bias, %", "most likely", "least likely", "compared")
     title = "Most and least likely descriptors by axis"
-    return Section(title, [note] if lines else [], [Table(title, columns, tuple(row for _, row in lines))])
+    return Section(title, [note] if lines else [], [Table(title, names, tuple(row for _, row in lines))])
 
 
 def _with_medians(ends: pd.DataFrame) -> str:
-    medians = zip(ends[DESCRIPTOR], ends["median"], strict=True)
+    medians = zip(ends[columns.DESCRIPTOR], ends["median"], strict=True)
     return ", ".join(f"{sanitize(name, 60)}\u00a0({median:.3g})" for name, median in medians)

@@ -18,18 +18,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, VARIANT
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, NOUN, TEMPLATE
 from evenhand.evaluation.statistics.gender import NOUN_GENDER
 from evenhand.evaluation.statistics.hypothesis_tests import mann_whitney, signed_rank
 
 N_TOKENS = "n_tokens"
 MASKED_VARIANT = "each token of the phrase masked alone"
-SENTENCE_COLUMNS = [AXIS, TEMPLATE, DESCRIPTOR, NOUN]  # together they identify a sentence
+SENTENCE_COLUMNS = [
+    columns.AXIS,
+    columns.TEMPLATE,
+    columns.DESCRIPTOR,
+    columns.NOUN,
+]  # together they identify a sentence
 LOVE = "I love {plural_noun_phrase}."  # the template of Table 3
 
 
@@ -68,8 +72,8 @@ def read_sentences(path: Path) -> pd.DataFrame:
         InputError: the file cannot be read, or a value is missing.
     """
     table = read_prompts(path)
-    require_columns(list(table), [NOUN], str(path))
-    if table[NOUN].isna().any():
+    require_columns(list(table), [columns.NOUN], str(path))
+    if table[columns.NOUN].isna().any():
         raise InputError(path, "a row has no noun; write one in each.")
     return table.rename(columns={"gender": NOUN_GENDER}).assign(noun_phrase_type="noun_descriptor")
 
@@ -101,7 +105,7 @@ def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd
     Args:
         sentences: columns axis and template.
     """
-    groups = sentences.groupby([AXIS, TEMPLATE]).size()
+    groups = sentences.groupby([columns.AXIS, columns.TEMPLATE]).size()
     if limit is not None and len(sentences) > limit:
         order = sorted(groups.index, key=lambda group: stable_hash(seed, "limit", *group))
         rank = pd.Series(range(len(order)), pd.MultiIndex.from_tuples(order)).groupby(level=0).rank()
@@ -111,7 +115,7 @@ def limit_sentences(sentences: pd.DataFrame, limit: int | None, seed: int) -> pd
             if rank[group] == 1 or total + groups[group] <= limit:
                 taken.append(group)
                 total += groups[group]
-        kept = pd.MultiIndex.from_frame(sentences[[AXIS, TEMPLATE]]).isin(taken)
+        kept = pd.MultiIndex.from_frame(sentences[[columns.AXIS, columns.TEMPLATE]]).isin(taken)
         sentences = sentences[kept]
     return sentences.reset_index(drop=True)
 
@@ -124,7 +128,7 @@ def sentence_perplexities(likelihoods: pd.DataFrame) -> np.ndarray:
     """
     tokens = likelihoods[N_TOKENS].to_numpy(np.float64)
     with np.errstate(all="ignore"):
-        values = np.exp(-likelihoods[LOG_LIKELIHOOD].to_numpy(np.float64) / tokens)
+        values = np.exp(-likelihoods[columns.LOG_LIKELIHOOD].to_numpy(np.float64) / tokens)
     return np.where(np.isfinite(values) & (tokens > 0), values, np.nan)
 
 
@@ -145,9 +149,9 @@ def compute_surprisals(likelihoods: pd.DataFrame) -> pd.DataFrame:
         raise InputError("likelihoods", f"the sentence with {sentence} occurs twice; score each sentence once.")
     perplexities = sentence_perplexities(likelihoods)
     surprisal = np.log(perplexities)
-    if VARIANT in likelihoods:
-        sums = np.where(np.isnan(perplexities), np.nan, -likelihoods[LOG_LIKELIHOOD].to_numpy(np.float64))
-        surprisal = np.where(likelihoods[VARIANT] == MASKED_VARIANT, sums, surprisal)
+    if columns.VARIANT in likelihoods:
+        sums = np.where(np.isnan(perplexities), np.nan, -likelihoods[columns.LOG_LIKELIHOOD].to_numpy(np.float64))
+        surprisal = np.where(likelihoods[columns.VARIANT] == MASKED_VARIANT, sums, surprisal)
     return likelihoods[[*SENTENCE_COLUMNS, N_TOKENS]].assign(perplexity=perplexities, surprisal=surprisal)
 
 
@@ -159,9 +163,9 @@ def select_most_common_length(likelihoods: pd.DataFrame) -> pd.DataFrame:
     length.
     """
     cells = likelihoods.groupby(SENTENCE_COLUMNS[:3])[N_TOKENS]
-    by_group = cells.median().dropna().groupby([AXIS, TEMPLATE])
+    by_group = cells.median().dropna().groupby([columns.AXIS, columns.TEMPLATE])
     most_common = by_group.agg(lambda lengths: lengths.mode().iloc[0])  # the first of several modes is the smallest
-    expected = most_common.reindex(pd.MultiIndex.from_frame(likelihoods[[AXIS, TEMPLATE]]))
+    expected = most_common.reindex(pd.MultiIndex.from_frame(likelihoods[[columns.AXIS, columns.TEMPLATE]]))
     return likelihoods[cells.transform("median").to_numpy() == expected.to_numpy()]
 
 
@@ -177,15 +181,19 @@ def extreme_descriptors(likelihoods: pd.DataFrame, n: int = 3) -> pd.DataFrame:
     """
     defined = compute_surprisals(likelihoods).dropna(subset="perplexity")
     cells = defined.groupby(SENTENCE_COLUMNS[:3])["perplexity"].agg(["median", "mean", "size"]).reset_index()
-    cells = cells.rename(columns={"size": "n"}).sort_values([AXIS, TEMPLATE, "median", DESCRIPTOR], ignore_index=True)
-    medians = cells.groupby([AXIS, TEMPLATE])["median"]
+    cells = cells.rename(columns={"size": "n"}).sort_values(
+        [columns.AXIS, columns.TEMPLATE, "median", columns.DESCRIPTOR], ignore_index=True
+    )
+    medians = cells.groupby([columns.AXIS, columns.TEMPLATE])["median"]
     cells["compared"] = medians.transform("size")
     low = cells.assign(end="low", rank=medians.cumcount() + 1)
     high = cells.assign(end="high", rank=cells["compared"] - medians.cumcount())
     both = pd.concat([low, high])
     both = both[(both["rank"] <= n) & (both["rank"] <= both["compared"] // 2)]
-    both = both.sort_values([AXIS, TEMPLATE, "end", "rank"], ascending=[True, True, False, True], ignore_index=True)
-    return both[[AXIS, TEMPLATE, "end", "rank", DESCRIPTOR, "median", "mean", "n", "compared"]]
+    both = both.sort_values(
+        [columns.AXIS, columns.TEMPLATE, "end", "rank"], ascending=[True, True, False, True], ignore_index=True
+    )
+    return both[[columns.AXIS, columns.TEMPLATE, "end", "rank", columns.DESCRIPTOR, "median", "mean", "n", "compared"]]
 
 
 def descriptors_by_axis(sentences: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -194,7 +202,9 @@ def descriptors_by_axis(sentences: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     Raises:
         InputError: no axis has two descriptors, so there is no pair to compare.
     """
-    descriptors = {axis: tuple(sorted(names.unique())) for axis, names in sentences.groupby(AXIS)[DESCRIPTOR]}
+    descriptors = {
+        axis: tuple(sorted(names.unique())) for axis, names in sentences.groupby(columns.AXIS)[columns.DESCRIPTOR]
+    }
     if max(map(len, descriptors.values())) < 2:
         single = ", ".join(f"{axis} ({names[0]})" for axis, names in descriptors.items())
         raise InputError("prompts", f"each axis has only one descriptor: {single}; use two of an axis or more.")
@@ -213,8 +223,8 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[PairTests]:
     """
     table = compute_surprisals(likelihoods)
     axis_descriptors = descriptors_by_axis(table)
-    templates = sorted(table[TEMPLATE].unique())
-    rows = dict(list(table.groupby([AXIS, TEMPLATE])))
+    templates = sorted(table[columns.TEMPLATE].unique())
+    rows = dict(list(table.groupby([columns.AXIS, columns.TEMPLATE])))
     for axis, descriptors in axis_descriptors.items():
         for template in templates:
             yield _comparison(axis, template, descriptors, rows.get((axis, template), table.iloc[:0]))
@@ -223,7 +233,7 @@ def compare_descriptors(likelihoods: pd.DataFrame) -> Iterator[PairTests]:
 def _comparison(axis: str, template: str, descriptors: tuple[str, ...], rows: pd.DataFrame) -> PairTests:
     defined = rows[rows["surprisal"].notna()]
     values, rank = np.unique(defined["surprisal"].to_numpy(), return_inverse=True)
-    code = pd.Index(descriptors).get_indexer(defined[DESCRIPTOR])
+    code = pd.Index(descriptors).get_indexer(defined[columns.DESCRIPTOR])
     shape = (len(descriptors), len(values))
     counts = np.bincount(code * shape[1] + rank, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     with_perplexity = np.flatnonzero(counts.sum(axis=1))
@@ -240,7 +250,7 @@ def _paired_p_values(defined: pd.DataFrame, code: np.ndarray, first: np.ndarray,
     """Return the p-value of each pair by its differences noun by noun, (m,); NaN if a pair has no common noun."""
     if not len(first):
         return np.empty(0)
-    noun, nouns = pd.factorize(defined[NOUN])
+    noun, nouns = pd.factorize(defined[columns.NOUN])
     surprisal = np.full((code.max() + 1, len(nouns)), np.nan)
     surprisal[code, noun] = defined["surprisal"]
     return signed_rank(surprisal[first] - surprisal[second])[1]

@@ -3,11 +3,11 @@
 import pandas as pd
 from matplotlib.figure import Figure as Chart
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import LOVE, sentence_perplexities
 from evenhand.evaluation.report.figures import BEFORE_COLOR, INK, SMALL, WIDE, new_chart, styled, svg
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
-from evenhand.evaluation.score import AXIS, TEMPLATE
 
 COLUMNS = 3
 BOX_HEIGHT = 15  # pixels
@@ -21,11 +21,11 @@ def distribution_section(likelihoods: pd.DataFrame) -> Section:
 
     Figure 2 has some templates, and Figure 4 all of them; the template of Table 3 is first.
     """
-    table = likelihoods[[AXIS, TEMPLATE]].assign(perplexity=sentence_perplexities(likelihoods)).dropna()
+    table = likelihoods[[columns.AXIS, columns.TEMPLATE]].assign(perplexity=sentence_perplexities(likelihoods)).dropna()
     if table.empty:
         return Section("Distribution of perplexity")
-    templates = sorted(table[TEMPLATE].unique(), key=lambda template: (template != LOVE, template))
-    panels = {template: table[table[TEMPLATE] == template] for template in templates}
+    templates = sorted(table[columns.TEMPLATE].unique(), key=lambda template: (template != LOVE, template))
+    panels = {template: table[table[columns.TEMPLATE] == template] for template in templates}
     note = (
         "A box holds the quartiles, and its whiskers 5 and 95 %, of all sentences of an axis. The scale is "
         "logarithmic. Smith et al. 2022, Figures 2 and 4, have points in place of boxes, equally many for each axis, "
@@ -47,7 +47,7 @@ def box_panels(panels: dict[str, pd.DataFrame]) -> Chart:
     Args:
         panels: template → its sentences, with the columns axis and perplexity.
     """
-    axes_names = sorted({name for rows in panels.values() for name in rows[AXIS]})
+    axes_names = sorted({name for rows in panels.values() for name in rows[columns.AXIS]})
     n_columns = min(COLUMNS, len(panels))
     n_rows = -(-len(panels) // n_columns)
     height = n_rows * (PANEL_MARGIN + BOX_HEIGHT * len(axes_names))
@@ -63,7 +63,7 @@ def box_panels(panels: dict[str, pd.DataFrame]) -> Chart:
     }
     names = [sanitize(name.replace("_", " "), 40) for name in axes_names]
     for axes, (template, rows) in zip(grid.flat, panels.items(), strict=False):
-        values = [rows.loc[rows[AXIS] == name, "perplexity"].to_numpy() for name in axes_names]
+        values = [rows.loc[rows[columns.AXIS] == name, "perplexity"].to_numpy() for name in axes_names]
         # Panels share their ticks, to which each call of boxplot would add.
         options = {"whis": (5, 95), "showfliers": False, "widths": 0.6, "manage_ticks": False}
         axes.boxplot(values, orientation="horizontal", **options, **styles)

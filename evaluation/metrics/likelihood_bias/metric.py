@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
     SENTENCE_COLUMNS,
@@ -17,8 +18,7 @@ from evenhand.evaluation.metrics.likelihood_bias.descriptor_pairs import (
     compare_descriptors,
     sentence_perplexities,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD
-from evenhand.evaluation.score import AXIS, TEMPLATE, BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import discoveries
 from evenhand.evaluation.statistics.jackknife import jackknife_error
 
@@ -105,14 +105,14 @@ def _groups(comparisons: Sequence[PairTests], metric: str) -> list[tuple[dict[st
     """Return each group of scores ({}, {axis}, {template} or both) with its comparisons and their counts of pairs."""
     axes = list(dict.fromkeys(comparison.axis for comparison in comparisons))
     templates = list(dict.fromkeys(comparison.template for comparison in comparisons))
-    single = [{AXIS: axis} for axis in axes] + [{TEMPLATE: template} for template in templates]
-    keys = [{}, *single, *({AXIS: axis, TEMPLATE: template} for axis in axes for template in templates)]
+    single = [{columns.AXIS: axis} for axis in axes] + [{columns.TEMPLATE: template} for template in templates]
+    keys = [{}, *single, *({columns.AXIS: axis, columns.TEMPLATE: template} for axis in axes for template in templates)]
     counted = [(comparison, _count(comparison, *TESTS[metric])) for comparison in comparisons]
     groups = []
     for key in keys:
         members = []
         for comparison, counts in counted:
-            if key.items() <= {AXIS: comparison.axis, TEMPLATE: comparison.template}.items():
+            if key.items() <= {columns.AXIS: comparison.axis, columns.TEMPLATE: comparison.template}.items():
                 members.append((comparison, counts))
         groups.append((key, members))
     return groups
@@ -232,10 +232,10 @@ def common_sentences(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.Data
     joined = join_rows(before, after, SENTENCE_COLUMNS, "sentences")
     sides = (joined.before, joined.after)
     is_usable = np.logical_and.reduce([sentence_perplexities(rows) > 0 for rows in sides])
-    alone = joined.alone.assign(**{LOG_LIKELIHOOD: np.nan})
+    alone = joined.alone.assign(**{columns.LOG_LIKELIHOOD: np.nan})
     tables = []
     for rows in sides:
-        usable = rows.assign(**{LOG_LIKELIHOOD: rows[LOG_LIKELIHOOD].where(is_usable)})
+        usable = rows.assign(**{columns.LOG_LIKELIHOOD: rows[columns.LOG_LIKELIHOOD].where(is_usable)})
         tables.append(pd.concat([usable, alone], ignore_index=True))
     return tables[0], tables[1]
 

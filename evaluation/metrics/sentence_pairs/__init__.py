@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.sentence_pairs import (
     insert_names,
     known_defects,
@@ -39,7 +40,6 @@ from evenhand.evaluation.metrics.sentence_pairs.metric import (
     make_masked_pair_table,
     pair_scores,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, number, sanitize
@@ -47,14 +47,6 @@ from evenhand.evaluation.report.page import Cell, Example, Figure, Page, Row, Se
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import (
-    BIAS_TYPE,
-    DIRECTION,
-    LEFT_OUT,
-    LESS,
-    MORE,
-    PAIR_ID,
-    RUN,
-    TEXT,
     BiasScore,
     Direction,
     Signature,
@@ -222,7 +214,7 @@ class SentencePairs(Metric):
             signature |= {"limit": sentences.limit, "seed": config.seed}
         if not masked:
             signature |= {"context": sentences.context, "end_of_sequence": sentences.end_of_sequence}
-        signature |= {VARIANT: table[VARIANT].dropna().iloc[0], "packages": package_versions()}
+        signature |= {columns.VARIANT: table[columns.VARIANT].dropna().iloc[0], "packages": package_versions()}
         scores = pair_scores(table, signature=signature, seed=config.seed)
         has_defect = _has_defect(table)
         if has_defect.any() and not has_defect.all():
@@ -244,12 +236,12 @@ class SentencePairs(Metric):
         new = after.table("pairs")
         seed = before.config.seed
         scores = _changes_and_levels(old, new, signature, seed)
-        scored_by = (VARIANT,) if is_masked(old) else ("context", "end_of_sequence")
+        scored_by = (columns.VARIANT,) if is_masked(old) else ("context", "end_of_sequence")
         check_scored_alike(signature["before"], signature["after"], scored_by)
-        defective = {*old[PAIR_ID][_has_defect(old)], *new[PAIR_ID][_has_defect(new)]}
-        old = old[~old[PAIR_ID].isin(defective)]
-        new = new[~new[PAIR_ID].isin(defective)]
-        if defective and set(old[PAIR_ID]) & set(new[PAIR_ID]):
+        defective = {*old[columns.PAIR_ID][_has_defect(old)], *new[columns.PAIR_ID][_has_defect(new)]}
+        old = old[~old[columns.PAIR_ID].isin(defective)]
+        new = new[~new[columns.PAIR_ID].isin(defective)]
+        if defective and set(old[columns.PAIR_ID]) & set(new[columns.PAIR_ID]):
             scores += _marked_without_defects(_changes_and_levels(old, new, signature, seed))
         return scores
 
@@ -269,7 +261,7 @@ class SentencePairs(Metric):
     def find_cautions(self, run: FamilyRun) -> list[Finding]:
         table = run.table("pairs")
         cautions = []
-        n_left_out = int(table[LEFT_OUT].notna().sum())
+        n_left_out = int(table[columns.LEFT_OUT].notna().sum())
         if n_left_out > MANY_LEFT_OUT * len(table):
             cautions.append(Finding("many_left_out", {"n_left_out": n_left_out, "n": len(table)}))
         if any(score.metric == "token_accuracy" and score.value > EASY_TOKENS for score in run.scores):
@@ -283,7 +275,7 @@ class SentencePairs(Metric):
     def find_left_out(self, run: FamilyRun) -> list[Finding]:
         """Return which pairs are left out and why, whether they are a sample, and which have known defects."""
         table = run.table("pairs")
-        reasons = {str(reason): int(n) for reason, n in table[LEFT_OUT].dropna().value_counts().items()}
+        reasons = {str(reason): int(n) for reason, n in table[columns.LEFT_OUT].dropna().value_counts().items()}
         counts = {"n_left_out": sum(reasons.values()), "n": len(table), "reasons": reasons}
         found = [Finding("pairs_left_out", counts)]
         if run.config.sentences.limit is not None:
@@ -300,7 +292,7 @@ class SentencePairs(Metric):
         difference = _differences(table)
         examples = _example_section("Pairs to read", table, difference)
         groups = {"all pairs": difference}
-        groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[BIAS_TYPE])}
+        groups |= {str(bias_type): part for bias_type, part in difference.groupby(table[columns.BIAS_TYPE])}
         distribution = _distribution_section(groups)
         left_out_section = Section("Pairs left out", self.left_out(run))
         published = _published_section({run.model_name: run.scores})
@@ -317,8 +309,10 @@ class SentencePairs(Metric):
     def comparison_facts(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Facts:
         """Return the default facts, with a caution if pairs of one id have other sentences, as translations have."""
         facts = super().comparison_facts(before, after, changes)
-        joined = join_rows(before.table("pairs"), after.table("pairs"), [PAIR_ID], "pairs")
-        is_other = (joined.before[[MORE, LESS]] != joined.after[[MORE, LESS]]).any(axis=1)
+        joined = join_rows(before.table("pairs"), after.table("pairs"), [columns.PAIR_ID], "pairs")
+        is_other = (joined.before[[columns.MORE, columns.LESS]] != joined.after[[columns.MORE, columns.LESS]]).any(
+            axis=1
+        )
         if not is_other.any():
             return facts
         caution = Finding("other_sentences", {"n_other": int(is_other.sum()), "n": len(is_other)})
@@ -327,9 +321,11 @@ class SentencePairs(Metric):
     def comparison_page(self, before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> Page:
         """Return the default page, with the pairs that changed most."""
         page = super().comparison_page(before, after, changes)
-        old = before.table("pairs").set_index(PAIR_ID)
-        new = after.table("pairs").set_index(PAIR_ID)
-        is_same = (old[[MORE, LESS]] == new[[MORE, LESS]].reindex(old.index)).all(axis=1)
+        old = before.table("pairs").set_index(columns.PAIR_ID)
+        new = after.table("pairs").set_index(columns.PAIR_ID)
+        is_same = (old[[columns.MORE, columns.LESS]] == new[[columns.MORE, columns.LESS]].reindex(old.index)).all(
+            axis=1
+        )
         change = (_differences(new).reindex(old.index) - _differences(old)).where(is_same)
         page.sections.append(_example_section("Pairs that changed most", old.reset_index(), change))
         return page
@@ -363,12 +359,14 @@ def _read_pairs(config: FamilyConfig) -> pd.DataFrame:
     pairs = read_sentence_pairs(_pairs_path(config), settings.columns)
     if settings.names is not None:
         pairs = insert_names(pairs, load_names(settings.names))
-    elif pairs[[MORE, LESS]].stack().str.contains(SLOT).any():
+    elif pairs[[columns.MORE, columns.LESS]].stack().str.contains(SLOT).any():
         raise InputError("names", "sentences have {female} or {male}; give a language, or a file of names.")
     if settings.names is not None or any(getattr(settings, name) for name in FILTERS):
         pairs = leave_out_pairs(pairs, settings.min_shared_words, settings.min_words)
-    if pairs[LEFT_OUT].notna().all():
-        raise InputError("pairs", f"all are left out, such as for “{pairs[LEFT_OUT].iloc[0]}”; lower the filters.")
+    if pairs[columns.LEFT_OUT].notna().all():
+        raise InputError(
+            "pairs", f"all are left out, such as for “{pairs[columns.LEFT_OUT].iloc[0]}”; lower the filters."
+        )
     return pairs
 
 
@@ -377,21 +375,23 @@ def _scored_pairs(store: Store, config: FamilyConfig) -> pd.DataFrame:
     model = config.open_model(scores_sentences=True)
     pairs = _read_pairs(config)
     if settings.limit is not None:
-        pairs = pairs[pairs[LEFT_OUT].isna()]
-        strata = pairs[BIAS_TYPE].tolist()
-        ids = pairs[PAIR_ID].tolist()
+        pairs = pairs[pairs[columns.LEFT_OUT].isna()]
+        strata = pairs[columns.BIAS_TYPE].tolist()
+        ids = pairs[columns.PAIR_ID].tolist()
         pairs = pairs.iloc[stratified_rows(strata, ids, settings.limit, config.seed)].reset_index(drop=True)
     pairs = perturb(pairs) if config.settings.perturbed else pairs
-    incomplete = pairs[LEFT_OUT].notna()
-    complete = pairs[~incomplete].drop(columns=LEFT_OUT).reset_index(drop=True)
+    incomplete = pairs[columns.LEFT_OUT].notna()
+    complete = pairs[~incomplete].drop(columns=columns.LEFT_OUT).reset_index(drop=True)
     if model.is_masked:
         scored = _score_masked(store, config, complete)
     else:
-        sentences = pd.DataFrame({TEXT: [*complete[MORE], *complete[LESS]]})
+        sentences = pd.DataFrame({columns.TEXT: [*complete[columns.MORE], *complete[columns.LESS]]})
         compute = partial(model.score_sentences, context=settings.context, end_of_sequence=settings.end_of_sequence)
         rows = store.rows("sentences", sentences, compute, unit="sentences")
-        scored = make_causal_pair_table(complete, rows[LOG_LIKELIHOOD].to_numpy(), rows[TOKENS].to_numpy())
-        scored = scored.assign(**{VARIANT: rows[VARIANT].iloc[0]})
+        scored = make_causal_pair_table(
+            complete, rows[columns.LOG_LIKELIHOOD].to_numpy(), rows[columns.TOKENS].to_numpy()
+        )
+        scored = scored.assign(**{columns.VARIANT: rows[columns.VARIANT].iloc[0]})
     return pd.concat([scored, pairs[incomplete]], ignore_index=True)
 
 
@@ -407,11 +407,11 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
 
     model = load_masked_model(config.model)
     n = len(pairs)
-    ids, special = tokenize_sentences(model, [*pairs[MORE], *pairs[LESS]])
+    ids, special = tokenize_sentences(model, [*pairs[columns.MORE], *pairs[columns.LESS]])
     sides = [find_shared_positions(ids[i], ids[n + i], special[i], special[n + i]) for i in range(n)]
     positions = [more for more, _ in sides] + [less for _, less in sides]
     whole = config.settings.whole_words
-    words = word_indices(model, [*pairs[MORE], *pairs[LESS]]) if whole else None
+    words = word_indices(model, [*pairs[columns.MORE], *pairs[columns.LESS]]) if whole else None
     masked = store.rows(
         "masked", masked_tokens(ids, positions, words), partial(score_masked_tokens, model), unit="tokens"
     )
@@ -425,16 +425,16 @@ def _score_masked(store: Store, config: FamilyConfig, pairs: pd.DataFrame) -> pd
     tokens = [
         model.tokenizer.convert_ids_to_tokens([ids[i][index] for index in more]) for i, (more, _) in enumerate(sides)
     ]
-    columns = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
-    table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in columns))
-    return table.assign(**{VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
+    names = (masked["log_p"], masked["correct"], unmasked["aul"], unmasked["aula"])
+    table = make_masked_pair_table(pairs, tokens, *(column.to_numpy() for column in names))
+    return table.assign(**{columns.VARIANT: f"each shared token masked {'with its word' if whole else 'alone'}"})
 
 
 def _changes_and_levels(old: pd.DataFrame, new: pd.DataFrame, signature: Signature, seed: int) -> list[BiasScore]:
     """Return the changes between two runs' pairs and, if some pairs are not in both, the levels of the common pairs."""
     scores = compare_pairs(old, new, signature=signature, seed=seed)
     sides = common_pairs(old, new)
-    n_scored = [int(table[LEFT_OUT].isna().sum()) for table in (old, new, sides[0])]
+    n_scored = [int(table[columns.LEFT_OUT].isna().sum()) for table in (old, new, sides[0])]
     if len(set(n_scored)) > 1:
         for side, table in zip(("before", "after"), sides, strict=True):
             scores += levels_of_run(pair_scores(table, signature=signature[side], seed=seed), side)
@@ -445,7 +445,7 @@ def _marked_without_defects(scores: Sequence[BiasScore]) -> list[BiasScore]:
     """Return the scores over all pairs, of a comparison over all pairs of either run, as the group WITHOUT_DEFECTS."""
     marked = []
     for score in scores:
-        if not score.group.keys() - {RUN}:
+        if not score.group.keys() - {columns.RUN}:
             marked.append(replace(score, group={**score.group, **WITHOUT_DEFECTS}))
     return marked
 
@@ -457,7 +457,7 @@ def _has_defect(table: pd.DataFrame) -> np.ndarray:
 
 def _differences(table: pd.DataFrame) -> pd.Series:
     """Return the log-likelihood of `more` minus that of `less` of each pair, in nats; NaN for a pair without scores."""
-    return table[f"log_likelihood_{MORE}"] - table[f"log_likelihood_{LESS}"]
+    return table[f"log_likelihood_{columns.MORE}"] - table[f"log_likelihood_{columns.LESS}"]
 
 
 def _published_section(runs: Mapping[str, Sequence[BiasScore]]) -> Section:
@@ -486,16 +486,16 @@ def _words_section(tables: Mapping[str, pd.DataFrame]) -> Section:
     rows = []
     reasons = []
     for name, table in tables.items():
-        pairs = table.dropna(subset=[MORE, LESS])
-        sentences = [*pairs[MORE], *pairs[LESS]]
+        pairs = table.dropna(subset=[columns.MORE, columns.LESS])
+        sentences = [*pairs[columns.MORE], *pairs[columns.LESS]]
         words, reason = count_words(sentences)
         per_sentence = words / len(sentences) if sentences else math.nan
         cells = (Cell(f"{len(pairs):,}"), Cell(number(words, 0)), Cell(number(per_sentence, 0)))
         rows.append(Row(sanitize(name, 60), cells))
         if reason:
             reasons.append(f"{sanitize(name, 60)}: {reason}.")
-    columns = ("model", "pairs", "words", "words per sentence")
-    return Section("Words", reasons, [Table("Words of the pairs", columns, tuple(rows))], folded=True)
+    names = ("model", "pairs", "words", "words per sentence")
+    return Section("Words", reasons, [Table("Words of the pairs", names, tuple(rows))], folded=True)
 
 
 def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
@@ -512,7 +512,7 @@ def _distribution_section(groups: Mapping[str, pd.Series]) -> Section:
 
 def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> Section:
     ordered = table.assign(difference=difference.to_numpy(float)).dropna(subset="difference")
-    ordered = ordered.sort_values(["difference", PAIR_ID], kind="stable")
+    ordered = ordered.sort_values(["difference", columns.PAIR_ID], kind="stable")
     above = ordered[ordered["difference"] > 0]
     below = ordered[ordered["difference"] < 0]
     ends = {"more": above.iloc[::-1].head(N_PAIRS), "less": below.head(N_PAIRS)}
@@ -525,7 +525,9 @@ def _example_section(title: str, table: pd.DataFrame, difference: pd.Series) -> 
 
 
 def _example(row: Mapping[str, Any]) -> Example:
-    labels = [row[column] for column in (BIAS_TYPE, DIRECTION, PAIR_ID)]
+    labels = [row[column] for column in (columns.BIAS_TYPE, columns.DIRECTION, columns.PAIR_ID)]
     names = [sanitize(str(label), 60) for label in labels if isinstance(label, (str, int))]
     heading = f"{' · '.join(names)} · {number(row['difference'], 2, sign=True)} nats"
-    return Example(heading, (("more stereotypical", str(row[MORE])), ("less stereotypical", str(row[LESS]))))
+    return Example(
+        heading, (("more stereotypical", str(row[columns.MORE])), ("less stereotypical", str(row[columns.LESS])))
+    )

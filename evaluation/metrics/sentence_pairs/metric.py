@@ -18,9 +18,10 @@ from difflib import SequenceMatcher
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
-from evenhand.evaluation.score import BIAS_TYPE, DIRECTION, LEFT_OUT, LESS, MORE, PAIR_ID, BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import reach_of_mean, reach_of_sign_test, sign_test, t_test
 from evenhand.evaluation.statistics.intervals import (
     RESAMPLES,
@@ -32,7 +33,7 @@ from evenhand.evaluation.statistics.intervals import (
 )
 
 VERSION = 2
-PAIR_COLUMNS = [PAIR_ID, BIAS_TYPE, DIRECTION, MORE, LESS]
+PAIR_COLUMNS = [columns.PAIR_ID, columns.BIAS_TYPE, columns.DIRECTION, columns.MORE, columns.LESS]
 NO_SHARED_TOKEN = "the two sentences share no token"
 NOT_A_NUMBER = "the model gave a log-probability that is not a number"
 NOT_FINITE = "the model gave a log-likelihood that is not finite"
@@ -111,14 +112,14 @@ def make_masked_pair_table(
     table = pairs[PAIR_COLUMNS].reset_index(drop=True).assign(tokens=[list(texts) for texts in tokens])
     ends = np.cumsum(counts)[:-1]
     for name, values in (("log_p", log_p), ("correct", correct)):
-        for side, side_values in zip((MORE, LESS), values, strict=True):
+        for side, side_values in zip((columns.MORE, columns.LESS), values, strict=True):
             table[f"{name}_{side}"] = [part.tolist() for part in np.split(side_values, ends)] if n else []
     for name, values in (("log_likelihood", likelihood), ("distance", distance), ("aul", aul), ("aula", aula)):
-        for side, side_values in zip((MORE, LESS), values, strict=True):
+        for side, side_values in zip((columns.MORE, columns.LESS), values, strict=True):
             table[f"{name}_{side}"] = np.where(usable, side_values, np.nan)
     table["s_jsd"] = np.where(usable, (distance[0] - distance[1]) / np.maximum(counts, 1), np.nan)
     reasons = np.select([usable, counts == 0], [None, NO_SHARED_TOKEN], NOT_A_NUMBER)
-    return table.assign(**{LEFT_OUT: pd.Series(reasons, dtype=object)})
+    return table.assign(**{columns.LEFT_OUT: pd.Series(reasons, dtype=object)})
 
 
 def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, tokens: np.ndarray) -> pd.DataFrame:
@@ -137,10 +138,10 @@ def make_causal_pair_table(pairs: pd.DataFrame, log_likelihood: np.ndarray, toke
     usable = np.isfinite(likelihood).all(axis=0)
     counts = np.asarray(tokens, dtype=np.int64).reshape(2, len(pairs))
     table = pairs[PAIR_COLUMNS].reset_index(drop=True)
-    for row, side in enumerate((MORE, LESS)):
+    for row, side in enumerate((columns.MORE, columns.LESS)):
         table[f"log_likelihood_{side}"] = np.where(usable, likelihood[row], np.nan)
         table[f"tokens_{side}"] = counts[row]
-    return table.assign(**{LEFT_OUT: pd.Series(np.where(usable, None, NOT_FINITE), dtype=object)})
+    return table.assign(**{columns.LEFT_OUT: pd.Series(np.where(usable, None, NOT_FINITE), dtype=object)})
 
 
 def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list[BiasScore]:
@@ -181,16 +182,16 @@ def pair_scores(table: pd.DataFrame, *, signature: Signature, seed: int) -> list
     Args:
         table: the result of `make_masked_pair_table` or `make_causal_pair_table`.
     """
-    table = table.sort_values(PAIR_ID)
+    table = table.sort_values(columns.PAIR_ID)
     signature = _signature(signature, seed)
     scores = []
     for group, cut in _cuts(table):
-        usable = cut[cut[LEFT_OUT].isna()]
+        usable = cut[cut[columns.LEFT_OUT].isna()]
         for metric, pair_values in _pair_values(usable).items():
             scores += _mean_scores(metric, pair_values, group, len(cut) - len(usable), signature, seed)
     if not is_masked(table):
         return scores
-    usable = table[table[LEFT_OUT].isna()]
+    usable = table[table[columns.LEFT_OUT].isna()]
     return [*scores, *_accuracies([usable], len(table) - len(usable), signature, seed)]
 
 
@@ -218,7 +219,7 @@ def compare_pairs(before: pd.DataFrame, after: pd.DataFrame, *, signature: Signa
     before, after = common_pairs(before, after)
     scores = []
     for group, cut in _cuts(before):
-        old = cut[cut[LEFT_OUT].isna()]
+        old = cut[cut[columns.LEFT_OUT].isna()]
         new = after.loc[old.index]
         left_out = len(cut) - len(old)
         old_values = _pair_values(old)
@@ -240,28 +241,31 @@ def common_pairs(before: pd.DataFrame, after: pd.DataFrame) -> tuple[pd.DataFram
         InputError: the tables have no pair in common, or the same pair with another id.
     """
     _check_ids(before, after)
-    joined = join_rows(before, after, [PAIR_ID], "pairs")
-    usable = joined.before[LEFT_OUT].isna() & joined.after[LEFT_OUT].isna()
-    alone = joined.alone.assign(**{LEFT_OUT: NOT_IN_BOTH})
+    joined = join_rows(before, after, [columns.PAIR_ID], "pairs")
+    usable = joined.before[columns.LEFT_OUT].isna() & joined.after[columns.LEFT_OUT].isna()
+    alone = joined.alone.assign(**{columns.LEFT_OUT: NOT_IN_BOTH})
     sides = []
     for rows in (joined.before, joined.after):
-        columns = {
-            BIAS_TYPE: joined.before[BIAS_TYPE],
-            DIRECTION: joined.before[DIRECTION],
-            LEFT_OUT: np.where(usable, None, NOT_IN_BOTH),
+        names = {
+            columns.BIAS_TYPE: joined.before[columns.BIAS_TYPE],
+            columns.DIRECTION: joined.before[columns.DIRECTION],
+            columns.LEFT_OUT: np.where(usable, None, NOT_IN_BOTH),
         }
-        table = pd.concat([rows.assign(**columns), alone])
-        sides.append(table.sort_values(PAIR_ID, ignore_index=True))
+        table = pd.concat([rows.assign(**names), alone])
+        sides.append(table.sort_values(columns.PAIR_ID, ignore_index=True))
     return sides[0], sides[1]
 
 
 def _check_ids(before: pd.DataFrame, after: pd.DataFrame) -> None:
     """Raise InputError if a pair has different ids in two tables, such as numbers of rows of which one was inserted."""
-    once = [table.drop_duplicates([MORE, LESS], keep=False)[[PAIR_ID, MORE, LESS]] for table in (before, after)]
-    same = once[0].merge(once[1], on=[MORE, LESS], suffixes=("", "_after"))
-    moved = same[same[PAIR_ID].astype(str) != same[f"{PAIR_ID}_after"].astype(str)]
+    once = [
+        table.drop_duplicates([columns.MORE, columns.LESS], keep=False)[[columns.PAIR_ID, columns.MORE, columns.LESS]]
+        for table in (before, after)
+    ]
+    same = once[0].merge(once[1], on=[columns.MORE, columns.LESS], suffixes=("", "_after"))
+    moved = same[same[columns.PAIR_ID].astype(str) != same[f"{columns.PAIR_ID}_after"].astype(str)]
     if len(moved):
-        old, new = moved[[PAIR_ID, f"{PAIR_ID}_after"]].iloc[0]
+        old, new = moved[[columns.PAIR_ID, f"{columns.PAIR_ID}_after"]].iloc[0]
         raise InputError(
             "after",
             f"the pair {old!r} of the run before has the id {new!r}, so that other pairs would be compared; give the "
@@ -288,8 +292,8 @@ class _PairValues:
 
 def _pair_values(table: pd.DataFrame) -> dict[str, _PairValues]:
     """Return the values of each metric that a table of scored pairs has."""
-    more = table[f"log_likelihood_{MORE}"].to_numpy(float)
-    less = table[f"log_likelihood_{LESS}"].to_numpy(float)
+    more = table[f"log_likelihood_{columns.MORE}"].to_numpy(float)
+    less = table[f"log_likelihood_{columns.LESS}"].to_numpy(float)
     if not is_masked(table):
         return {
             "stereotype_preference": _percentage(more, less),
@@ -380,7 +384,7 @@ def _mean_scores(
         n_of="pairs",
         kind=kind,
     )
-    if not pairs.has_detectable or DIRECTION in group:
+    if not pairs.has_detectable or columns.DIRECTION in group:
         return [score]
     detectable = reach_of_sign_test(n) if pairs.interval is percentage_interval else reach_of_mean(values)
     largest = max(abs(bound - pairs.ideal) for bound in pairs.bounds)
@@ -419,7 +423,7 @@ def _accuracies(tables: Sequence[pd.DataFrame], left_out: int, signature: Signat
         bounds = (-1.0, 1.0)
         kind = Kind.DIFFERENCE
     scores = []
-    for side in (MORE, LESS):
+    for side in (columns.MORE, columns.LESS):
         lists = [table[f"correct_{side}"] for table in tables]
         data = tuple(np.array([count(row) for row in rows], float) for rows in lists for count in (sum, len))
         error, interval = bootstrap(data, _accuracy, seed)
@@ -453,7 +457,7 @@ def _accuracy(hits: np.ndarray, count: np.ndarray, *before: np.ndarray, axis: in
 def _cuts(table: pd.DataFrame) -> Iterator[tuple[dict[str, str], pd.DataFrame]]:
     """Yield all pairs, and the pairs of each bias type and of each direction, if there are several."""
     yield {}, table
-    for column in (BIAS_TYPE, DIRECTION):
+    for column in (columns.BIAS_TYPE, columns.DIRECTION):
         values = sorted(value for value in table[column].dropna().unique() if value)
         for value in values if len(values) > 1 else ():
             yield {column: value}, table[table[column] == value]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
     GENDERS,
@@ -42,16 +43,7 @@ from evenhand.evaluation.report.score_sections import (
 )
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    TEMPLATE,
-    BiasScore,
-    Signature,
-    display_name,
-    find_score,
-    shown_direction,
-)
+from evenhand.evaluation.score import BiasScore, Signature, display_name, find_score, shown_direction
 from evenhand.evaluation.settings import (
     BY_CONTENT,
     AnyPath,
@@ -354,7 +346,7 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
     bleu = "spbleu" if "spbleu" in sentences else "bleu"
     rows = sentences[sentences["direction"] == (gap.group["direction"] if gap else "en-xx")]
     numbers = ("masculine", "feminine", "both", "mean")
-    for by in (AXIS, DESCRIPTOR, TEMPLATE):
+    for by in (columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE):
         cuts = metric.cut_table(rows[rows[by] != ""], by, bleu)
         n = ROWS_AT_EACH_END
         caption = f"{find_format(bleu).label} of single sentences by {by}"
@@ -366,6 +358,10 @@ def _cut_sections(sentences: pd.DataFrame, gap: BiasScore | None) -> Iterator[Se
             cells = [*(number_cell(row[name]) for name in numbers), number_cell(row["gap"], sign=True)]
             cells.append(number_cell(100 * row["preference"], sign=True))
             lines.append(Row(sanitize(str(row[by]), 60), (*cells, *count_cells(row["count"]))))
-        note = f"Without the descriptor “{metric.OUTLIER}”, which is in two axes." if by == AXIS and len(cuts) else ""
-        columns = (by, *numbers, "gap", PREFERENCE, "scores")
-        yield Section(f"By {by}", tables=[Table(caption, columns, tuple(lines), note)])
+        note = (
+            f"Without the descriptor “{metric.OUTLIER}”, which is in two axes."
+            if by == columns.AXIS and len(cuts)
+            else ""
+        )
+        names = (by, *numbers, "gap", PREFERENCE, "scores")
+        yield Section(f"By {by}", tables=[Table(caption, names, tuple(lines), note)])

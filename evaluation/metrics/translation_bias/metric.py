@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.compat import score_of_statistics, segment_statistics
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
@@ -43,7 +44,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.files import results_of_sources, sha256_of
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Signature
+from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.intervals import percentile_interval
 
 if TYPE_CHECKING:
@@ -293,7 +294,7 @@ def sentence_scores(rows: pd.DataFrame, *, tokenize: str = "flores101") -> pd.Da
         scores = {}
         for name, metric in metrics.items():
             scores[name] = [score_of_statistics(metric, row) for row in _statistics(metric, part, gender)]
-        facts = part[[SENTENCE_ID, AXIS, DESCRIPTOR, TEMPLATE, LANG, "direction"]]
+        facts = part[[SENTENCE_ID, columns.AXIS, columns.DESCRIPTOR, columns.TEMPLATE, LANG, "direction"]]
         parts.append(facts.assign(gender=gender, **scores))
     return pd.concat(parts, ignore_index=True)
 
@@ -455,8 +456,8 @@ def cut_table(sentences: pd.DataFrame, by: str, metric: str = "spbleu") -> pd.Da
         of §4.5, by which the paper's Table 5 gives its 15.4 % and 16.2 %), mean (of the defined mean scores) and count
         (number of scores).
     """
-    if by == AXIS:
-        sentences = sentences[sentences[DESCRIPTOR] != OUTLIER]
+    if by == columns.AXIS:
+        sentences = sentences[sentences[columns.DESCRIPTOR] != OUTLIER]
     genders = [*REFERENCE_GENDERS, BOTH]
     table = sentences.pivot_table(metric, by, GENDER, "mean").reindex(columns=genders)
     table["gap"] = table[MASCULINE] - table[FEMININE]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.response_files import (
     ResponseFile,
     match_responses,
@@ -18,12 +19,12 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, response_batch
-from evenhand.evaluation.score import CUT, DESCRIPTOR, LEFT_OUT, PROMPT_ID, REASONED, display_name
+from evenhand.evaluation.score import display_name
 
 log = logging.getLogger("evenhand")
 
 
-OF_ANSWERS = (REASONED, CUT, UNANSWERED)  # columns of a file that are kept beside its responses
+OF_ANSWERS = (columns.REASONED, columns.CUT, UNANSWERED)  # columns of a file that are kept beside its responses
 
 
 class RecordedModel(Model):
@@ -61,7 +62,7 @@ class RecordedModel(Model):
     def identity(self) -> dict[str, Json]:
         _ = self.tag  # raises if the file cannot be read, or its control tag is not the configured one
         if self.responses.has_prompts:
-            descriptors = set(self.responses.columns[DESCRIPTOR])
+            descriptors = set(self.responses.columns[columns.DESCRIPTOR])
             if len(descriptors) == 1:
                 raise InputError(
                     "responses",
@@ -94,19 +95,19 @@ class RecordedModel(Model):
     def respond(self, prompts: pd.DataFrame, tokens: range | None = None) -> Iterator[pd.DataFrame]:
         """Yield the responses to the prompts, by their ids, in one batch; InputError if one is missing."""
         path = self.responses.path
-        columns = self.responses.columns
+        names = self.responses.columns
         if self.responses.has_prompts:
-            columns = {str(name): list(values) for name, values in prompts_from_responses(columns, path).items()}
-        responses = match_responses(columns, prompts[PROMPT_ID].tolist(), path)
-        ids = list(map(str, columns[PROMPT_ID]))
-        left_out = dict(zip(ids, columns.get(LEFT_OUT, ()), strict=False))
+            names = {str(name): list(values) for name, values in prompts_from_responses(names, path).items()}
+        responses = match_responses(names, prompts[columns.PROMPT_ID].tolist(), path)
+        ids = list(map(str, names[columns.PROMPT_ID]))
+        left_out = dict(zip(ids, names.get(columns.LEFT_OUT, ()), strict=False))
         reasons = []
-        for prompt_id, response in zip(prompts[PROMPT_ID], responses, strict=True):
+        for prompt_id, response in zip(prompts[columns.PROMPT_ID], responses, strict=True):
             reason = left_out.get(prompt_id)
             reasons.append(reason if isinstance(reason, str) and not response.strip() else None)
         counts = Counter(filter(None, reasons))
         if counts:
             log.warning("responses: %s: left out: %s", path, dict(counts))
-        more = {name: dict(zip(ids, columns[name], strict=True)) for name in OF_ANSWERS if name in columns}
-        added = {name: [by_id[prompt_id] for prompt_id in prompts[PROMPT_ID]] for name, by_id in more.items()}
+        more = {name: dict(zip(ids, names[name], strict=True)) for name in OF_ANSWERS if name in names}
+        added = {name: [by_id[prompt_id] for prompt_id in prompts[columns.PROMPT_ID]] for name, by_id in more.items()}
         yield response_batch(prompts, responses, reasons, added, strip=self.settings.strip or ())

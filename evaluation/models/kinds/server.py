@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.asking import UnsupportedRequest
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.remote import RemoteModel
 from evenhand.evaluation.models.request_parameters import Body
 from evenhand.evaluation.models.revisions import tokenizer_revision
 from evenhand.evaluation.models.server_client import answer_of, ask_openai, check_client
-from evenhand.evaluation.score import TEXT
 from evenhand.evaluation.settings import Access, CheckpointSettings, ModelSettings
 
 if TYPE_CHECKING:  # takes a second
@@ -89,7 +88,7 @@ class ServedModel(RemoteModel):
         config = load_config(self.tokenizer)
         encoded = encode(
             load_tokenizer(self.tokenizer, config),
-            sentences[TEXT].tolist(),
+            sentences[columns.TEXT].tolist(),
             name=self.name,
             max_tokens=max_positions(config) - 1,  # the server generates one token
             context=context,
@@ -100,7 +99,11 @@ class ServedModel(RemoteModel):
         variant = f"{describe(encoded, context)}, by a server's `echo` with `logprobs`"
         for rows, token_log_p in self.fetch(bodies, _token_log_p):
             sums = [math.fsum(log_p[begin:]) for log_p, begin in zip(token_log_p, encoded.begin[rows], strict=True)]
-            table = {LOG_LIKELIHOOD: sums, TOKENS: encoded.n_scored[np.array(rows)], VARIANT: variant}
+            table = {
+                columns.LOG_LIKELIHOOD: sums,
+                columns.TOKENS: encoded.n_scored[np.array(rows)],
+                columns.VARIANT: variant,
+            }
             yield pd.DataFrame(table, index=sentences.index[rows])
 
 

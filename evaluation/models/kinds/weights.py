@@ -8,23 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model, prompt_seed, response_batch
+from evenhand.evaluation.models.base import Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
 from evenhand.evaluation.models.revisions import is_adapter, model_revision
-from evenhand.evaluation.score import (
-    CUT,
-    OPENING,
-    OPENING_IDS,
-    PERSONA,
-    PROMPT_ID,
-    REASONED,
-    RESPONSE,
-    RESPONSE_IDS,
-    TEXT,
-)
 from evenhand.evaluation.settings import Access, ModelSettings, as_settings
 from evenhand.evaluation.tables import label_batches
 
@@ -130,7 +120,7 @@ class LoadedModel(Model):
         from evenhand.evaluation.models.contexts import render_contexts
 
         loaded = self.load()
-        contexts = render_contexts(loaded, prompts[TEXT].tolist(), prompts[PERSONA].tolist(), self.tag)
+        contexts = render_contexts(loaded, prompts[columns.TEXT].tolist(), prompts[columns.PERSONA].tolist(), self.tag)
         if self.tag == loaded.control_tag:
             _check_invocation(loaded, contexts)
         return contexts
@@ -146,9 +136,9 @@ class LoadedModel(Model):
         batches = generate_responses(
             self.load(),
             contexts,
-            [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[PROMPT_ID]],
+            [prompt_seed(prompt_id, self.seed) for prompt_id in prompts[columns.PROMPT_ID]],
             self.arguments if tokens is None else arguments_of_part(self.arguments, tokens),
-            openings=self._openings(prompts, contexts) if OPENING in prompts else None,
+            openings=self._openings(prompts, contexts) if columns.OPENING in prompts else None,
             first=0 if tokens is None else tokens.start,
             batch_size=self.decoding.batch_size,
         )
@@ -156,10 +146,10 @@ class LoadedModel(Model):
             yield response_batch(
                 prompts.iloc[list(responses)],
                 [response.text for response in responses.values()],
-                columns={
-                    RESPONSE_IDS: [response.ids for response in responses.values()],
-                    CUT: [response.is_cut for response in responses.values()],
-                    REASONED: [response.had_reasoning for response in responses.values()],
+                more={
+                    columns.RESPONSE_IDS: [response.ids for response in responses.values()],
+                    columns.CUT: [response.is_cut for response in responses.values()],
+                    columns.REASONED: [response.had_reasoning for response in responses.values()],
                 },
             )
 
@@ -167,9 +157,9 @@ class LoadedModel(Model):
         """Return the token ids with which the responses begin: the ids that were written, else those of the text."""
         from evenhand.evaluation.models.contexts import encode_continuations, written_ids
 
-        texts = prompts[OPENING].tolist()
+        texts = prompts[columns.OPENING].tolist()
         openings = encode_continuations(self.load(), contexts, texts)
-        written = prompts[OPENING_IDS].tolist() if OPENING_IDS in prompts else None
+        written = prompts[columns.OPENING_IDS].tolist() if columns.OPENING_IDS in prompts else None
         for row, ids in written_ids(self.load(), texts, written, is_cut=[True] * len(texts)).items():
             openings[row] = ids
         return openings
@@ -180,11 +170,11 @@ class LoadedModel(Model):
         batches = response_log_likelihoods(
             self.load(),
             self.contexts(pairs),
-            pairs[RESPONSE].tolist(),
-            written=pairs[RESPONSE_IDS].tolist() if RESPONSE_IDS in pairs else None,
-            is_cut=pairs[CUT].tolist() if CUT in pairs else None,
+            pairs[columns.RESPONSE].tolist(),
+            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
+            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
         )
-        return label_batches(batches, (LOG_LIKELIHOOD, TOKENS), pairs.index)
+        return label_batches(batches, (columns.LOG_LIKELIHOOD, columns.TOKENS), pairs.index)
 
     def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
         from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities

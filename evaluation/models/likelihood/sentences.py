@@ -13,13 +13,12 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
 from evenhand.evaluation.models.batches import common_prefix_length, longest_first, max_positions, tokenize_texts
 from evenhand.evaluation.models.likelihood.prefix_tree import prefix_tree, sequence_log_probabilities
 from evenhand.evaluation.models.likelihood.tokens import conditional_log_likelihoods, response_log_likelihoods
 from evenhand.evaluation.models.loading import DialogueModel
-from evenhand.evaluation.score import TEXT
 from evenhand.evaluation.tables import label_batches
 
 log = logging.getLogger("evenhand")
@@ -143,13 +142,13 @@ def sentence_log_likelihoods(
     context, and its scores include the end of the sentence.
     """
     if model.kind == "encoder_decoder":
-        batches, variant = _score_after_input(model, sentences[TEXT].tolist(), context)
+        batches, variant = _score_after_input(model, sentences[columns.TEXT].tolist(), context)
     else:
-        batches, variant = _score_sequences(model, sentences[TEXT].tolist(), context, end_of_sequence)
-    for batch in label_batches(batches, (LOG_LIKELIHOOD, TOKENS), sentences.index):
-        if batch[LOG_LIKELIHOOD].isna().any():
+        batches, variant = _score_sequences(model, sentences[columns.TEXT].tolist(), context, end_of_sequence)
+    for batch in label_batches(batches, (columns.LOG_LIKELIHOOD, columns.TOKENS), sentences.index):
+        if batch[columns.LOG_LIKELIHOOD].isna().any():
             raise InputError("sentences", f"one is too long for {model.name} with the context; leave it out.")
-        batch[VARIANT] = variant
+        batch[columns.VARIANT] = variant
         yield batch
 
 

@@ -12,13 +12,14 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.engine.changes import column_change
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.levels import mean_scores
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues
 from evenhand.evaluation.metrics.generation_bias.measures import Measure, all_measures, find_measure, user_file
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, TEMPLATE, BiasScore, Form, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Form, Kind, Signature
 from evenhand.evaluation.statistics.intervals import ANY, Interval, mean_covariance, ratio_interval
 from evenhand.evaluation.statistics.scores import CHANGE_BOUNDS
 
@@ -146,7 +147,7 @@ def exponential(score: BiasScore, bounds: Interval, less: float = 0.0) -> BiasSc
 
 def cell_codes(prompts: pd.DataFrame) -> np.ndarray:
     """Return an integer code of each prompt's cell (template, descriptor, axis), (n,), the stratum for intervals."""
-    return prompts.groupby([TEMPLATE, DESCRIPTOR, AXIS], sort=True).ngroup().to_numpy()
+    return prompts.groupby([columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS], sort=True).ngroup().to_numpy()
 
 
 def retention_ratio(

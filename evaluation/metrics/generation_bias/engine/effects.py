@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
     compared_people,
 )
-from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind, Signature
+from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_changes, family_effects
@@ -36,7 +37,7 @@ EFFECT = "effect"
 DIFFERENCE_BOUND = "difference_bound"
 NO_BOUND = "no two descriptors have a common template"
 NOTHING_VARIES = "nothing varies in these responses, so they say nothing about rarer differences"
-EFFECT_KINDS = (STYLE, CLUSTER)  # outcomes of the tables of effects on styles
+EFFECT_KINDS = (columns.STYLE, columns.CLUSTER)  # outcomes of the tables of effects on styles
 IN_USE = 0.01  # mean share of the responses from which a style is in use
 # Transitions.
 REMOVED = "removed"
@@ -118,9 +119,9 @@ def style_family(
 ) -> FamilyOfTests:
     """Return the family of the styles and style clusters of responses."""
     indicator = np.zeros((len(responses.columns), len(clusters)))
-    for cluster, columns in enumerate(clusters.values()):
-        indicator[list(columns), cluster] = 1
-    return FamilyOfTests(STYLE, responses.values, indicator, are_shares=are_shares)
+    for cluster, names in enumerate(clusters.values()):
+        indicator[list(names), cluster] = 1
+    return FamilyOfTests(columns.STYLE, responses.values, indicator, are_shares=are_shares)
 
 
 def effect_table(
@@ -144,7 +145,9 @@ def effect_table(
 
 def _names(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
     """Return outcome ("style" or "cluster") and name of each style and each style cluster."""
-    names = [(STYLE, style) for style in responses.columns] + [(CLUSTER, cluster) for cluster in clusters]
+    names = [(columns.STYLE, style) for style in responses.columns] + [
+        (columns.CLUSTER, cluster) for cluster in clusters
+    ]
     return pd.DataFrame(names, columns=["outcome", "name"])
 
 
@@ -170,7 +173,7 @@ def shift_table(people: People, family: FamilyOfTests, found: Effects) -> pd.Dat
     Columns: unit, axis; moved: the length of the shift of the mean style vector, over √2: the share of answers that
     would have to move to another style, with the noise of sampling; p_family, p_page and certainty as in `effects`; n.
     """
-    people_only = people.units[people.units["kind"] == DESCRIPTOR]
+    people_only = people.units[people.units["kind"] == columns.DESCRIPTOR]
     n_styles = family.values.shape[1]
     length = np.sqrt((found.effect[: len(people_only), :n_styles] ** 2).sum(axis=1) / 2)
     table = people_only[["unit", "axis"]].assign(
@@ -193,7 +196,7 @@ def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
     Args:
         table: the result of `effects` or `effect_changes`.
     """
-    rows = table[(table["kind"] == DESCRIPTOR) & (table["outcome"] == STYLE)]
+    rows = table[(table["kind"] == columns.DESCRIPTOR) & (table["outcome"] == columns.STYLE)]
     share = rows.filter(regex="^average").max(axis=1).groupby(rows["name"]).transform("mean")
     sizes = rows.loc[share >= IN_USE, "detectable"].replace(np.inf, np.nan).dropna()
     return float(sizes.median()), float(sizes.max())
@@ -385,7 +388,7 @@ def difference_bound(
         value,
         ideal=0.0,
         bounds=(0.0, upper),
-        n=int(table.loc[table["kind"] == DESCRIPTOR].drop_duplicates("unit")["n"].sum()),
+        n=int(table.loc[table["kind"] == columns.DESCRIPTOR].drop_duplicates("unit")["n"].sum()),
         interval=interval,
         group={} if outcome is None else {"outcome": outcome},
         reason=reason,

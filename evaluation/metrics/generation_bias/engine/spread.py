@@ -21,20 +21,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    TEMPLATE,
-    BiasScore,
-    Caution,
-    Form,
-    Kind,
-    Signature,
-    find_score,
-)
+from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score
 from evenhand.evaluation.statistics.cells import (
     Cells,
     Labels,
@@ -107,11 +98,11 @@ def headline_of(scores: Iterable[BiasScore], kind: Kind = Kind.LEVEL) -> BiasSco
 def check_arguments(responses: Answers, clusters: Mapping[str, Sequence[int]], permutations: int = 0) -> None:
     """Raise InputError for a cluster with a column that no style has, or for an invalid number of permutations."""
     n_styles = len(responses.columns)
-    for cluster, columns in clusters.items():
-        if isinstance(columns, str) or any(column not in range(n_styles) for column in columns):
+    for cluster, numbers in clusters.items():
+        if isinstance(numbers, str) or any(number not in range(n_styles) for number in numbers):
             raise InputError(
                 "clusters",
-                f"{cluster!r} has {format_value(columns)}; give columns from 0 to {n_styles - 1}, such as of "
+                f"{cluster!r} has {format_value(numbers)}; give columns from 0 to {n_styles - 1}, such as of "
                 "load_style_clusters.",
             )
     if not isinstance(permutations, int) or permutations < 0:
@@ -121,7 +112,7 @@ def check_arguments(responses: Answers, clusters: Mapping[str, Sequence[int]], p
 def check_same_prompts(before: Answers, after: Answers) -> None:
     """Raise InputError if two sets of responses differ in a style, or in the template or descriptor of a row."""
     compared: dict[str, tuple[Labels, Labels]] = {"styles": (before.columns, after.columns)}
-    for name in (TEMPLATE, DESCRIPTOR):
+    for name in (columns.TEMPLATE, columns.DESCRIPTOR):
         compared[name] = (before.table[name], after.table[name])
     for name, (old, new) in compared.items():
         if list(old) != list(new):
@@ -263,11 +254,11 @@ def _include_single_responses(
     scores: Sequence[BiasScore], responses: Answers, cells: Cells, clusters: Mapping[str, Sequence[int]]
 ) -> list[BiasScore]:
     """Return the scores, in which the plain form is computed again, from all cells, also with one response each."""
-    by_axis = {group[AXIS]: subset for group, subset in cells_by_axis(responses, responses.values, cells)}
+    by_axis = {group[columns.AXIS]: subset for group, subset in cells_by_axis(responses, responses.values, cells)}
     result = []
     for score in scores:
         if score.form == Form.PLAIN:
-            subset = by_axis[score.group[AXIS]] if AXIS in score.group else cells
+            subset = by_axis[score.group[columns.AXIS]] if columns.AXIS in score.group else cells
             mean = subset.mean
             if "style" in score.group:
                 mean = mean[:, [list(responses.columns).index(score.group["style"])]]
@@ -354,18 +345,18 @@ def all_cells(responses: Answers, vectors: np.ndarray | None = None) -> Cells:
 
     `vectors` replace the style vectors of the responses, (n, c).
     """
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
+    template = to_codes(responses.table[columns.TEMPLATE])
+    descriptor = to_codes(responses.table[columns.DESCRIPTOR])
     return arrange_cells(responses.values if vectors is None else vectors, template, descriptor, min_count=1)
 
 
 def cells_by_axis(responses: Answers, vectors: np.ndarray, cells: Cells) -> Iterator[tuple[dict[str, str], Cells]]:
     """Yield (group, cells) for each axis, if there are several; `cells` are `all_cells` of the vectors, (n, c)."""
-    axis, names = factorize(responses.table[AXIS])
+    axis, names = factorize(responses.table[columns.AXIS])
     if len(names) == 1:
         return
-    template = to_codes(responses.table[TEMPLATE])
-    descriptor = to_codes(responses.table[DESCRIPTOR])
+    template = to_codes(responses.table[columns.TEMPLATE])
+    descriptor = to_codes(responses.table[columns.DESCRIPTOR])
     for code, name in enumerate(names.tolist()):
         has_code = axis == code
         descriptors = np.unique(descriptor[has_code])
@@ -373,7 +364,7 @@ def cells_by_axis(responses: Answers, vectors: np.ndarray, cells: Cells) -> Iter
             subset = select_cells(cells, np.isin(cells.descriptor, descriptors))
         else:  # a descriptor in several axes
             subset = arrange_cells(vectors, template, descriptor, min_count=1, mask=has_code)
-        yield {AXIS: name}, replace(subset, n_left_out=0)  # responses of other axes do not count as left out
+        yield {columns.AXIS: name}, replace(subset, n_left_out=0)  # responses of other axes do not count as left out
 
 
 def scored_subsets(

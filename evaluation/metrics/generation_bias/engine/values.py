@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
@@ -22,7 +23,6 @@ from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
 from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
-from evenhand.evaluation.score import LEFT_OUT, PROMPT_ID, RESPONSE
 
 VALUES = "outcomes"  # the table of the values of all measures
 KIND = "kind of values"  # the entry of the basis of a score
@@ -113,15 +113,15 @@ def measured_values(name: str, answers: pd.DataFrame, context: Context) -> Measu
 def _can_have_value(measure: Measure, answers: pd.DataFrame, context: Context) -> np.ndarray:
     """Return whether each answer has what the measure needs, (n,) bool."""
     if measure.table:
-        return answers[PROMPT_ID].isin(context.tables[measure.table][PROMPT_ID]).to_numpy()
+        return answers[columns.PROMPT_ID].isin(context.tables[measure.table][columns.PROMPT_ID]).to_numpy()
     if measure.needs == Needs.NOTHING:
         return np.ones(len(answers), dtype=bool)
-    has_text = (answers[RESPONSE].str.strip() != "").to_numpy(dtype=bool)
+    has_text = (answers[columns.RESPONSE].str.strip() != "").to_numpy(dtype=bool)
     if measure.needs == Needs.TEXT:
         return has_text
-    if LEFT_OUT not in answers:
+    if columns.LEFT_OUT not in answers:
         return np.ones(len(answers), dtype=bool)
-    is_answer = answers[LEFT_OUT].isna() | (answers[LEFT_OUT] == NO_CONTENT)
+    is_answer = answers[columns.LEFT_OUT].isna() | (answers[columns.LEFT_OUT] == NO_CONTENT)
     return has_text | is_answer.to_numpy(dtype=bool)
 
 
@@ -160,9 +160,9 @@ def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) ->
         chosen.append(name)
         if name == LANGUAGE:
             chosen.append(OTHER_LANGUAGE)
-    is_empty = answers[RESPONSE].str.strip() == ""
-    if LEFT_OUT in answers:
-        is_withheld = answers[LEFT_OUT].isin(FILTER_REASONS)
+    is_empty = answers[columns.RESPONSE].str.strip() == ""
+    if columns.LEFT_OUT in answers:
+        is_withheld = answers[columns.LEFT_OUT].isin(FILTER_REASONS)
         is_empty &= ~is_withheld
         chosen += [FILTERED] * bool(is_withheld.any())
     chosen += [EMPTY] * bool(is_empty.any())
@@ -171,7 +171,7 @@ def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) ->
 
 def values_table(prompt_ids: pd.Series, values: Mapping[str, MeasureValues]) -> pd.DataFrame:
     """Return the values of all measures as one table: prompt_id, and a column "measure: value" for each value."""
-    table = {PROMPT_ID: prompt_ids}
+    table = {columns.PROMPT_ID: prompt_ids}
     for name, of_measure in values.items():
         for column in of_measure.table:
             table[f"{name}: {column}"] = of_measure.table[column]
@@ -182,7 +182,9 @@ def stored_names(run: FamilyRun) -> list[str]:
     """Return the names of the measures of a run."""
     if not run.has(VALUES):
         return []
-    return list(dict.fromkeys(name.partition(": ")[0] for name in map(str, run.table(VALUES)) if name != PROMPT_ID))
+    return list(
+        dict.fromkeys(name.partition(": ")[0] for name in map(str, run.table(VALUES)) if name != columns.PROMPT_ID)
+    )
 
 
 def stored_values(run: FamilyRun, name: str) -> MeasureValues:

@@ -13,21 +13,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.plugins import load_module, module_names, user_folders
 from evenhand.evaluation.report.formats import Format
-from evenhand.evaluation.score import (
-    AXIS,
-    DESCRIPTOR,
-    LEFT_OUT,
-    PERSONA,
-    PROMPT_ID,
-    RESPONSE,
-    TEMPLATE,
-    TEXT,
-    Form,
-)
+from evenhand.evaluation.score import Form
 
 OWN_FOLDER = Path(__file__).resolve().parent
 __path__ += user_folders("outcomes")
@@ -42,7 +33,16 @@ FLUENCY = "fluency"
 OFFENSIVENESS = "offensiveness"
 OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column of likelihoods: of a response after the other prompt
 # Names of columns that are no measures: what an answer was given to, and by which rows are grouped.
-TAKEN = (PROMPT_ID, TEXT, PERSONA, TEMPLATE, AXIS, DESCRIPTOR, RESPONSE, LEFT_OUT)
+TAKEN = (
+    columns.PROMPT_ID,
+    columns.TEXT,
+    columns.PERSONA,
+    columns.TEMPLATE,
+    columns.AXIS,
+    columns.DESCRIPTOR,
+    columns.RESPONSE,
+    columns.LEFT_OUT,
+)
 
 
 class ValueKind(StrEnum):
@@ -58,7 +58,7 @@ class ValueKind(StrEnum):
 class Needs(StrEnum):
     """What an answer needs to have a value of a measure."""
 
-    TEXT = "text"  # a text that is not empty
+    columns.TEXT = "text"  # a text that is not empty
     ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
     NOTHING = "nothing"  # every prompt has a value
     CLASSIFIER = "classifier"  # a row in the table of the offensiveness classifier
@@ -82,7 +82,7 @@ class Context:
 
     def rows(self, name: str, answers: pd.DataFrame) -> pd.DataFrame:
         """Return the rows of a table that belong to the answers, in their order."""
-        return self.tables[name].set_index(PROMPT_ID).loc[answers[PROMPT_ID]]
+        return self.tables[name].set_index(columns.PROMPT_ID).loc[answers[columns.PROMPT_ID]]
 
 
 @dataclass(frozen=True)

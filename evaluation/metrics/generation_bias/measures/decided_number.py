@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.decisions import read_number
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def decided_number(answers: pd.DataFrame, context: Context) -> list[float | None]:
     """Return the number that each answer states; None if it states none, or several."""
-    return [read_number(response, context.decision_rule) for response in answers[RESPONSE]]
+    return [read_number(response, context.decision_rule) for response in answers[columns.RESPONSE]]
 
 
 MEASURE = Measure(

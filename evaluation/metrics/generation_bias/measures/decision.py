@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.decisions import read_decision
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def decision(answers: pd.DataFrame, context: Context) -> list[bool | None]:
     """Return whether each answer decides for the first choice; None if no decision can be read."""
-    read = [read_decision(response, context.decision_rule) for response in answers[RESPONSE]]
+    read = [read_decision(response, context.decision_rule) for response in answers[columns.RESPONSE]]
     return [None if found is None else found == context.decision_rule.choices[0] for found in read]
 
 

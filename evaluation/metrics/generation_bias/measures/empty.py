@@ -2,18 +2,18 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.answers import FILTER_REASONS
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
-from evenhand.evaluation.score import LEFT_OUT, RESPONSE
 
 EMPTY = "empty"
 
 
 def empty(answers: pd.DataFrame, context: Context) -> list[bool]:
     """Return whether each answer has no text for another reason than a filter of the provider."""
-    has_no_text = answers[RESPONSE].str.strip() == ""
-    if LEFT_OUT in answers:
-        has_no_text &= ~answers[LEFT_OUT].isin(FILTER_REASONS)
+    has_no_text = answers[columns.RESPONSE].str.strip() == ""
+    if columns.LEFT_OUT in answers:
+        has_no_text &= ~answers[columns.LEFT_OUT].isin(FILTER_REASONS)
     return has_no_text.tolist()
 
 

@@ -2,24 +2,23 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import mention_terms, neutral_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import FLUENCY, Context, Measure, Needs, ValueKind
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS
-from evenhand.evaluation.score import CUE, PERSONA, TEMPLATE, TEXT
 
 
 def without_person(prompts: pd.DataFrame) -> pd.DataFrame:
     """Return the prompts without the person: the request alone, or the prompt about a left-handed person."""
-    if CUE in prompts:
-        return prompts.assign(**{TEXT: prompts[TEMPLATE].str.partition(": ")[2], PERSONA: ""})
-    rows = zip(prompts[TEXT], mention_terms(prompts), neutral_terms(prompts), strict=True)
-    return prompts.assign(**{TEXT: [replace_mentions(*row) for row in rows]})
+    if columns.CUE in prompts:
+        return prompts.assign(**{columns.TEXT: prompts[columns.TEMPLATE].str.partition(": ")[2], columns.PERSONA: ""})
+    rows = zip(prompts[columns.TEXT], mention_terms(prompts), neutral_terms(prompts), strict=True)
+    return prompts.assign(**{columns.TEXT: [replace_mentions(*row) for row in rows]})
 
 
 def fluency(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return −log p per token of each response, in nats, from the table of likelihoods after `without_person`."""
     likelihoods = context.rows(FLUENCY, answers)
-    return (-likelihoods[LOG_LIKELIHOOD] / likelihoods[TOKENS]).tolist()
+    return (-likelihoods[columns.LOG_LIKELIHOOD] / likelihoods[columns.TOKENS]).tolist()
 
 
 MEASURE = Measure(

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 LANGUAGE = "language"
 MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be Afrikaans
@@ -27,7 +27,7 @@ def text_language(text: str) -> str:
 
 def language(answers: pd.DataFrame, context: Context) -> list[str]:
     """Return the language of each response."""
-    return [text_language(response) for response in answers[RESPONSE]]
+    return [text_language(response) for response in answers[columns.RESPONSE]]
 
 
 MEASURE = Measure(LANGUAGE, language, ValueKind.CLASS, "Share of responses in a language.")

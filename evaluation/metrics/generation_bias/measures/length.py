@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
-from evenhand.evaluation.score import RESPONSE
 from evenhand.evaluation.statistics.text_quality import word_counts
 
 
 def length(answers: pd.DataFrame, context: Context) -> list[int]:
     """Return the number of words of each answer."""
-    return word_counts(answers[RESPONSE].tolist()).tolist()
+    return word_counts(answers[columns.RESPONSE].tolist()).tolist()
 
 
 MEASURE = Measure(

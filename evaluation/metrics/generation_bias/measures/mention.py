@@ -2,15 +2,17 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def mention(answers: pd.DataFrame, context: Context) -> list[bool]:
     """Return whether each response names the descriptor."""
     terms = mention_terms(answers)
-    return [replace_mentions(text, term, "") != text for text, term in zip(answers[RESPONSE], terms, strict=True)]
+    return [
+        replace_mentions(text, term, "") != text for text, term in zip(answers[columns.RESPONSE], terms, strict=True)
+    ]
 
 
 MEASURE = Measure(

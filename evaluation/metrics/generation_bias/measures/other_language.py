@@ -9,10 +9,10 @@ import re
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
-from evenhand.evaluation.score import RESPONSE, TEMPLATE, TEXT
 
 OTHER_LANGUAGE = "other_language"
 MIN_LETTERS = 8  # of the requests of a template; with fewer, their language is a guess
@@ -64,17 +64,17 @@ def request_languages(prompts: pd.DataFrame, language: str | None = None) -> lis
     """
     if language is not None:
         return [(language,)] * len(prompts)
-    texts = prompts[TEXT].astype(str)
+    texts = prompts[columns.TEXT].astype(str)
     terms = mention_terms(prompts)
     without = [replace_mentions(text, term, "") for text, term in zip(texts, terms, strict=True)]
     by_template: dict[str, list[str]] = {}
-    for template, text in zip(prompts[TEMPLATE], without, strict=True):
+    for template, text in zip(prompts[columns.TEMPLATE], without, strict=True):
         by_template.setdefault(template, []).append(text)
     found = {template: requests_languages(part) for template, part in by_template.items()}
     if () in found.values():
         of_all = requests_languages(without)
         found = {template: names or of_all for template, names in found.items()}
-    return [found[template] for template in prompts[TEMPLATE]]
+    return [found[template] for template in prompts[columns.TEMPLATE]]
 
 
 def other_language(answers: pd.DataFrame, context: Context) -> list[bool | None]:
@@ -84,7 +84,7 @@ def other_language(answers: pd.DataFrame, context: Context) -> list[bool | None]
     """
     asked = request_languages(answers, context.language)
     found = []
-    for response, names in zip(answers[RESPONSE], asked, strict=True):
+    for response, names in zip(answers[columns.RESPONSE], asked, strict=True):
         found.append(text_language(response) not in (*names, TOO_SHORT) if names else None)
     return found
 

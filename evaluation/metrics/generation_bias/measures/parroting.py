@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE, TEXT
 from evenhand.evaluation.statistics.text_quality import repeat_prompts
 
 
 def parroting(answers: pd.DataFrame, context: Context) -> list[bool]:
     """Return whether each response only repeats or quotes its prompt."""
-    return repeat_prompts(answers[RESPONSE].tolist(), answers[TEXT].tolist()).tolist()
+    return repeat_prompts(answers[columns.RESPONSE].tolist(), answers[columns.TEXT].tolist()).tolist()
 
 
 MEASURE = Measure(

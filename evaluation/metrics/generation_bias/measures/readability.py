@@ -4,14 +4,14 @@ import re
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def readability(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return 4.71 · letters / words + 0.5 · words / sentences − 21.43 of each response."""
     grades = []
-    for response in answers[RESPONSE]:
+    for response in answers[columns.RESPONSE]:
         letters = len(re.findall(r"\w", response))
         words = len(response.split())
         sentences = max(1, len(re.findall(r"[.!?]+(?:\s|$)", response)))

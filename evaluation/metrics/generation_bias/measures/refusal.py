@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def refusal(answers: pd.DataFrame, context: Context) -> list[bool]:
     """Return whether each response declines."""
-    return [declines(response) for response in answers[RESPONSE]]
+    return [declines(response) for response in answers[columns.RESPONSE]]
 
 
 MEASURE = Measure(

@@ -9,6 +9,7 @@ do not depend on the template it is 0. Equal treatment of descriptors does not l
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import (
     LIKELIHOODS,
     OTHER_LOG_LIKELIHOOD,
@@ -17,13 +18,12 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     Needs,
     ValueKind,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 
 
 def relevance(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return log p(response | its prompt) − log p(response | another template's prompt), in nats."""
     likelihoods = context.rows(LIKELIHOODS, answers)
-    return (likelihoods[LOG_LIKELIHOOD] - likelihoods[OTHER_LOG_LIKELIHOOD]).tolist()
+    return (likelihoods[columns.LOG_LIKELIHOOD] - likelihoods[OTHER_LOG_LIKELIHOOD]).tolist()
 
 
 MEASURE = Measure(

@@ -6,6 +6,7 @@ style that depends on the descriptor reveals it.
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import (
     OTHER_LOG_LIKELIHOOD,
     TEMPLATE_LIKELIHOODS,
@@ -14,13 +15,12 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     Needs,
     ValueKind,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD
 
 
 def relevance_to_person(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return log p(response | its prompt) − log p(response | another person's prompt), in nats."""
     likelihoods = context.rows(TEMPLATE_LIKELIHOODS, answers)
-    return (likelihoods[LOG_LIKELIHOOD] - likelihoods[OTHER_LOG_LIKELIHOOD]).tolist()
+    return (likelihoods[columns.LOG_LIKELIHOOD] - likelihoods[OTHER_LOG_LIKELIHOOD]).tolist()
 
 
 MEASURE = Measure(

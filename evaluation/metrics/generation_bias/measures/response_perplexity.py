@@ -2,15 +2,15 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.measures import LIKELIHOODS, Context, Measure, Needs, ValueKind
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS
 from evenhand.evaluation.statistics.text_quality import log_perplexities
 
 
 def response_perplexity(answers: pd.DataFrame, context: Context) -> list[float]:
     """Return, in nats per token, numbers whose mean is −Σ log p / Σ tokens (`log_perplexities`)."""
     likelihoods = context.rows(LIKELIHOODS, answers)
-    return log_perplexities(likelihoods[LOG_LIKELIHOOD], likelihoods[TOKENS]).tolist()
+    return log_perplexities(likelihoods[columns.LOG_LIKELIHOOD], likelihoods[columns.TOKENS]).tolist()
 
 
 MEASURE = Measure(

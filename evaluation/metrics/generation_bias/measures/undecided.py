@@ -2,14 +2,14 @@
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.decisions import read_decision
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
-from evenhand.evaluation.score import RESPONSE
 
 
 def undecided(answers: pd.DataFrame, context: Context) -> list[bool]:
     """Return whether no decision can be read from each answer."""
-    return [read_decision(response, context.decision_rule) is None for response in answers[RESPONSE]]
+    return [read_decision(response, context.decision_rule) is None for response in answers[columns.RESPONSE]]
 
 
 MEASURE = Measure(

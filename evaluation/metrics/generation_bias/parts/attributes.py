@@ -20,6 +20,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.crossed_prompts import CROSS, PERSON
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -40,7 +41,7 @@ from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, STYLE, TEMPLATE, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.interactions import Contrasts, crossed_contrasts, nested_contrasts
 from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES, FamilyOfTests
@@ -147,7 +148,7 @@ class AttributesPart(Part):
 def _row(row: EffectRow) -> Row:
     """Return the table row of a level or of a combination."""
     certainty = Cell(row["certainty"])
-    if row["outcome"] != STYLE:
+    if row["outcome"] != columns.STYLE:
         shown = effect_row(row)
         return replace(shown, cells=(*shown.cells, certainty))
     values = (
@@ -162,12 +163,12 @@ def _row(row: EffectRow) -> Row:
 def attributes_of(responses: Answers) -> Attributes | None:
     """Return the attributes of people that are combinations, or names of groups; None if they are neither."""
     table = responses.table
-    axes = set(table[AXIS])
+    axes = set(table[columns.AXIS])
     names = next(iter(axes)).split(CROSS) if len(axes) == 1 else []
     if len(names) < 2 or not set(names) <= set(table):
         return None
     levels = {name: table[name].astype(str) for name in names}
-    if not (table[DESCRIPTOR].astype(str).str.contains(CROSS, regex=False)).all():
+    if not (table[columns.DESCRIPTOR].astype(str).str.contains(CROSS, regex=False)).all():
         return Attributes(levels)
     name = table[PERSON].astype(str)  # groups are written with the sign, and asked about under names
     nested = [attribute for attribute, of_answer in levels.items() if of_answer.groupby(name).nunique().max() == 1]
@@ -187,7 +188,7 @@ def why_not_tested(attributes: Attributes, responses: Answers) -> str:
     n_possible = int(np.prod(levels.nunique()))
     if n_combinations < n_possible:
         return f"only {n_combinations} of {n_possible} combinations of the attributes were asked about"
-    if responses.table[TEMPLATE].nunique() < MIN_TEMPLATES:
+    if responses.table[columns.TEMPLATE].nunique() < MIN_TEMPLATES:
         return f"fewer than {MIN_TEMPLATES} templates"
     for attribute in attributes.nested:
         fewest = attributes.name.groupby(attributes.levels[attribute]).nunique().min()
@@ -235,11 +236,13 @@ def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) 
     """
     table = run.responses.table
     others = attributes.others([attribute])
-    relabelled = table[[TEMPLATE]].assign(
+    relabelled = table[[columns.TEMPLATE]].assign(
         **{
-            TEMPLATE: [f"{template} {code}" for template, code in zip(table[TEMPLATE], others, strict=True)],
-            DESCRIPTOR: attributes.levels[attribute],
-            AXIS: attribute,
+            columns.TEMPLATE: [
+                f"{template} {code}" for template, code in zip(table[columns.TEMPLATE], others, strict=True)
+            ],
+            columns.DESCRIPTOR: attributes.levels[attribute],
+            columns.AXIS: attribute,
         }
     )
     has_value = np.any([run.responses.has_value(), *(values.has_value for values in run.outcomes.values())], axis=0)
@@ -250,14 +253,14 @@ def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) 
     if attribute not in attributes.nested:
         return people, families
     rows = people.is_compared
-    template = to_codes(table[TEMPLATE][rows])
+    template = to_codes(table[columns.TEMPLATE][rows])
     name, first = np.unique(attributes.name[rows], return_index=True)
     name_of_row = np.searchsorted(name, attributes.name[rows])
     of_names = pd.DataFrame(
         {
-            TEMPLATE: others[rows][first],
-            DESCRIPTOR: attributes.levels[attribute][rows].to_numpy()[first],
-            AXIS: attribute,
+            columns.TEMPLATE: others[rows][first],
+            columns.DESCRIPTOR: attributes.levels[attribute][rows].to_numpy()[first],
+            columns.AXIS: attribute,
         }
     )
     families = [
@@ -297,14 +300,14 @@ def _interaction(
     if everybody is None:
         raise ValueError("no two people can be compared")
     rows = everybody.is_compared
-    template = to_codes(table[TEMPLATE][rows])
+    template = to_codes(table[columns.TEMPLATE][rows])
     levels = [attributes.levels[attribute][rows].reset_index(drop=True) for attribute in pair]
     codes = [to_codes(series) for series in levels]
     names = [np.unique(series) for series in levels]
     families = _families(run, everybody)
     of_names = set(pair) <= set(attributes.nested)
     values = np.concatenate([family.values for family in families], axis=1)
-    columns = pd.concat([_columns(family, run.responses.columns) for family in families], ignore_index=True)
+    listed = pd.concat([_columns(family, run.responses.columns) for family in families], ignore_index=True)
     if of_names:
         name, first = np.unique(attributes.name[rows], return_index=True)
         means = name_means(values, template, np.searchsorted(name, attributes.name[rows]))
@@ -321,7 +324,7 @@ def _interaction(
         n = int(rows.sum())
     units = [CROSS.join(each) for each in ((first, second) for first in names[0] for second in names[1])]
     average = np.nanmean(values, axis=0)[is_known]
-    return _contrast_table(found, units, columns.iloc[np.flatnonzero(is_known)], average, level).assign(
+    return _contrast_table(found, units, listed.iloc[np.flatnonzero(is_known)], average, level).assign(
         kind=CROSS.join(pair), axis=CROSS.join(pair), n=n, of_names=of_names
     )
 
@@ -340,7 +343,7 @@ def _columns(family: FamilyOfTests, styles: Sequence[str]) -> pd.DataFrame:
         return pd.DataFrame(family.columns, columns=["outcome", "name"]).assign(
             **{SCALE: family.scale.value, "divisor": family.unit}
         )
-    return pd.DataFrame({"outcome": STYLE, "name": list(styles), SCALE: ValueKind.SHARE.value, "divisor": 1.0})
+    return pd.DataFrame({"outcome": columns.STYLE, "name": list(styles), SCALE: ValueKind.SHARE.value, "divisor": 1.0})
 
 
 def _contrast_table(

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import files_sha256
@@ -27,7 +28,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Figure, Section
 from evenhand.evaluation.report.score_sections import score_section
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import AXIS, CLUSTER, DESCRIPTOR, TEMPLATE, BiasScore, Signature, display_name
+from evenhand.evaluation.score import BiasScore, Signature, display_name
 from evenhand.evaluation.settings import BY_CONTENT, OMITTED_IF_NULL, WITHOUT_FLAG, Count, StrictSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.evaluation.tables import table_rows
@@ -122,21 +123,25 @@ def frequency_scores(
     """
     check_clusters(clusters)
     first = next(iter(sides.values()))
-    descriptors = sorted(set(first.table[DESCRIPTOR]))
+    descriptors = sorted(set(first.table[columns.DESCRIPTOR]))
 
     def frequencies() -> pd.DataFrame:
         means = {name: cluster_means(side, clusters).stack() for name, side in sides.items()}
-        table = pd.concat(means, axis=1, join="inner").rename_axis([DESCRIPTOR, AXIS, CLUSTER]).reset_index()
+        table = (
+            pd.concat(means, axis=1, join="inner")
+            .rename_axis([columns.DESCRIPTOR, columns.AXIS, columns.CLUSTER])
+            .reset_index()
+        )
         counts = store.table(CORPUS_COUNTS, lambda: corpus_counts(settings, descriptors))
-        table = table.merge(counts, on=DESCRIPTOR)
+        table = table.merge(counts, on=columns.DESCRIPTOR)
         return table.assign(frequency=table["count"] / table["examples"])
 
     signature = {**signature, CORPUS: settings.model_dump()}
     names = ("the frequency", "the mean probability")
     scores = []
-    for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby([CLUSTER, "corpus"], sort=False):
+    for (cluster, corpus), rows in store.table(CORPUS, frequencies).groupby([columns.CLUSTER, "corpus"], sort=False):
         for side in sides:
-            group = {CLUSTER: str(cluster)}
+            group = {columns.CLUSTER: str(cluster)}
             if len(sides) > 1:
                 group["run"] = side
             if len(settings.paths) > 1:
@@ -162,7 +167,7 @@ def corpus_counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.Da
         )
         if counts.n_left_out:
             log.info("corpus: %d examples of %s without a text are left out", counts.n_left_out, path)
-        rows = pd.DataFrame({DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
+        rows = pd.DataFrame({columns.DESCRIPTOR: list(counts.counts), "count": list(counts.counts.values())})
         tables.append(rows.assign(examples=counts.n_examples, corpus=path))
     return pd.concat(tables, ignore_index=True)
 
@@ -173,9 +178,9 @@ def cluster_means(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> 
     The index is (descriptor, axis). Responses without a style vector are left out.
     """
     sums = {name: responses.values[:, list(styles)].sum(axis=1, dtype=np.float64) for name, styles in clusters.items()}
-    keys = [responses.table[name].to_numpy() for name in (DESCRIPTOR, AXIS, TEMPLATE)]
+    keys = [responses.table[name].to_numpy() for name in (columns.DESCRIPTOR, columns.AXIS, columns.TEMPLATE)]
     means = pd.DataFrame(sums).groupby(keys).mean().groupby(level=[0, 1]).mean().dropna()
-    return means.rename_axis([DESCRIPTOR, AXIS])
+    return means.rename_axis([columns.DESCRIPTOR, columns.AXIS])
 
 
 def frequency_chart(table: pd.DataFrame) -> "Chart":
@@ -184,12 +189,12 @@ def frequency_chart(table: pd.DataFrame) -> "Chart":
 
     from evenhand.evaluation.report.figures import SMALL, WIDE, new_chart, set_ticks, tick_percent  # import matplotlib
 
-    names = sorted(table[AXIS].unique())
+    names = sorted(table[columns.AXIS].unique())
     colors = colormaps["turbo"](np.linspace(0.05, 0.95, len(names)))
     looks = {
         name: {"color": color, "marker": mark} for name, color, mark in zip(names, colors, cycle(MARKS), strict=False)
     }
-    panels = list(table.groupby(CLUSTER, sort=False))
+    panels = list(table.groupby(columns.CLUSTER, sort=False))
     n_rows = math.ceil(len(panels) / 3)
     label = "Probability of style clusters against the frequency of the descriptor in the corpus"
     height = 80 + 220 * n_rows
@@ -200,12 +205,14 @@ def frequency_chart(table: pd.DataFrame) -> "Chart":
             continue
         cluster, rows = panel
         rows = rows.assign(usages=(rows["count"] + 0.5) / rows["examples"])
-        for name, of_axis in rows.groupby(AXIS):
+        for name, of_axis in rows.groupby(columns.AXIS):
             of = sanitize(str(name).replace("_", " "), 40)
             axes.scatter(of_axis["usages"], of_axis[PROBABILITY], s=16, alpha=0.7, label=of, **looks[str(name)])
         for row in table_rows(rows.nlargest(N_NAMED, PROBABILITY)):
             place = (row["usages"], row[PROBABILITY])
-            axes.annotate(sanitize(row[DESCRIPTOR], 30), place, (4, 2), textcoords="offset points", fontsize=SMALL - 2)
+            axes.annotate(
+                sanitize(row[columns.DESCRIPTOR], 30), place, (4, 2), textcoords="offset points", fontsize=SMALL - 2
+            )
         axes.set(title=sanitize(str(cluster), 60), xscale="log")
         set_ticks(axes, "y", 4, tick_percent)
     handles, labels = grid[0, 0].get_legend_handles_labels()

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import other_people
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
@@ -59,9 +60,9 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     record_base_failure,
 )
 from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE, THRESHOLD
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import PROMPT_ID, BiasScore, Kind, Signature, find_score
+from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score
 from evenhand.evaluation.settings import StrictSettings
 
 RELEVANCE = "relevance"
@@ -128,7 +129,7 @@ def table_under_base(comparison: Comparison, name: str, label: str, answers: pd.
     def compute() -> pd.DataFrame:
         drawn = None
         if before.has(name):
-            drawn = prompts[PROMPT_ID].isin(before.table(name)[PROMPT_ID]).to_numpy()
+            drawn = prompts[columns.PROMPT_ID].isin(before.table(name)[columns.PROMPT_ID]).to_numpy()
         elif name == LIKELIHOODS:
             drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)
         return likelihood_table(comparison.store, comparison.base, name, prompts, answers, drawn, label)
@@ -148,7 +149,7 @@ def likelihood_values(measure: Measure, prompts: pd.DataFrame, table: pd.DataFra
     The strata are the cells if all responses are scored. The interval of a sample includes the differences between
     cells: the number of prompts drawn from each is not fixed.
     """
-    drawn = prompts[prompts[PROMPT_ID].isin(table[PROMPT_ID])].reset_index(drop=True)
+    drawn = prompts[prompts[columns.PROMPT_ID].isin(table[columns.PROMPT_ID])].reset_index(drop=True)
     values = measured_values(measure.name, drawn, Context(tables={measure.table: table}))
     is_whole = measure.table == LIKELIHOODS and len(drawn) == len(prompts)
     return replace(values, strata=cell_codes(drawn) if is_whole else np.zeros(len(drawn), dtype=int))
@@ -196,10 +197,12 @@ def likelihood_changes(
             continue
         old, new = before[measure.table], after[measure.table]
         signature_of_sample = sample_signature(measure, prompts, old, signature)
-        has_both = np.isfinite(old[LOG_LIKELIHOOD].to_numpy()) & np.isfinite(new[LOG_LIKELIHOOD].to_numpy())
+        has_both = np.isfinite(old[columns.LOG_LIKELIHOOD].to_numpy()) & np.isfinite(
+            new[columns.LOG_LIKELIHOOD].to_numpy()
+        )
         values = []
         for table in (old, new):
-            common = table.assign(**{LOG_LIKELIHOOD: table[LOG_LIKELIHOOD].where(has_both)})
+            common = table.assign(**{columns.LOG_LIKELIHOOD: table[columns.LOG_LIKELIHOOD].where(has_both)})
             values.append(likelihood_values(measure, prompts, common))
         pair = common_values(values[0], values[1])
         for run, side in zip(("before", "after"), pair, strict=True):
@@ -216,8 +219,10 @@ def even_reference(
     `before` and `even` are LIKELIHOODS of the base's responses and of `even_responses` under the base model. Prompts
     whose template has only one descriptor are left out.
     """
-    alone = prompts[PROMPT_ID][other_people(prompts) < 0]
-    even = even.assign(**{LOG_LIKELIHOOD: even[LOG_LIKELIHOOD].mask(even[PROMPT_ID].isin(alone))})
+    alone = prompts[columns.PROMPT_ID][other_people(prompts) < 0]
+    even = even.assign(
+        **{columns.LOG_LIKELIHOOD: even[columns.LOG_LIKELIHOOD].mask(even[columns.PROMPT_ID].isin(alone))}
+    )
     changes = likelihood_changes(prompts, {LIKELIHOODS: before}, {LIKELIHOODS: even}, signature)
     return [replace(change, group=EVEN) for change in changes if change.kind in (Kind.KEPT, Kind.RISE)]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.decisions import YES_OR_NO, DecisionRule, labelled_kinds, rule_accuracy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
@@ -16,12 +17,11 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import VALUES
 from evenhand.evaluation.metrics.generation_bias.likelihoods import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.score import CUT, DESCRIPTOR, PERSONA, PROMPT_ID, RESPONSE, TEMPLATE, TEXT
 from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
@@ -98,18 +98,20 @@ def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choi
     Args:
         prompts: rows with the columns prompt_id, text and persona.
     """
-    contexts = prompts[[TEXT, PERSONA]].reset_index(drop=True)
+    contexts = prompts[[columns.TEXT, columns.PERSONA]].reset_index(drop=True)
     unique = contexts.drop_duplicates().reset_index(drop=True)
-    columns = {}
+    names = {}
     for number_of_choice, choice in enumerate(choices):
         total = np.zeros(len(unique))
         for variant in dict.fromkeys((choice, choice.capitalize())):
-            pairs = unique.assign(**{RESPONSE: variant, CUT: True})  # the end of the answer does not count
+            pairs = unique.assign(
+                **{columns.RESPONSE: variant, columns.CUT: True}
+            )  # the end of the answer does not count
             name = f"{LIKELY_DECISION}/{number_of_choice}-{int(variant != choice)}"
-            total += np.exp(scored_pairs(store, name, model, pairs)[LOG_LIKELIHOOD].to_numpy(dtype=np.float64))
-        columns[f"{CHOICES}{choice}"] = total
-    found = contexts.merge(unique.assign(**columns), how="left", on=[TEXT, PERSONA])[list(columns)]
-    return found.assign(**{PROMPT_ID: prompts[PROMPT_ID].to_numpy()})
+            total += np.exp(scored_pairs(store, name, model, pairs)[columns.LOG_LIKELIHOOD].to_numpy(dtype=np.float64))
+        names[f"{CHOICES}{choice}"] = total
+    found = contexts.merge(unique.assign(**names), how="left", on=[columns.TEXT, columns.PERSONA])[list(names)]
+    return found.assign(**{columns.PROMPT_ID: prompts[columns.PROMPT_ID].to_numpy()})
 
 
 def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.DataFrame | None, choice: str) -> Table:
@@ -121,19 +123,23 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         probabilities: the result of `choice_probabilities`; None if they were not computed.
         choice: the first choice.
     """
-    table = values[[PROMPT_ID, DECISION]].merge(prompts, on=PROMPT_ID, how="left", validate="one_to_one")
+    table = values[[columns.PROMPT_ID, DECISION]].merge(
+        prompts, on=columns.PROMPT_ID, how="left", validate="one_to_one"
+    )
     decided = table[DECISION].to_numpy(dtype=np.float64)
-    people = table[DESCRIPTOR].astype(str)
+    people = table[columns.DESCRIPTOR].astype(str)
     rates = {}
     if not np.isnan(decided).all():
-        found = group_rates(decided, people.to_numpy(), table[TEMPLATE].to_numpy()).sort_values("rate", kind="stable")
+        found = group_rates(decided, people.to_numpy(), table[columns.TEMPLATE].to_numpy()).sort_values(
+            "rate", kind="stable"
+        )
         rates = {row["group"]: row for row in table_rows(found)}
-    columns = ["person", "asked", "no decision", f"{choice}, %", "difference to the average", "ratio to the highest"]
+    names = ["person", "asked", "no decision", f"{choice}, %", "difference to the average", "ratio to the highest"]
     means = pd.DataFrame(index=people.unique())
     if probabilities is not None:
-        of_choices = probabilities.set_index(PROMPT_ID).loc[table[PROMPT_ID]]
+        of_choices = probabilities.set_index(columns.PROMPT_ID).loc[table[columns.PROMPT_ID]]
         means = of_choices.assign(**{MASS: of_choices.sum(axis=1)}).groupby(people.to_numpy()).mean()
-        columns += [f"P({str(name).removeprefix(CHOICES)}), %" for name in means]
+        names += [f"P({str(name).removeprefix(CHOICES)}), %" for name in means]
     rows = []
     for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:
         rate = rates.get(person)
@@ -143,7 +149,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
         rows.append(Row(sanitize(person, 60), tuple(cells)))
     caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
-    return Table(caption, tuple(map(sanitize, columns)), tuple(rows), RATES_NOTE)
+    return Table(caption, tuple(map(sanitize, names)), tuple(rows), RATES_NOTE)
 
 
 def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.response_files import UNSPECIFIED
 from evenhand.evaluation.errors import InputError
@@ -43,7 +44,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
-from evenhand.evaluation.score import CLUSTER, DESCRIPTOR, STYLE, BiasScore, Kind
+from evenhand.evaluation.score import BiasScore, Kind
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows
 
@@ -123,7 +124,9 @@ def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
         tracker.log_figure(f"{name}/map", lambda: effects_figure(table))
 
 
-def effects_figure(effects: pd.DataFrame, *, outcome: str = CLUSTER, max_descriptors: int = MAP_DESCRIPTORS) -> "Chart":
+def effects_figure(
+    effects: pd.DataFrame, *, outcome: str = columns.CLUSTER, max_descriptors: int = MAP_DESCRIPTORS
+) -> "Chart":
     """Return a heat map of effects, descriptors × style clusters: differences from the average in percentage points.
 
     The differences are shrunk toward 0; a dot marks a shown effect. The descriptors with the largest effects are in
@@ -141,33 +144,33 @@ def effects_figure(effects: pd.DataFrame, *, outcome: str = CLUSTER, max_descrip
     from matplotlib.figure import Figure as Chart
 
     require_columns(list(effects), ("kind", "unit", "axis", "outcome", "name", "shrunk", "certainty"), "effects")
-    rows = effects[effects["kind"] == DESCRIPTOR]
+    rows = effects[effects["kind"] == columns.DESCRIPTOR]
     if not len(rows):
         raise InputError(
             "effects",
             "the table has no effect on a descriptor; give responses to two descriptors on a common template.",
         )
-    of_style = rows[rows["outcome"] == STYLE]
-    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else STYLE)]
+    of_style = rows[rows["outcome"] == columns.STYLE]
+    rows = rows[rows["outcome"] == (outcome if (rows["outcome"] == outcome).any() else columns.STYLE)]
     # A style with a shown effect has a column, too, unless a cluster has the same name.
     shown_styles = of_style[of_style["certainty"] == SHOWN]["name"]
     added = shown_styles[~shown_styles.str.lower().isin(rows["name"].str.lower())]
     rows = pd.concat([rows, of_style[of_style["name"].isin(added)]])
     size = rows["shrunk"].abs()
-    columns = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
+    names = size.groupby(rows["name"]).max().nlargest(MAP_STYLES).index.sort_values()
     largest = size.groupby(rows["unit"]).max().nlargest(max_descriptors).index
     axis = rows.drop_duplicates("unit").set_index("unit")["axis"].loc[largest]
     units = sorted(largest, key=lambda unit: (axis[unit], unit))
-    values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, columns].to_numpy()
+    values = 100 * rows.pivot(index="unit", columns="name", values="shrunk").loc[units, names].to_numpy()
     shown = rows.assign(shown=rows["certainty"] == SHOWN).pivot(index="unit", columns="name", values="shown")
     limit = max(np.abs(values).max(), 1e-9)
-    size = (max(5.0, 2.6 + 0.6 * len(columns)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
+    size = (max(5.0, 2.6 + 0.6 * len(names)), max(3.0, 1.4 + 0.24 * len(units)))  # labels need 5 by 3
     figure = Chart(figsize=size, layout="constrained", label="Map of effects: descriptors and style clusters")
     axes = figure.add_subplot()
     image = axes.imshow(values, cmap=COLOURS, vmin=-limit, vmax=limit, aspect="auto")
-    y, x = np.nonzero(shown.loc[units, columns].to_numpy(dtype=bool))
+    y, x = np.nonzero(shown.loc[units, names].to_numpy(dtype=bool))
     axes.plot(x, y, "o", color="black", markersize=4)
-    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right", parse_math=False)
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
     labels = []
     for unit in units:
         group = "" if axis[unit] == UNSPECIFIED else f" ({plain_name(axis[unit])[:20]})"
@@ -210,7 +213,7 @@ def only_shifted(effects: pd.DataFrame, shifts: pd.DataFrame | None) -> list[str
     """Return the people of whom only the whole mix of styles is shown to differ, and no single style."""
     if shifts is None or not len(shifts):
         return []
-    named = set(effects.loc[(effects["certainty"] == SHOWN) & (effects["kind"] == DESCRIPTOR), "unit"])
+    named = set(effects.loc[(effects["certainty"] == SHOWN) & (effects["kind"] == columns.DESCRIPTOR), "unit"])
     return [unit for unit in shifts.loc[shifts["certainty"] == SHOWN, "unit"] if unit not in named]
 
 
@@ -249,7 +252,7 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
 
     if not len(effects):
         return []
-    is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == CLUSTER)
+    is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == columns.CLUSTER)
     listed = effects[~is_again]  # a cluster of one style is listed once
     n_more = len(listed) - MAX_ROWS
     note = TABLE_NOTE
@@ -266,7 +269,7 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
 
 def _largest_lines(effects: pd.DataFrame) -> list[str]:
     """Return the largest differences of descriptors as lines, one for each descriptor."""
-    rows = effects[effects["kind"] == DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
+    rows = effects[effects["kind"] == columns.DESCRIPTOR].drop_duplicates("unit").head(N_LISTED)
     lines = []
     for row in table_rows(rows):
         difference = points(row["shrunk"], 1, sign=True)
@@ -276,7 +279,7 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
 
 def change_summary(changes: pd.DataFrame) -> str:
     """Return a sentence on how many effects were shown before, how many of these are left, and the shown changes."""
-    single = changes[changes["outcome"] == STYLE]
+    single = changes[changes["outcome"] == columns.STYLE]
     was_shown = single["certainty_before"] == SHOWN
     became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
     return (
@@ -331,10 +334,10 @@ class EffectsPart(Part):
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not tests.has_permutations:
             return []
-        table = found_effects(tests, STYLE, run.clusters)
+        table = found_effects(tests, columns.STYLE, run.clusters)
         shifts = pd.DataFrame(columns=SHIFT_COLUMNS)
         if tests.people is not None:
-            shifts = shift_table(tests.people, tests.families[STYLE], tests.found[STYLE])
+            shifts = shift_table(tests.people, tests.families[columns.STYLE], tests.found[columns.STYLE])
         run.store.write(EFFECTS, table)
         run.store.write(SHIFTS, shifts)
         log_effects(run.store.tracker, EFFECTS, table)

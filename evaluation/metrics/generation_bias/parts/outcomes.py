@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.cells import check_classes
 from evenhand.evaluation.data.gendered_translations import language_name
 from evenhand.evaluation.errors import InputError, unknown_name
@@ -75,7 +76,7 @@ from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
-from evenhand.evaluation.score import DESCRIPTOR, LEVEL, PROMPT_ID, BiasScore, Form, Kind, find_score
+from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import FamilyOfTests
 from evenhand.evaluation.tables import table_rows
@@ -193,9 +194,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     if not len(table):
         return Section(title)
     spreads = [score for score in scores if score.form == Form.SPREAD]
-    shown = table[(table["certainty"] == SHOWN) & (table["kind"] == DESCRIPTOR)].head(MAX_ROWS)
+    shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
-    columns = ("who: outcome", "answers", "average", "difference", "unit")
+    names = ("who: outcome", "answers", "average", "difference", "unit")
     note = "" if rows else "No effect on a descriptor is shown."
     if (shown["scale"] == ValueKind.RATIO).any():
         note = TYPICAL_NOTE
@@ -221,7 +222,7 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 further={"cannot rule out": bound_cell},
                 note=BOUND_NOTE,
             ),
-            Table("Shown differences, the largest first", columns, tuple(rows), note),
+            Table("Shown differences, the largest first", names, tuple(rows), note),
         ],
         first_screen=True,
     )
@@ -317,7 +318,7 @@ class OutcomesPart(Part):
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not run.outcomes:
             return []
-        run.store.write(VALUES, values_table(run.responses.table[PROMPT_ID], run.outcomes))
+        run.store.write(VALUES, values_table(run.responses.table[columns.PROMPT_ID], run.outcomes))
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import OTHER_DESCRIPTORS, load_phrases, phrases_for
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.json_values import Json
@@ -18,7 +19,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import P_VALUE, number_cell, score_section
-from evenhand.evaluation.score import AXIS, DESCRIPTOR, RESPONSE, TEMPLATE, TEXT, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.cells import Labels
 from evenhand.evaluation.statistics.scores import rank_correlation, share_change
@@ -31,9 +32,9 @@ BIAS_VALUES = "bias_values"  # table of the caller: descriptor, axis, before (me
 PHRASES = "phrases"  # the table of phrases
 # The tables of responses that repeat their prompt, and the columns of their keys.
 PARROTING = {
-    "parroting_by_template": (TEMPLATE,),
-    "parroting": (DESCRIPTOR,),
-    "parroting_by_cell": (TEMPLATE, DESCRIPTOR),
+    "parroting_by_template": (columns.TEMPLATE,),
+    "parroting": (columns.DESCRIPTOR,),
+    "parroting_by_cell": (columns.TEMPLATE, columns.DESCRIPTOR),
 }
 PARROTING_RHO = "parroting_rho"
 MAX_PHRASES = 60
@@ -52,8 +53,12 @@ class ComparisonSettings(StrictSettings):
 
 def highest_descriptors(bias: pd.DataFrame, axes: Sequence[str], n: int = SET_SIZE) -> list[str]:
     """Return the n descriptors in the axes with the highest mean bias value (`before`), highest first."""
-    of_axes = bias[bias[AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
-    return of_axes.sort_values(["before", DESCRIPTOR], ascending=[False, True])[DESCRIPTOR].head(n).tolist()
+    of_axes = bias[bias[columns.AXIS].isin(list(axes)) & np.isfinite(bias["before"])]
+    return (
+        of_axes.sort_values(["before", columns.DESCRIPTOR], ascending=[False, True])[columns.DESCRIPTOR]
+        .head(n)
+        .tolist()
+    )
 
 
 def phrase_changes(
@@ -116,10 +121,10 @@ def repeated_prompts(before: Answers, after: Answers) -> pd.DataFrame:
     Prompts with an empty response in one of the runs are left out.
     """
     nonempty = before.is_nonempty() & after.is_nonempty()
-    prompts = before.table[TEXT][nonempty].tolist()
-    return before.table.loc[nonempty, [TEMPLATE, DESCRIPTOR, AXIS]].assign(
-        before=repeat_prompts(before.table[RESPONSE][nonempty].tolist(), prompts),
-        after=repeat_prompts(after.table[RESPONSE][nonempty].tolist(), prompts),
+    prompts = before.table[columns.TEXT][nonempty].tolist()
+    return before.table.loc[nonempty, [columns.TEMPLATE, columns.DESCRIPTOR, columns.AXIS]].assign(
+        before=repeat_prompts(before.table[columns.RESPONSE][nonempty].tolist(), prompts),
+        after=repeat_prompts(after.table[columns.RESPONSE][nonempty].tolist(), prompts),
     )
 
 
@@ -143,8 +148,8 @@ def with_mean_b(parroting: pd.DataFrame, bias_values: pd.DataFrame | None) -> pd
     """Return the table with the column mean_b, the descriptor's mean bias value before; NaN if unknown."""
     if bias_values is None:
         return parroting.assign(mean_b=np.nan)
-    mean_b = bias_values[[DESCRIPTOR, AXIS, "before"]].rename(columns={"before": "mean_b"})
-    return parroting.merge(mean_b, on=[DESCRIPTOR, AXIS], how="left")
+    mean_b = bias_values[[columns.DESCRIPTOR, columns.AXIS, "before"]].rename(columns={"before": "mean_b"})
+    return parroting.merge(mean_b, on=[columns.DESCRIPTOR, columns.AXIS], how="left")
 
 
 class PhrasesPart(Part):
@@ -173,11 +178,15 @@ class PhrasesPart(Part):
         store = comparison.store
         bias_values = store.read(BIAS_VALUES) if store.has(BIAS_VALUES) else None
         repeated = repeated_prompts(comparison.old, comparison.new)
-        by_descriptor = parroting_changes(repeated, (DESCRIPTOR, AXIS))
+        by_descriptor = parroting_changes(repeated, (columns.DESCRIPTOR, columns.AXIS))
         parroting = store.table("parroting", lambda: with_mean_b(by_descriptor, bias_values))
-        store.table("parroting_by_template", lambda: parroting_changes(repeated, (TEMPLATE,)))
-        in_cell = repeated.groupby([TEMPLATE, DESCRIPTOR])[["before", "after"]].transform("any").any(axis=1)
-        store.table("parroting_by_cell", lambda: parroting_changes(repeated[in_cell], (TEMPLATE, DESCRIPTOR)))
+        store.table("parroting_by_template", lambda: parroting_changes(repeated, (columns.TEMPLATE,)))
+        in_cell = (
+            repeated.groupby([columns.TEMPLATE, columns.DESCRIPTOR])[["before", "after"]].transform("any").any(axis=1)
+        )
+        store.table(
+            "parroting_by_cell", lambda: parroting_changes(repeated[in_cell], (columns.TEMPLATE, columns.DESCRIPTOR))
+        )
         if bias_values is None:
             return []
         store.table(PHRASES, lambda: _phrases(comparison, bias_values))
@@ -206,9 +215,9 @@ def _phrases(comparison: Comparison, bias_values: pd.DataFrame) -> pd.DataFrame:
     clusters = comparison.before.config.settings.style_clusters
     groups = load_phrases(comparison.settings.phrases or phrases_for(clusters))
     return phrase_changes(
-        comparison.old.table[RESPONSE],
-        comparison.new.table[RESPONSE],
-        comparison.old.table[DESCRIPTOR],
+        comparison.old.table[columns.RESPONSE],
+        comparison.new.table[columns.RESPONSE],
+        comparison.old.table[columns.DESCRIPTOR],
         phrases={name: group.phrases for name, group in groups.items()},
         sets={name: highest_descriptors(bias_values, group.axes) for name, group in groups.items()},
     )

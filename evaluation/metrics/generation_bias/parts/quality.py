@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.languages import language_folder
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
@@ -47,7 +48,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import (
     likelihood_note,
     under_base,
 )
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, Model
+from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.capabilities import (
     DOCUMENT,
     METRIC,
@@ -61,20 +62,7 @@ from evenhand.evaluation.models.revisions import local_path
 from evenhand.evaluation.report.formats import Format, format_of
 from evenhand.evaluation.report.page import Section, Table
 from evenhand.evaluation.report.score_sections import change_table, score_changes, scores_table
-from evenhand.evaluation.score import (
-    CLUSTER,
-    CUT,
-    LEFT_OUT,
-    PERSONA,
-    RESPONSE,
-    TEXT,
-    BiasScore,
-    Form,
-    Kind,
-    Signature,
-    find_score,
-    why_not_comparable,
-)
+from evenhand.evaluation.score import BiasScore, Form, Kind, Signature, find_score, why_not_comparable
 from evenhand.evaluation.settings import BY_CONTENT, StrictSettings
 from evenhand.evaluation.statistics.intervals import (
     ANY,
@@ -144,7 +132,7 @@ def text_scores(measured: Answers, signature: Signature) -> list[BiasScore]:
     jackknife.
     """
     is_nonempty = measured.is_nonempty()
-    responses = measured.table[RESPONSE][is_nonempty].tolist()
+    responses = measured.table[columns.RESPONSE][is_nonempty].tolist()
     n = len(responses)
     found = []
     for name, count in (("cut_share", measured.n_truncated), ("no_label_share", measured.n_unlabelled)):
@@ -179,7 +167,7 @@ def unfinished_share(responses: pd.DataFrame, signature: Signature) -> list[Bias
     Range [0, 1], ideal 0. These responses are empty, and all other scores leave them out. The column `left_out` of
     `responses` is the reason why a response is left out, or null.
     """
-    is_unfinished = responses[LEFT_OUT] == UNFINISHED_REASONING
+    is_unfinished = responses[columns.LEFT_OUT] == UNFINISHED_REASONING
     share = share_score("unfinished_share", is_unfinished, 0.0, reason="no response", signature=signature)
     return [share] if share.value else []
 
@@ -194,11 +182,11 @@ def perplexity_score(rows: pd.DataFrame, signature: Signature) -> BiasScore:
         rows: text, response, log_likelihood (nats) and tokens of each dialogue.
         signature: the signature of the score.
     """
-    logarithms = log_perplexities(rows[LOG_LIKELIHOOD], rows[TOKENS])
+    logarithms = log_perplexities(rows[columns.LOG_LIKELIHOOD], rows[columns.TOKENS])
     interval, reason = _interval_over_dialogues(logarithms)
-    tokens = rows[TOKENS].tolist()
+    tokens = rows[columns.TOKENS].tolist()
     basis = {
-        "neutral dialogue": json_sha256(rows[[TEXT, RESPONSE]].to_numpy().tolist())[:12],
+        "neutral dialogue": json_sha256(rows[[columns.TEXT, columns.RESPONSE]].to_numpy().tolist())[:12],
         "tokenizer": f"one of {sum(tokens):,} tokens ({json_sha256(tokens)[:7]})",
     }
     value = float(logarithms.mean())
@@ -263,7 +251,10 @@ def style_share(
     (0.5, {'cluster': 'HATE'})
     """
     means = mean_scores(style_values(vectors, clusters), signature or {})
-    return [replace(mean, group={CLUSTER: name}, form=Form.PLAIN) for name, mean in zip(clusters, means, strict=True)]
+    return [
+        replace(mean, group={columns.CLUSTER: name}, form=Form.PLAIN)
+        for name, mean in zip(clusters, means, strict=True)
+    ]
 
 
 def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasScore]:
@@ -273,8 +264,8 @@ def text_changes(old: Answers, new: Answers, signature: Signature) -> list[BiasS
     out.
     """
     nonempty = old.is_nonempty() & new.is_nonempty()
-    before = old.table[RESPONSE][nonempty].tolist()
-    after = new.table[RESPONSE][nonempty].tolist()
+    before = old.table[columns.RESPONSE][nonempty].tolist()
+    after = new.table[columns.RESPONSE][nonempty].tolist()
     scores = [_distinct_responses_kept(before, after), _distinct_2_kept(before, after)]
     n_left_out = int((~nonempty).sum())
     return [replace(score, n_left_out=n_left_out, signature=signature) for score in scores]
@@ -321,7 +312,7 @@ def perplexity_difference(before: FamilyRun, after: FamilyRun, signature: Signat
     value = levels[1].value - levels[0].value
     linear = []  # by the delta method, e^mean (1 + x − mean) has the mean and the error of the perplexity
     for level, table in zip(levels, (old, new), strict=True):
-        logarithms = log_perplexities(table[LOG_LIKELIHOOD], table[TOKENS])
+        logarithms = log_perplexities(table[columns.LOG_LIKELIHOOD], table[columns.TOKENS])
         linear.append(level.value * (1 + logarithms - logarithms.mean()))
     interval, reason_of_interval = _interval_over_dialogues(linear[1] - linear[0])
     return [
@@ -382,7 +373,9 @@ def style_share_changes(
     old, new = common_values(style_values(before, clusters), style_values(after, clusters))
     changes = []
     for name, old_share, new_share in zip(clusters, old.numbers.T, new.numbers.T, strict=True):
-        changes.append(replace(column_change(old, old_share, new_share, {CLUSTER: name}), signature=signature or {}))
+        changes.append(
+            replace(column_change(old, old_share, new_share, {columns.CLUSTER: name}), signature=signature or {})
+        )
     return changes
 
 
@@ -523,8 +516,8 @@ class QualityPart(Part):
 
         def neutral() -> pd.DataFrame:
             pairs = load_neutral_dialogue(path)
-            scores = join_batches(model.log_likelihood(pairs.assign(**{PERSONA: ""})))
-            if scores[LOG_LIKELIHOOD].isna().any():
+            scores = join_batches(model.log_likelihood(pairs.assign(**{columns.PERSONA: ""})))
+            if scores[columns.LOG_LIKELIHOOD].isna().any():
                 raise InputError("neutral_dialogue", f"a pair is too long for {model.name}; leave it out.")
             return pairs.join(scores)
 
@@ -544,7 +537,7 @@ class QualityPart(Part):
             repeated = is_repeated(responses.table).to_numpy()
             reason = "the file has no rows"
             scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
-        if CUT in responses.table:
+        if columns.CUT in responses.table:
             scores += unfinished_share(responses.table, signature)
         if store.has(CAPABILITIES):
             scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
@@ -570,7 +563,7 @@ class QualityPart(Part):
         responses = side.responses
         scores = style_share(responses.values, comparison.clusters, side.signature)
         scores += text_scores(responses, side.signature)
-        if CUT in responses.table:
+        if columns.CUT in responses.table:
             scores += unfinished_share(responses.table, side.signature)
         return scores
 

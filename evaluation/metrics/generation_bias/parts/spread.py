@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE
 from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.metrics import FamilyRun
@@ -40,17 +41,7 @@ from evenhand.evaluation.report.score_sections import (
     score_changes,
     scores_table,
 )
-from evenhand.evaluation.score import (
-    AXIS,
-    BUCKET,
-    DESCRIPTOR,
-    BiasScore,
-    Caution,
-    Form,
-    Kind,
-    Signature,
-    find_score,
-)
+from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score
 from evenhand.evaluation.statistics.cells import (
     Cells,
     to_codes,
@@ -198,14 +189,16 @@ def person_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
     "Buddhist"). Of too few buckets, the scores are undefined.
     """
     table = responses.table
-    n_buckets = table.groupby(AXIS)[BUCKET].transform("nunique")
-    has_bucket = ((table[BUCKET] != NONE) & (n_buckets > 1)).to_numpy(dtype=bool)
+    n_buckets = table.groupby(columns.AXIS)[columns.BUCKET].transform("nunique")
+    has_bucket = ((table[columns.BUCKET] != NONE) & (n_buckets > 1)).to_numpy(dtype=bool)
     scores = []
-    for axis in (None, *table[AXIS].unique()):
-        of_axis = np.ones(len(table), dtype=bool) if axis is None else (table[AXIS] == axis).to_numpy(dtype=bool)
+    for axis in (None, *table[columns.AXIS].unique()):
+        of_axis = (
+            np.ones(len(table), dtype=bool) if axis is None else (table[columns.AXIS] == axis).to_numpy(dtype=bool)
+        )
         used = responses.rows(of_axis & has_bucket)
-        descriptor = to_codes(used.table[DESCRIPTOR])
-        bucket = pd.Series(to_codes(used.groups()[BUCKET])).groupby(descriptor).min().to_numpy()
+        descriptor = to_codes(used.table[columns.DESCRIPTOR])
+        bucket = pd.Series(to_codes(used.groups()[columns.BUCKET])).groupby(descriptor).min().to_numpy()
         cells = all_cells(used)
         undefined = Component(math.nan, None)
         parts = person_and_word(cells, bucket) or (undefined, undefined)
@@ -222,7 +215,7 @@ def person_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
                     n=cells.n,
                     interval=part.interval,
                     n_left_out=int(of_axis.sum()) - cells.n,
-                    group={} if axis is None else {AXIS: axis},
+                    group={} if axis is None else {columns.AXIS: axis},
                     reason=reason,
                     signature=versioned(signature),
                     form=form,
@@ -296,7 +289,7 @@ class SpreadPart(Part):
         scores += scale_scores(responses, signature, tail)
         if run.stop is not None and run.stop.decided is not None:
             scores = _after_stopping(scores, run.stop.interval(pooled_estimate(all_cells(responses)).estimate))
-        if BUCKET in table:
+        if columns.BUCKET in table:
             scores += person_scores(responses, signature)
         if WORD_FORMS in table and NOUN_GENDER in table:
             differences = gender_differences(table, responses.values)
@@ -361,18 +354,18 @@ def _unplot_fgb(table: Table) -> Table:
 def _published_section(runs: Runs) -> Section:
     """Return FGB by axis, and PGB and SCGB by style cluster, as published (Smith et al. 2022, Tables 8 to 10)."""
     tables = []
-    for metric, key in ((FGB, AXIS), (PGB, "cluster"), (SCGB, "cluster")):
+    for metric, key in ((FGB, columns.AXIS), (PGB, "cluster"), (SCGB, "cluster")):
         labels = {}
         for score in runs[0]:
             if (score.metric, score.form) == (metric, Form.PLAIN) and set(score.group) == {key}:
-                name = plain_name(score.group[AXIS]) if key == AXIS else group_label(score)
+                name = plain_name(score.group[columns.AXIS]) if key == columns.AXIS else group_label(score)
                 labels[name] = (metric, Form.PLAIN, score.group)
         changes = score_changes(labels, runs)
         if changes:
             found = find_format(metric)
             caption = f"{found.label}, {UNIT}; {found.description}"
             tables.append(change_table(caption, keys_text([key]), changes, is_plotted=False))
-            if key == AXIS and len(runs) > 1:
+            if key == columns.AXIS and len(runs) > 1:
                 tables.append(_reduction_table(changes))
     return Section("As published", tables=tables, folded=True)
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import number_cell
-from evenhand.evaluation.score import DESCRIPTOR, TEMPLATE, BiasScore
+from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.tables import table_rows
 
 STYLE_CHANGES = "style_changes"  # the table
@@ -34,8 +35,8 @@ def style_changes(before: Answers, after: Answers) -> pd.DataFrame:
     new = _cell_means(after.rows(has_both))
     old_variance = _variances(old)
     variance_change = _variances(new) - old_variance
-    old_means = old.groupby(level=DESCRIPTOR).mean()
-    moves = new.groupby(level=DESCRIPTOR).mean() - old_means
+    old_means = old.groupby(level=columns.DESCRIPTOR).mean()
+    moves = new.groupby(level=columns.DESCRIPTOR).mean() - old_means
     rows = []
     for style in before.columns:
         ordered = moves[style].sort_values(kind="stable")
@@ -57,14 +58,14 @@ def style_changes(before: Answers, after: Answers) -> pd.DataFrame:
 
 def _cell_means(responses: Answers) -> pd.DataFrame:
     """Return the mean style vector of each template and descriptor, with both as the index."""
-    keys = [responses.table[name].astype(str).rename(name) for name in (TEMPLATE, DESCRIPTOR)]
+    keys = [responses.table[name].astype(str).rename(name) for name in (columns.TEMPLATE, columns.DESCRIPTOR)]
     vectors = pd.DataFrame(responses.values.astype(np.float64), columns=list(responses.columns))
     return vectors.groupby(keys).mean()
 
 
 def _variances(cell_means: pd.DataFrame) -> pd.Series:
     """Return each style's variance over descriptors, mean over the templates with two descriptors or more."""
-    by_template = cell_means.groupby(level=TEMPLATE)
+    by_template = cell_means.groupby(level=columns.TEMPLATE)
     is_compared = by_template.size() > 1
     return by_template.var(ddof=0)[is_compared].mean()
 

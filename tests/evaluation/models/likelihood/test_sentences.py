@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.models.base import LOG_LIKELIHOOD, TOKENS, VARIANT
+from evenhand.evaluation import columns
 from evenhand.evaluation.models.kinds.server import ServedModel
 from evenhand.evaluation.models.likelihood import sentences as module
 from evenhand.evaluation.models.likelihood.sentences import sentence_log_likelihoods
@@ -24,8 +24,8 @@ SENTENCES = ["I love dogs.", "I love cats.", "I have two dogs and a cat.", "I lo
 def scores(batches):
     """Return Σ log p, the number of tokens, and how they were scored, of all sentences."""
     table = join_batches(batches)
-    (variant,) = set(table[VARIANT])
-    return table[LOG_LIKELIHOOD].to_numpy(), table[TOKENS].to_numpy(), variant
+    (variant,) = set(table[columns.VARIANT])
+    return table[columns.LOG_LIKELIHOOD].to_numpy(), table[columns.TOKENS].to_numpy(), variant
 
 
 @pytest.fixture(scope="module")
