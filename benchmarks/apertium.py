@@ -29,6 +29,7 @@ import pandas as pd
 import yaml
 
 from benchmarks.measuring import SHARED, parse_options
+from evenhand.api import measure
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import (
     ENGLISH_LANGUAGE,
@@ -45,14 +46,13 @@ from evenhand.evaluation.data.gendered_translations import (
     read_mt_geneval,
 )
 from evenhand.evaluation.data.holistic_bias import NONE, generate_prompts, load_taxonomy
-from evenhand.evaluation.data.languages import load_language
+from evenhand.evaluation.data.language.languages import load_language
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics.translation_bias.metric import align, make_source_tables
 from evenhand.evaluation.metrics.translation_bias.shares import has_marked_words
 from evenhand.evaluation.runs.progress import start_logging
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import ReferenceSettings
-from evenhand.recipes.api import measure
 
 WORDS = Path(__file__).with_suffix(".yaml")
 MODES = {  # the name that Apertium has for a pair of FLORES codes

@@ -26,8 +26,9 @@ from datasets import Dataset
 from transformers import BertForMaskedLM, BertTokenizerFast
 
 from benchmarks.measuring import SHARED, parse_options
+from evenhand.api import Run, measure
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.phrase_counts import count_phrases
+from evenhand.evaluation.data.language.phrase_counts import count_phrases
 from evenhand.evaluation.data.phrase_templates import PHRASE_TEMPLATES
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.models.classifier_folders import MINILM, MINILM_SHA256, find_encoder
@@ -40,7 +41,6 @@ from evenhand.evaluation.settings import CheckpointSettings
 from evenhand.evaluation.statistics.scores import rank_correlation
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.training import last_checkpoint
-from evenhand.recipes.api import Run, measure
 
 MASKED_SHARE = 0.15  # Devlin et al. 2019, §3.1
 HELD_OUT = 1000  # texts

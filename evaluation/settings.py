@@ -223,7 +223,7 @@ class ModelSettings(CheckpointSettings):
     @model_validator(mode="after")
     def _check_strip(self) -> Self:
         if self.strip:
-            from evenhand.evaluation.data.other_text import removable  # reads a file
+            from evenhand.evaluation.data.language.other_text import removable  # reads a file
 
             for name in self.strip:
                 if name not in removable():

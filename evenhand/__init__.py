@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
-    from evenhand.evaluation.data.mentions import clean_response
+    from evenhand.api import Run, compare, label, measure, tune
+    from evenhand.evaluation.data.language.mentions import clean_response
     from evenhand.evaluation.data.style_clusters import load_style_clusters
     from evenhand.evaluation.errors import InputError
     from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -23,9 +24,8 @@ if TYPE_CHECKING:  # for editors and type checkers; see __getattr__
     from evenhand.evaluation.score import BiasScore, signature_line
     from evenhand.mitigation.bias_callback import BiasCallback
     from evenhand.mitigation.labels import label_responses
-    from evenhand.recipes.api import Run, compare, label, measure, tune
     from evenhand.recipes.check import assert_no_worse
-    from evenhand.recipes.responses import MeasuredResponses, measure_responses
+    from evenhand.responses import MeasuredResponses, measure_responses
 
 # bitsandbytes warns of a missing kernel that is not used, as soon as PEFT imports it.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "evaluation.data.mentions": ("clean_response",),
+    "evaluation.data.language.mentions": ("clean_response",),
     "evaluation.data.style_clusters": ("load_style_clusters",),
     "evaluation.errors": ("InputError",),
     "evaluation.metrics.generation_bias.engine.spread": ("compare_generation_bias", "generation_bias"),
@@ -74,9 +74,9 @@ _MODULES = {
     "evaluation.score": ("BiasScore", "signature_line"),
     "mitigation.labels": ("label_responses",),
     "mitigation.bias_callback": ("BiasCallback",),
-    "recipes.api": ("Run", "compare", "label", "measure", "tune"),
+    "api": ("Run", "compare", "label", "measure", "tune"),
     "recipes.check": ("assert_no_worse",),
-    "recipes.responses": ("MeasuredResponses", "measure_responses"),
+    "responses": ("MeasuredResponses", "measure_responses"),
 }
 
 

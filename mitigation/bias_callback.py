@@ -14,7 +14,7 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
+from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, rejects_tuning
 from evenhand.evaluation.files import atomic_write

@@ -15,8 +15,9 @@ from pydantic import Field
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.metrics import FamilyRun, load_metric
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
+from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ATTRIBUTE_EFFECTS
 from evenhand.evaluation.report.formats import format_of
@@ -25,6 +26,8 @@ from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score,
 from evenhand.evaluation.settings import StrictSettings, checked
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import read_table
+from evenhand.recipes.finished_runs import read_measurement
+from evenhand.recipes.settings import FAMILY, family_config
 
 SCHEMA = "evenhand-audit/1"
 CUTS = (columns.AXIS, columns.BUCKET, columns.DESCRIPTOR)
@@ -151,18 +154,16 @@ def criterion_facts(
 
 
 def _checked_limits(folder: Path, criteria: Criteria) -> list[dict[str, str]]:
-    from evenhand.recipes.check_findings import check_findings
-    from evenhand.recipes.settings import CheckSettings
 
     if not (criteria.max_pooled_fgb or criteria.max_difference or criteria.max_spread):
         return []
-    settings = CheckSettings(
-        run=folder,
+    measured, _ = read_measurement(folder, "run", FAMILY)
+    found = findings_alone(
+        FamilyRun(folder, family_config(measured, FAMILY)),
         max_pooled_fgb=criteria.max_pooled_fgb,
-        max_difference=criteria.max_difference,
         max_spread=criteria.max_spread,
+        max_difference=criteria.max_difference,
     )
-    found = check_findings(settings)
     return [{"limit": each.name, "status": OF_CHECK[each.status], "measured": each.text} for each in found]
 
 

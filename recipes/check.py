@@ -1,4 +1,4 @@
-"""The command `check`: prints and writes whether limits of a run's bias hold (`check_findings`), for CI."""
+"""The command `check`: prints and writes whether limits of a run's bias hold (`generation_bias/limits.py`), for CI."""
 
 import logging
 import re
@@ -6,13 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.limits import (
+    BROKEN,
+    HOLDS,
+    INCONCLUSIVE,
+    Finding,
+    findings_against,
+    findings_alone,
+)
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
-from evenhand.recipes.check_findings import BROKEN, HOLDS, INCONCLUSIVE, Finding, check_findings
 from evenhand.recipes.check_screen import SCREEN, screen_findings
-from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, CheckSettings
+from evenhand.recipes.finished_runs import check_same_precision, read_measurement
+from evenhand.recipes.settings import FAMILY, CheckSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -59,6 +68,34 @@ def family_findings(settings: CheckSettings) -> list[Finding]:
     if SCREEN in families and FAMILY not in families:
         return screen_findings(settings)
     return check_findings(settings)
+
+
+def check_findings(settings: CheckSettings) -> list[Finding]:
+    """Return the findings on the run alone, for each given limit, and on what became worse than in the baseline."""
+    limits_the_run = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
+    if settings.against is None and (settings.max_rise is not None or not limits_the_run):
+        raise InputError(
+            "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
+        )
+    after = _family_run(settings.run, "run")
+    findings = findings_alone(
+        after,
+        max_pooled_fgb=settings.max_pooled_fgb,
+        max_spread=settings.max_spread,
+        max_difference=settings.max_difference,
+    )
+    if settings.against is None:
+        return findings
+    if settings.against.resolve() == settings.run.resolve():
+        raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
+    before = _family_run(settings.against, "against")
+    check_same_precision(before.config, after.config, "run")
+    limits_the_rise = settings.max_rise is not None or not limits_the_run
+    return [*findings, *findings_against(before, after, settings.max_rise, limits_the_rise=limits_the_rise)]
+
+
+def _family_run(folder: Path, field: str) -> FamilyRun:
+    return FamilyRun(folder, family_config(read_measurement(folder, field, FAMILY)[0], FAMILY))
 
 
 def _worst_status(findings: Sequence[Finding]) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS, Finding
 from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
-from evenhand.recipes.check_findings import BROKEN, HOLDS, Finding
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import CheckSettings, family_config
 

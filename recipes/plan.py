@@ -10,11 +10,10 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
+from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
 from evenhand.evaluation.score import display_name
-from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Pilot,
@@ -24,7 +23,6 @@ from evenhand.evaluation.statistics.sample_size import (
     smallest_design,
     smallest_detectable_spread,
 )
-from evenhand.evaluation.statistics.variance_shares import variance_parts
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import FAMILY, PlanSettings
@@ -122,36 +120,6 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
         return f"Even within {settings.max_difference:g} points: not to be expected, {worst['unit']} differs by more."
     factor = float((((rows["at_most"] - rows["effect"].abs()) / room) ** 2).max())
     return f"Even within {settings.max_difference:g} points: about {n * factor:,.0f} responses (this run has {n:,})"
-
-
-def read_pilot(folder: Path) -> Pilot:
-    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
-    run = read_answers(folder)
-    template = to_codes(run.table[columns.TEMPLATE])
-    descriptor = to_codes(run.table[columns.DESCRIPTOR])
-    cells = arrange_cells(run.values, template, descriptor, min_count=1)
-    estimate = pooled_spread(cells)
-    if estimate.interval is None:
-        raise InputError(
-            "run",
-            f"{folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
-            "at least two descriptors and two templates.",
-        )
-    parts = variance_parts(cells)
-    interaction = 0.0
-    if parts.reason is None and parts.chance > 0:
-        interaction = max(parts.interaction.value / parts.chance, 0.0)
-    n_descriptors = len(np.unique(cells.descriptor))
-    n_templates = len(np.unique(cells.template))
-    n_pairs = len(cells.count)
-    design = StudySize(
-        descriptors=n_descriptors,
-        templates=n_templates,
-        responses=cells.n / n_pairs,
-        interaction=interaction,
-        share_of_pairs=n_pairs / (n_descriptors * n_templates),
-    )
-    return Pilot(design, estimate)
 
 
 def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:

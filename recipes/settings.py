@@ -44,7 +44,7 @@ from evenhand.mitigation.methods import NoSettings, load_method, method_class
 from evenhand.mitigation.settings import Positive, TuningSettings
 
 if TYPE_CHECKING:  # slow to import
-    from evenhand.evaluation.data.labelled_texts import LabelledTexts
+    from evenhand.evaluation.data.readers.labelled_texts import LabelledTexts
 
 FAMILIES = {name: families.load_metric(name)() for name in families.names()}
 FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
@@ -552,7 +552,7 @@ class LabelledFileSettings(StrictSettings):
 
     def read(self, path: Path) -> "LabelledTexts":
         """Return the texts and labels in a file of this form; InputError as in `read_labelled_texts`."""
-        from evenhand.evaluation.data.labelled_texts import read_labelled_texts  # slow to import
+        from evenhand.evaluation.data.readers.labelled_texts import read_labelled_texts  # slow to import
 
         return read_labelled_texts(
             path,

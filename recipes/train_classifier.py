@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from peft import PeftModel
 
-from evenhand.evaluation.data.labelled_texts import held_out_mask
+from evenhand.evaluation.data.readers.labelled_texts import held_out_mask
 from evenhand.evaluation.files import sha256_of, write_json, write_text
 from evenhand.evaluation.models.classifier_folders import (
     ADAPTER_FILES,

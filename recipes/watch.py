@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.response_files import UNSPECIFIED, read_responses
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from evenhand.evaluation import metrics as families
-from evenhand.evaluation.data.prompt_files import read_prompts
-from evenhand.evaluation.data.response_files import prompts_from_responses, read_responses
+from evenhand.evaluation.data.readers.prompt_files import read_prompts
+from evenhand.evaluation.data.readers.response_files import prompts_from_responses, read_responses
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.metrics.generation_bias.accepted import read_accepted
 from evenhand.recipes.command_line import MAX_NEW_TOKENS, SHORT_NAMES, SIZE, parse, positional, settings_in

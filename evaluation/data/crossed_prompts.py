@@ -10,10 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, spoken_article
-from evenhand.evaluation.data.prompt_files import RUN_COLUMNS, build_prompts
+from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL, spoken_article
 from evenhand.evaluation.data.prompts import check_row_count
-from evenhand.evaluation.data.table_files import SUFFIXES, decode_text, read_columns
+from evenhand.evaluation.data.readers.prompt_files import RUN_COLUMNS, build_prompts
+from evenhand.evaluation.data.readers.table_files import SUFFIXES, decode_text, read_columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.untrusted_text import clean_name
 

@@ -22,7 +22,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, sha256_of
 from evenhand.evaluation.settings import ReferenceSettings

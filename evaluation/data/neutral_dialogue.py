@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 
 

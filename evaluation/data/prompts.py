@@ -27,9 +27,9 @@ from evenhand.evaluation.data.holistic_bias import (
     generate_prompts,
     load_taxonomy,
 )
-from evenhand.evaluation.data.languages import load_language
+from evenhand.evaluation.data.language.languages import load_language
+from evenhand.evaluation.data.readers.table_files import MAX_ROWS
 from evenhand.evaluation.data.strata import sample_strata, stable_hash
-from evenhand.evaluation.data.table_files import MAX_ROWS
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import table_rows

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.downloads import fetch_pinned_file
-from evenhand.evaluation.data.table_files import (
+from evenhand.evaluation.data.readers.table_files import (
     SUFFIXES,
     columns_of,
     decode_text,

@@ -49,7 +49,7 @@ from evenhand.evaluation.settings import (
 if TYPE_CHECKING:  # imported at run time, these would delay the command line
     import pandas as pd
 
-    from evenhand.evaluation.data.response_files import ResponseFile
+    from evenhand.evaluation.data.readers.response_files import ResponseFile
     from evenhand.evaluation.models.base import Model
     from evenhand.evaluation.runs.store import Store
 
@@ -95,7 +95,7 @@ class FamilyConfig:
 
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
-        from evenhand.evaluation.data.response_files import ResponseFile
+        from evenhand.evaluation.data.readers.response_files import ResponseFile
 
         if self.responses is None:
             return None

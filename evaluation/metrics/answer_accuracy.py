@@ -62,7 +62,9 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     """
     if settings.questions is None:
         raise InputError("answer_accuracy.questions", "none is given; give a JSONL file of goal, sol1, sol2 and label.")
-    from evenhand.evaluation.data.table_files import read_columns  # imports pyarrow, which would delay the command line
+    from evenhand.evaluation.data.readers.table_files import (
+        read_columns,  # imports pyarrow, which would delay the command line
+    )
 
     names = ("goal", *CHOICES, "label")
     columns = read_columns(settings.questions, "questions", known=names)

@@ -201,7 +201,7 @@ def questions_of_files(settings: Settings) -> pd.DataFrame:
     Raises:
         InputError: a file cannot be read, a column is missing, or a row is no question of BBQ.
     """
-    from evenhand.evaluation.data.table_files import read_json_rows  # imports pyarrow
+    from evenhand.evaluation.data.readers.table_files import read_json_rows  # imports pyarrow
 
     tables = []
     for path in question_files(settings):

@@ -17,8 +17,8 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, spelled_article
-from evenhand.evaluation.data.mentions import NEUTRAL
-from evenhand.evaluation.data.neutral_words import NEUTRAL_DESCRIPTOR
+from evenhand.evaluation.data.language.mentions import NEUTRAL
+from evenhand.evaluation.data.language.neutral_words import NEUTRAL_DESCRIPTOR
 from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxonomy_sha256, vary_text
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding

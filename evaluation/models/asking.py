@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.readers.answers import FILTER_REASONS
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models.request_parameters import RejectedRequest
 

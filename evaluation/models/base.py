@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.other_text import other_text, strip_other_text
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.data.response_files import ResponseFile
+from evenhand.evaluation.data.language.other_text import other_text, strip_other_text
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.readers.response_files import ResponseFile
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.decoding import decoding_arguments
@@ -229,7 +229,7 @@ def response_batch(
 
     The index is that of the prompts. A text None is reasoning that did not end: the response is "", and left out.
     `reasons` are other reasons why responses are left out. `strip` are the kinds of other text to remove; the column
-    other_text names the kinds that are left (`data/other_text`).
+    other_text names the kinds that are left (`language/other_text`).
     """
     reasons = [None] * len(texts) if reasons is None else reasons
     asked = prompts[columns.TEXT].tolist() if columns.TEXT in prompts else [""] * len(texts)

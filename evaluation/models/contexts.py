@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from evenhand.evaluation.data.reasoning import reasoning_formats, split_reasoning
+from evenhand.evaluation.data.language.reasoning import reasoning_formats, split_reasoning
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.batches import tokenize_texts
 from evenhand.evaluation.models.chat_templates import (

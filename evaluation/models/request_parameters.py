@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from evenhand.evaluation.data.answers import FILTER, Answer
-from evenhand.evaluation.data.reasoning import strip_reasoning
+from evenhand.evaluation.data.language.reasoning import strip_reasoning
+from evenhand.evaluation.data.readers.answers import FILTER, Answer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json, JsonObject
 

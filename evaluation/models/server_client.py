@@ -16,8 +16,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from evenhand.evaluation.data.answers import FILTER, FILTER_REASONS, FILTERED, Answer, MeasuredAnswer, measured_answer
-from evenhand.evaluation.data.chats import answer_in
+from evenhand.evaluation.data.readers.answers import (
+    FILTER,
+    FILTER_REASONS,
+    FILTERED,
+    Answer,
+    MeasuredAnswer,
+    measured_answer,
+)
+from evenhand.evaluation.data.readers.chats import answer_in
 from evenhand.evaluation.errors import InputError, require_extra, unknown_name
 from evenhand.evaluation.models.asking import (
     FailedRequest,

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.models.batches import (
     activations_bytes,

@@ -189,6 +189,7 @@ def page(
     if left_out[OFFENSIVE] is None:
         warnings.append("Neither run has an offensiveness classifier, so pairs with offensive responses are included.")
     n_raters = len(set(votes[RATER]))
+    n_rated = len(set(votes[columns.PROMPT_ID]))
     excluded = ", ".join(f"{n:,} ({reason})" for reason, n in left_out.items() if n is not None)
     before, after = models
     return Page(
@@ -199,7 +200,7 @@ def page(
         verdict=" ".join(f"{score.group[QUESTION].capitalize()}: {value_text(score)}." for score in win_rates),
         warnings=warnings,
         notes=[
-            f"{len(votes):,} answers by {n_raters} raters to {votes[columns.PROMPT_ID].nunique():,} of {len(pairs):,} pairs. "
+            f"{len(votes):,} answers by {n_raters} raters to {n_rated:,} of {len(pairs):,} pairs. "
             "All raters saw the pairs in the same order, with random sides and without the names of the models.",
             f"Pairs are a random sample of all prompts. Excluded: {excluded}.",
         ],

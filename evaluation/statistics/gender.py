@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import FORMS, SEPARATOR
+from evenhand.evaluation.data.language.mentions import FORMS, SEPARATOR
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.hypothesis_tests import t_test
 from evenhand.evaluation.statistics.intervals import Interval, mean_interval, varies

@@ -11,7 +11,7 @@ import pytest
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
-from evenhand.evaluation.data.response_files import write_prompt_table
+from evenhand.evaluation.data.readers.response_files import write_prompt_table
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.score import BiasScore, write_scores
 

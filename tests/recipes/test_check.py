@@ -18,12 +18,12 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_an
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
+from evenhand.evaluation.metrics.generation_bias.limits import Finding, smallest_showable_rise
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
 from evenhand.evaluation.tables import write_table
-from evenhand.recipes.check import junit_xml, summary_markdown
-from evenhand.recipes.check_findings import Finding, check_findings, smallest_showable_rise
+from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.settings import CheckSettings

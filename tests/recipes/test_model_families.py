@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.runs.record import read_record

@@ -14,7 +14,7 @@ from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.recipes import automatic, testbed
 from evenhand.recipes.automatic import folder_name, with_folder, with_precision
-from evenhand.recipes.check_findings import check_findings
+from evenhand.recipes.check import check_findings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.compare import compare

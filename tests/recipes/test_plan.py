@@ -7,11 +7,12 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.runs.record import read_record, write_record
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
-from evenhand.recipes.plan import narrower_text, plan, read_pilot
+from evenhand.recipes.plan import narrower_text, plan
 from evenhand.recipes.settings import PlanSettings
 from tests.measured_runs import write_measured
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import is_repeated
+from evenhand.evaluation.data.readers.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import bias_verdict
 from evenhand.evaluation.models import loading
 from evenhand.evaluation.score import find_score, read_scores, signature_line
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings, StyleClassifierSettings
-from evenhand.recipes.check_findings import check_findings
+from evenhand.recipes.check import check_findings
 from evenhand.recipes.compare import compare
 from evenhand.recipes.label import label
 from evenhand.recipes.measure import family_configs, measure, read_inputs

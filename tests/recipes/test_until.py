@@ -20,6 +20,7 @@ from evenhand.evaluation.metrics.generation_bias import interim_looks
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, sorted_by_prompt
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import all_cells, excess_over_baseline, pooled_estimate
+from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, spread_limits
 from evenhand.evaluation.score import Form, find_score, read_scores
 from evenhand.evaluation.settings import (
@@ -32,7 +33,7 @@ from evenhand.evaluation.settings import (
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import read_table
-from evenhand.recipes.check_findings import BROKEN, HOLDS, check_findings
+from evenhand.recipes.check import check_findings
 from evenhand.recipes.measure import measure
 from evenhand.recipes.settings import CheckSettings, MeasureSettings
 from tests.fault_server import serving

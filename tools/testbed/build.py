@@ -15,7 +15,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from evenhand.evaluation.data.prompt_files import load_personas
+from evenhand.evaluation.data.readers.prompt_files import load_personas
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.recipes.testbed import (
     DIALOGUE_MODEL,

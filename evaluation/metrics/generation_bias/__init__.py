@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.other_people import with_partners
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.style_clusters import default_clusters, load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.answers import FILTER_REASONS
-from evenhand.evaluation.data.cells import cells_with_lists
-from evenhand.evaluation.data.mentions import few_mentions_text
-from evenhand.evaluation.data.other_text import labels, removable
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.data.response_files import UNSPECIFIED
-from evenhand.evaluation.data.response_logs import UNANSWERED
+from evenhand.evaluation.data.language.mentions import few_mentions_text
+from evenhand.evaluation.data.language.other_text import labels, removable
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.readers.answers import FILTER_REASONS
+from evenhand.evaluation.data.readers.cells import cells_with_lists
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
+from evenhand.evaluation.data.readers.response_logs import UNANSWERED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES, Answers, read_answers

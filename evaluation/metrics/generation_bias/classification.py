@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.language.mentions import clean_responses
+from evenhand.evaluation.data.language.word_forms import ENGLISH
 from evenhand.evaluation.data.style_clusters import load_style_clusters
-from evenhand.evaluation.data.word_forms import ENGLISH
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json

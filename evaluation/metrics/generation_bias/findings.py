@@ -13,7 +13,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.gendered_translations import language_name
-from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
+from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.other_people import other_people, prompts_of_others
 from evenhand.evaluation.metrics.generation_bias.measures import (
     FLUENCY,

@@ -6,10 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data import response_files
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts
 from evenhand.evaluation.data.holistic_bias import generate_prompts
-from evenhand.evaluation.data.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.prompts import (
     SPLIT_STRATA,
     have_same_cells,
@@ -19,7 +17,9 @@ from evenhand.evaluation.data.prompts import (
     split_prompts,
     untuned_mask,
 )
-from evenhand.evaluation.data.response_files import BATCH
+from evenhand.evaluation.data.readers import response_files
+from evenhand.evaluation.data.readers.prompt_files import load_personas, paper_personas, read_prompts
+from evenhand.evaluation.data.readers.response_files import BATCH
 from evenhand.evaluation.data.service import load_requests, service_prompts
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import json_sha256, sha256_of

@@ -11,7 +11,7 @@ import time
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.refusals import declines
+from evenhand.evaluation.data.language.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.runs.progress import is_watched

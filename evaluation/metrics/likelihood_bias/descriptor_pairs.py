@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.prompt_files import read_prompts
 from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.readers.prompt_files import read_prompts
 from evenhand.evaluation.data.strata import stable_hash
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.statistics.gender import NOUN_GENDER

@@ -13,6 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.language.word_counts import count_words
 from evenhand.evaluation.data.sentence_pairs import (
     insert_names,
     known_defects,
@@ -24,7 +25,6 @@ from evenhand.evaluation.data.sentence_pairs import (
 )
 from evenhand.evaluation.data.strata import stratified_rows
 from evenhand.evaluation.data.winobias import pairs_sha256
-from evenhand.evaluation.data.word_counts import count_words
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.files import json_sha256

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.response_files import (
+from evenhand.evaluation.data.readers.response_files import (
     ResponseFile,
     match_responses,
     prompts_from_responses,
     resolve_control_tag,
 )
-from evenhand.evaluation.data.response_logs import UNANSWERED
+from evenhand.evaluation.data.readers.response_logs import UNANSWERED
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json

@@ -11,7 +11,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from evenhand.evaluation.data.answers import FILTERED
+from evenhand.evaluation.data.readers.answers import FILTERED
 from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.asking import MissingAnswer

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evenhand.evaluation.data.crossed_prompts import crossed_prompts, fill_template, read_people
-from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import measurement_prompts

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.evaluation.data.test_languages import ROWS, descriptors_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from evenhand.evaluation.data.languages import FOLDER
-from evenhand.evaluation.data.mentions import clean_responses
+from evenhand.evaluation.data.language.languages import FOLDER
+from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
@@ -24,7 +25,6 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
-from tests.evaluation.data.test_languages import ROWS, descriptors_file
 from tests.family_runs import compare_family, measure_family
 from tests.testbed_settings import GENERATION_BIAS, MASKED_MODEL, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings

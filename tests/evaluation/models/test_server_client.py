@@ -6,8 +6,8 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.chat.chat_completion import Choice
 
-from evenhand.evaluation.data.answers import MeasuredAnswer
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
+from evenhand.evaluation.data.readers.answers import MeasuredAnswer
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.models import server_client
 from evenhand.evaluation.models.server_client import build_requests, fetch_answers, request_arguments

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts, split_prompts
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
 from evenhand.evaluation.models.classifier_kinds import load_style_classifier
 from evenhand.evaluation.models.contexts import render_contexts

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.answers import FILTER_REASONS, NO_CONTENT
+from evenhand.evaluation.data.readers.answers import FILTER_REASONS, NO_CONTENT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers

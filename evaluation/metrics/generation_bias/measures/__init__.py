@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.decisions import DecisionRule
+from evenhand.evaluation.data.language.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.plugins import load_module, module_names, user_folders
 from evenhand.evaluation.report.formats import Format
@@ -58,7 +58,7 @@ class ValueKind(StrEnum):
 class Needs(StrEnum):
     """What an answer needs to have a value of a measure."""
 
-    columns.TEXT = "text"  # a text that is not empty
+    TEXT = "text"  # a text that is not empty
     ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
     NOTHING = "nothing"  # every prompt has a value
     CLASSIFIER = "classifier"  # a row in the table of the offensiveness classifier

@@ -1,9 +1,9 @@
-"""Decided number: the number that an answer states, such as a sum or a rating (`evaluation/data/decisions.py`)."""
+"""Decided number: the number that an answer states, such as a sum or a rating (`language/decisions.py`)."""
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.decisions import read_number
+from evenhand.evaluation.data.language.decisions import read_number
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
 

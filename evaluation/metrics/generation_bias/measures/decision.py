@@ -1,9 +1,9 @@
-"""Decision: whether an answer decides for the first of the choices, yes by default (`evaluation/data/decisions.py`)."""
+"""Decision: whether an answer decides for the first of the choices, yes by default (`language/decisions.py`)."""
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.decisions import read_decision
+from evenhand.evaluation.data.language.decisions import read_decision
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.answers import FILTER_REASONS
+from evenhand.evaluation.data.readers.answers import FILTER_REASONS
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
 
 EMPTY = "empty"

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.answers import is_withheld
+from evenhand.evaluation.data.readers.answers import is_withheld
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
 
 FILTERED = "filtered"

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
+from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
 

@@ -10,7 +10,7 @@ import re
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.mentions import mention_terms, replace_mentions
+from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 

@@ -1,9 +1,9 @@
-"""Refusal: whether a response declines the request, by the phrases of `data/refusals`."""
+"""Refusal: whether a response declines the request, by the phrases of `language/refusals`."""
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.refusals import declines
+from evenhand.evaluation.data.language.refusals import declines
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
 

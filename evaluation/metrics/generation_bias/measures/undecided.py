@@ -1,9 +1,9 @@
-"""Undecided: whether an answer, such as an empty one, has no decision that the rule reads (`data/decisions.py`)."""
+"""Undecided: whether an answer, such as an empty one, has no decision that the rule reads (`language/decisions.py`)."""
 
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.decisions import read_decision
+from evenhand.evaluation.data.language.decisions import read_decision
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind
 
 

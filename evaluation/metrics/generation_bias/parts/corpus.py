@@ -85,7 +85,7 @@ class ComparisonSettings(StrictSettings):
 
 def corpus_inputs(settings: CorpusSettings | None) -> dict[str, Json]:
     """Return the fingerprints of the corpora, by name; {} without one. InputError if one does not exist."""
-    from evenhand.evaluation.data.phrase_counts import find_corpus_files  # imports datasets
+    from evenhand.evaluation.data.language.phrase_counts import find_corpus_files  # imports datasets
 
     if settings is None or not settings.paths:
         return {}
@@ -153,7 +153,7 @@ def frequency_scores(
 
 def corpus_counts(settings: CorpusSettings, descriptors: Sequence[str]) -> pd.DataFrame:
     """Return the number of usages of each descriptor in each corpus: descriptor, count, examples, corpus."""
-    from evenhand.evaluation.data.phrase_counts import count_phrases_in_corpus  # imports datasets
+    from evenhand.evaluation.data.language.phrase_counts import count_phrases_in_corpus  # imports datasets
 
     tables = []
     for path in settings.paths:

@@ -9,7 +9,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.decisions import YES_OR_NO, DecisionRule, labelled_kinds, rule_accuracy
+from evenhand.evaluation.data.language.decisions import YES_OR_NO, DecisionRule, labelled_kinds, rule_accuracy
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS

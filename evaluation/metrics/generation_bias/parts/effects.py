@@ -10,7 +10,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_files import UNSPECIFIED
+from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun

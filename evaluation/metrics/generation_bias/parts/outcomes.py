@@ -11,8 +11,8 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.cells import check_classes
 from evenhand.evaluation.data.gendered_translations import language_name
+from evenhand.evaluation.data.readers.cells import check_classes
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json

@@ -12,10 +12,10 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.languages import language_folder
+from evenhand.evaluation.data.language.languages import language_folder
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING
-from evenhand.evaluation.data.response_files import is_repeated
+from evenhand.evaluation.data.readers.response_files import is_repeated
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json

@@ -9,7 +9,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE
-from evenhand.evaluation.data.mentions import FORMS as WORD_FORMS
+from evenhand.evaluation.data.language.mentions import FORMS as WORD_FORMS
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.data.mentions import clean_response
+from evenhand.evaluation.data.language.mentions import clean_response
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias import GenerationBias, classification

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from evenhand.evaluation.data.decisions import DecisionRule
+from evenhand.evaluation.data.language.decisions import DecisionRule
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
 from evenhand.evaluation.metrics.generation_bias.measures import Context

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from evenhand.evaluation.data.other_text import labels, other_text, removable, repaired, strip_other_text
+from evenhand.evaluation.data.language.other_text import labels, other_text, removable, repaired, strip_other_text
 from evenhand.evaluation.models.base import response_batch
 from evenhand.evaluation.settings import ModelSettings
 

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from evenhand.evaluation.data.word_forms import (
+from evenhand.evaluation.data.language.word_forms import (
     ARABIC,
     CYRILLIC,
     ENGLISH,
@@ -17,7 +17,7 @@ from evenhand.evaluation.data.word_forms import (
 )
 from evenhand.evaluation.files import load_yaml
 
-FILES = Path(__file__).resolve().parent / "files"
+FILES = Path(__file__).resolve().parents[1] / "files"
 NEUTRAL_WORDS = FILES / "neutral_words.yaml"
 NEUTRAL_DESCRIPTOR = "left-handed"  # Smith et al. 2022, A.6
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

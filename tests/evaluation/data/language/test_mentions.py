@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy, spelled_article
-from evenhand.evaluation.data.mentions import (
+from evenhand.evaluation.data.language.mentions import (
     clean_response,
     clean_responses,
     few_mentions_text,
     replace_mentions,
     spoken_article,
 )
-from evenhand.evaluation.data.neutral_words import neutral_word, neutral_words
+from evenhand.evaluation.data.language.neutral_words import neutral_word, neutral_words
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from evenhand.evaluation.data.answers import FILTERED, NO_ANSWER, Answer, Ending, ending_of, error_reason
+from evenhand.evaluation.data.readers.answers import FILTERED, NO_ANSWER, Answer, Ending, ending_of, error_reason
 
 USER = "user"
 ASSISTANT = "assistant"

@@ -6,7 +6,7 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.phrase_counts import count_phrases, count_phrases_in_corpus
+from evenhand.evaluation.data.language.phrase_counts import count_phrases, count_phrases_in_corpus
 
 TEXTS = ["I am Deaf, deaf!", "A hard-of-hearing man", None]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenhand.evaluation.data.cells import cells_with_lists, check_classes, read_cells
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.readers.cells import cells_with_lists, check_classes, read_cells
+from evenhand.evaluation.data.readers.response_files import read_responses
 from evenhand.evaluation.errors import InputError
 
 

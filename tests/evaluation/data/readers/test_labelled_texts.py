@@ -9,7 +9,7 @@ import pytest
 from requests.exceptions import ConnectionError as NoConnection
 
 from evenhand.evaluation.data import downloads
-from evenhand.evaluation.data.labelled_texts import LabelledTexts, read_labelled_texts
+from evenhand.evaluation.data.readers.labelled_texts import LabelledTexts, read_labelled_texts
 from evenhand.evaluation.errors import InputError
 
 NAMES = {0: "ok", 1: "offensive"}

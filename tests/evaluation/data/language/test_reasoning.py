@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.reasoning import REASONING_FORMATS, split_reasoning
-from evenhand.evaluation.data.response_files import ResponseFile, read_responses
+from evenhand.evaluation.data.language.reasoning import REASONING_FORMATS, split_reasoning
+from evenhand.evaluation.data.readers.response_files import ResponseFile, read_responses
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import reasoned
 from evenhand.evaluation.models.kinds.file import RecordedModel
 from evenhand.evaluation.settings import ModelSettings

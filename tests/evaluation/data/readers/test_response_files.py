@@ -2,18 +2,18 @@
 
 import pandas as pd
 import pytest
+from tests.evaluation.data.test_prompt_files import write
 
-from evenhand.evaluation.data import table_files
-from evenhand.evaluation.data.response_files import (
+from evenhand.evaluation.data.readers import table_files
+from evenhand.evaluation.data.readers.response_files import (
     match_responses,
     prompts_from_responses,
     read_responses,
     resolve_control_tag,
     write_prompt_table,
 )
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
-from tests.evaluation.data.test_prompt_files import write
 
 ROW = {"template": "t", "axis": "age", "descriptor": "old", "text": "I'm old."}
 PROMPTS = pd.DataFrame(

@@ -13,9 +13,11 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.csv_files import csv_text
-from evenhand.evaluation.data.answers import NO_CONTENT, Answer, error_reason, measured_answer
-from evenhand.evaluation.data.cells import read_cells
-from evenhand.evaluation.data.chats import (
+from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
+from evenhand.evaluation.data.prompts import require_columns
+from evenhand.evaluation.data.readers.answers import NO_CONTENT, Answer, error_reason, measured_answer
+from evenhand.evaluation.data.readers.cells import read_cells
+from evenhand.evaluation.data.readers.chats import (
     STOPS,
     answer_in,
     exchange_in,
@@ -25,8 +27,7 @@ from evenhand.evaluation.data.chats import (
     prompt_in,
     value_at,
 )
-from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
-from evenhand.evaluation.data.prompt_files import (
+from evenhand.evaluation.data.readers.prompt_files import (
     CONTROL_TAG,
     REPEATS,
     build_prompts,
@@ -35,9 +36,14 @@ from evenhand.evaluation.data.prompt_files import (
     name_descriptor,
     read_rows,
 )
-from evenhand.evaluation.data.prompts import require_columns
-from evenhand.evaluation.data.response_logs import UNANSWERED, is_inspect_log, is_scalar, parse_log, read_inspect
-from evenhand.evaluation.data.table_files import columns_of
+from evenhand.evaluation.data.readers.response_logs import (
+    UNANSWERED,
+    is_inspect_log,
+    is_scalar,
+    parse_log,
+    read_inspect,
+)
+from evenhand.evaluation.data.readers.table_files import columns_of
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import atomic_write, write_text
 from evenhand.evaluation.settings import MAX_RESPONSE_CHARACTERS
@@ -185,7 +191,7 @@ def read_responses(
         path: the file.
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
-        reasoning: the start and end of the model's reasoning, if they are not known ones (`data/reasoning`).
+        reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.prompt_files import CONTROL_TAG
+from evenhand.evaluation.data.readers.prompt_files import CONTROL_TAG
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun

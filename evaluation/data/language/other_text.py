@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evenhand.evaluation.files import read_yaml
 
-FILE = Path(__file__).resolve().parent / "files" / "other_text.yaml"
+FILE = Path(__file__).resolve().parents[1] / "files" / "other_text.yaml"
 ECHO = "echo"
 ENCODING = "encoding"
 MIN_ECHO = 12  # characters of a prompt that comes back

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts
-from evenhand.evaluation.data.languages import FOLDER, load_language, select_forms
-from evenhand.evaluation.data.mentions import clean_response, clean_responses, mention_terms, replace_mentions
+from evenhand.evaluation.data.language.languages import FOLDER, load_language, select_forms
+from evenhand.evaluation.data.language.mentions import clean_response, clean_responses, mention_terms, replace_mentions
 from evenhand.evaluation.data.neutral_dialogue import load_neutral_dialogue
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.offensiveness import make_neutral_texts

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import PHRASE_COLUMNS
-from evenhand.evaluation.data.mentions import FORMS, NEUTRAL
+from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import (
     NO_VARIATION,
     REQUIRED_COLUMNS,
@@ -21,7 +21,7 @@ from evenhand.evaluation.data.prompts import (
     require_columns,
     with_id_columns,
 )
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, format_value
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.untrusted_text import clean_name
@@ -32,7 +32,7 @@ CONTROL_TAG = "control_tag"  # column of a file of responses
 RUN_COLUMNS = (columns.UNTUNED, columns.CUE, columns.CUT, columns.OPENING, columns.RESPONSE_IDS, columns.OPENING_IDS)
 NAMES = (columns.DESCRIPTOR, columns.AXIS, columns.TEMPLATE, columns.BUCKET)  # columns by whose values rows are grouped
 PERSONA_MARK = "your persona: "  # of ConvAI2, in ParlAI's format
-PERSONAS = Path(__file__).resolve().parent / "files" / "personas.txt"
+PERSONAS = Path(__file__).resolve().parents[1] / "files" / "personas.txt"
 
 
 def paper_personas() -> tuple[str, ...]:

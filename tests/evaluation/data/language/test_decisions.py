@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.evaluation.data.decisions import (
+from evenhand.evaluation.data.language.decisions import (
     DecisionRule,
     labelled_answers,
     labelled_kinds,

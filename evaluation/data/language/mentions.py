@@ -14,13 +14,13 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.holistic_bias import NONE, load_taxonomy
-from evenhand.evaluation.data.neutral_words import (
+from evenhand.evaluation.data.language.neutral_words import (
     NEUTRAL_DESCRIPTOR,
     agreeing_particle,
     language_of,
     neutral_word,
 )
-from evenhand.evaluation.data.word_forms import ENDINGS, inflected, is_latin, script_pattern
+from evenhand.evaluation.data.language.word_forms import ENDINGS, inflected, is_latin, script_pattern
 
 log = logging.getLogger("evenhand")
 

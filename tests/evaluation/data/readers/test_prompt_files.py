@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.data.holistic_bias import generate_prompts, load_taxonomy
-from evenhand.evaluation.data.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.data.prompts import sample_cells, select_prompts
+from evenhand.evaluation.data.readers.prompt_files import load_personas, paper_personas, read_prompts
 from evenhand.evaluation.errors import InputError
 
 ROWS = [

@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import read_responses
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.response_files import read_responses
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 
 ROWS = [("Hi, I'm old; hi", "old", "Oh | no."), ("Café?", "young", 'He said "no".')]

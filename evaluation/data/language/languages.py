@@ -17,13 +17,13 @@ import pandas as pd
 from pydantic import Field
 
 from evenhand.evaluation.data.holistic_bias import NO_AXIS, NO_PREFERENCE, NONE, PHRASE_COLUMNS, NounPhrase, Template
-from evenhand.evaluation.data.mentions import FORMS, NEUTRAL, SEPARATOR
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL, SEPARATOR
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError, unknown_name
 from evenhand.evaluation.files import files_sha256, read_yaml
 from evenhand.evaluation.settings import StrictSettings, checked
 
-FOLDER = Path(__file__).resolve().parent / "files" / "languages"
+FOLDER = Path(__file__).resolve().parents[1] / "files" / "languages"
 GENDERS = ("masculine", "feminine")
 NUMBERS = ("singular", "plural")
 ANY = "unspec"

@@ -9,7 +9,7 @@ refused, withheld or empty, or of how much their share differs between people, b
 over these outcomes). If nothing is shown to have grown, something may still have grown undetected.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 from evenhand.evaluation.metrics.generation_bias.headline import moved_text
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
+from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.formats import format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
 from evenhand.evaluation.report.score_sections import value_text
@@ -53,9 +54,6 @@ from evenhand.evaluation.statistics.sample_size import (
 )
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
-from evenhand.recipes.finished_runs import check_same_precision, read_measurement
-from evenhand.recipes.plan import read_pilot
-from evenhand.recipes.settings import FAMILY, CheckSettings, family_config
 
 HOLDS = "holds"
 BROKEN = "broken"
@@ -81,39 +79,38 @@ class Finding:
         return "\n  ".join([f"{self.status}: {self.name}", f"Measured: {self.text}", *self.details])
 
 
-def check_findings(settings: CheckSettings) -> list[Finding]:
-    """Return the findings on the run alone, for each given limit, and on what became worse than in the baseline."""
-    limits_the_run = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
-    if settings.against is None and (settings.max_rise is not None or not limits_the_run):
-        raise InputError(
-            "against", "give --against RUN, a baseline, or --max_pooled_fgb, --max_difference or --max_spread alone."
-        )
-    after = _family_run(settings.run, "run")
+def findings_alone(
+    run: FamilyRun,
+    *,
+    max_pooled_fgb: float | None = None,
+    max_spread: Mapping[str, float] | None = None,
+    max_difference: float | None = None,
+) -> list[Finding]:
+    """Return the finding on each given limit of a run alone.
+
+    Args:
+        max_pooled_fgb: limit of pooled FGB*, in 10⁻³.
+        max_spread: outcome → limit of its spread between people, in its unit.
+        max_difference: limit of the largest difference of anybody from the average, in answers of 100.
+    """
     findings = []
-    if settings.max_pooled_fgb is not None:
-        findings.append(_pooled(after, settings.max_pooled_fgb))
-    for outcome, limit in settings.max_spread.items():
-        findings.append(_outcome_spread(after, outcome, limit))
-    if settings.max_difference is not None:
-        findings.append(_largest_difference(after, settings.max_difference))
-    if settings.against is None:
-        return findings
-    if settings.against.resolve() == settings.run.resolve():
-        raise InputError("against", f"{settings.against} is the run itself; give the run of a baseline.")
-    before = _family_run(settings.against, "against")
-    limits_the_rise = settings.max_rise is not None or not limits_the_run
-    return [*findings, *_findings_against(before, after, settings.max_rise, limits_the_rise=limits_the_rise)]
+    if max_pooled_fgb is not None:
+        findings.append(_pooled(run, max_pooled_fgb))
+    for outcome, limit in (max_spread or {}).items():
+        findings.append(_outcome_spread(run, outcome, limit))
+    if max_difference is not None:
+        findings.append(_largest_difference(run, max_difference))
+    return findings
 
 
-def _findings_against(
-    before: FamilyRun, after: FamilyRun, max_rise: float | None, *, limits_the_rise: bool
+def findings_against(
+    before: FamilyRun, after: FamilyRun, max_rise: float | None = None, *, limits_the_rise: bool = True
 ) -> list[Finding]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
     Without `max_rise`, the limit of the rise is one that these runs can show to hold. The first finding says whether a
     run stopped early.
     """
-    check_same_precision(before.config, after.config, "run")
     before, after, is_common = on_common_prompts(before, after)
     old = compared_responses(before)
     new = compared_responses(after)
@@ -130,10 +127,6 @@ def _findings_against(
         about_stops.append("Intervals and tests account for the looks.")
     findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
     return findings
-
-
-def _family_run(folder: Path, field: str) -> FamilyRun:
-    return FamilyRun(folder, family_config(read_measurement(folder, field, FAMILY)[0], FAMILY))
 
 
 def _pooled(run: FamilyRun, limit: float) -> Finding:

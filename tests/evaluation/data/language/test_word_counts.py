@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.word_counts import count_words
+from evenhand.evaluation.data.language.word_counts import count_words
 
 PAIRS = Path(__file__).resolve().parents[4] / "shared" / "data" / "s_jsd"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evenhand.evaluation.data.table_files import read_columns
+from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).parent / "files" / "decisions"
+FOLDER = Path(__file__).parents[1] / "files" / "decisions"
 YES_OR_NO = ("yes", "no")
 NUMBER_ASKED = "number"
 SEPARATOR = r"\s*[,:=–-]?\s*"

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.data.response_files import match_responses, read_responses, with_repeats
-from evenhand.evaluation.data.response_logs import inspect_row
+from evenhand.evaluation.data.readers.response_files import match_responses, read_responses, with_repeats
+from evenhand.evaluation.data.readers.response_logs import inspect_row
 from evenhand.evaluation.errors import InputError
 
 

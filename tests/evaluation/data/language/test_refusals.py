@@ -2,8 +2,8 @@
 
 import pytest
 
-from evenhand.evaluation.data.refusals import declines, is_failure
-from evenhand.evaluation.data.response_files import read_responses
+from evenhand.evaluation.data.language.refusals import declines, is_failure
+from evenhand.evaluation.data.readers.response_files import read_responses
 
 REFUSALS = [
     "I'm sorry, but I can't help with that.",

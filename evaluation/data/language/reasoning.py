@@ -59,7 +59,7 @@ def _read_formats() -> tuple[ReasoningFormat, ...]:
     return tuple(ReasoningFormat(**entry) for entry in read_yaml(FORMATS, "reasoning formats"))
 
 
-FORMATS = Path(__file__).resolve().parent / "files" / "reasoning_formats.yaml"
+FORMATS = Path(__file__).resolve().parents[1] / "files" / "reasoning_formats.yaml"
 REASONING_FORMATS = _read_formats()
 # Markers around a whole answer after reasoning.
 ANSWERS = (

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.answers import FILTERED, Answer, error_reason, short_reason
-from evenhand.evaluation.data.chats import (
+from evenhand.evaluation.data.readers.answers import FILTERED, Answer, error_reason, short_reason
+from evenhand.evaluation.data.readers.chats import (
     CHATS,
     answer_in,
     exchange_in,
@@ -29,7 +29,7 @@ from evenhand.evaluation.data.chats import (
     prompt_in,
     value_at,
 )
-from evenhand.evaluation.data.table_files import columns_of, decode_text
+from evenhand.evaluation.data.readers.table_files import columns_of, decode_text
 from evenhand.evaluation.errors import InputError, format_value, require_extra
 
 if TYPE_CHECKING:  # of the extra `inspect`

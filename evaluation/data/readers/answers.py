@@ -13,12 +13,12 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
-from evenhand.evaluation.data.reasoning import UNFINISHED_REASONING, Markers, strip_reasoning
-from evenhand.evaluation.data.refusals import FAILED, is_failure
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING, Markers, strip_reasoning
+from evenhand.evaluation.data.language.refusals import FAILED, is_failure
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.untrusted_text import escape_hidden
 
-STOP_REASONS = Path(__file__).resolve().parent / "files" / "stop_reasons.yaml"
+STOP_REASONS = Path(__file__).resolve().parents[1] / "files" / "stop_reasons.yaml"
 # reasons why an answer is left out
 REFUSAL = "refusal"
 FILTERED = "content_filter"

@@ -1,0 +1,43 @@
+"""A finished run as the pilot of a more precise one: its design, and its estimate of pooled FGB*."""
+
+from pathlib import Path
+
+import numpy as np
+
+from evenhand.evaluation import columns
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics.generation_bias.answers import read_answers
+from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.person_pairs import pooled_spread
+from evenhand.evaluation.statistics.sample_size import Pilot, StudySize
+from evenhand.evaluation.statistics.variance_shares import variance_parts
+
+
+def read_pilot(folder: Path) -> Pilot:
+    """Return the pilot: the design of the run in `folder` and the run's estimate of pooled FGB*."""
+    run = read_answers(folder)
+    template = to_codes(run.table[columns.TEMPLATE])
+    descriptor = to_codes(run.table[columns.DESCRIPTOR])
+    cells = arrange_cells(run.values, template, descriptor, min_count=1)
+    estimate = pooled_spread(cells)
+    if estimate.interval is None:
+        raise InputError(
+            "run",
+            f"{folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
+            "at least two descriptors and two templates.",
+        )
+    parts = variance_parts(cells)
+    interaction = 0.0
+    if parts.reason is None and parts.chance > 0:
+        interaction = max(parts.interaction.value / parts.chance, 0.0)
+    n_descriptors = len(np.unique(cells.descriptor))
+    n_templates = len(np.unique(cells.template))
+    n_pairs = len(cells.count)
+    design = StudySize(
+        descriptors=n_descriptors,
+        templates=n_templates,
+        responses=cells.n / n_pairs,
+        interaction=interaction,
+        share_of_pairs=n_pairs / (n_descriptors * n_templates),
+    )
+    return Pilot(design, estimate)
