@@ -7,7 +7,7 @@ $ python -m benchmarks.effects --rare --simulations 150   # coverage where one p
 $ python -m benchmarks.effects --simulations 1            # a try, seconds
 
 Styles of 60 descriptors, in 6 axes and 20 buckets, are sampled from probabilities that differ by descriptor as planned
-(`PLANS`); the vectors are one-hot, or smooth for the axis. Effects are tested in one family, so that the numbers are
+(`PLANS`); the vectors are one-hot, or smooth for the axis. Effects are tested in one set, so that the numbers are
 those of each test before the correction over families. "Covered" is the share of intervals that contain the true
 effect, for all effects and for the shown ones; otherwise the truth is above or below the interval. True effects below
 half a percentage point count as none, from 2 points as real. "Even" is the share of simulations in which no true effect
@@ -26,8 +26,8 @@ from benchmarks.measuring import parse_options
 from evenhand.evaluation import columns
 from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, difference_bound
 from evenhand.evaluation.statistics.cells import arrange_cells
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_changes, family_effects
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import family_changes, joint_effects
 from evenhand.evaluation.statistics.synonyms import person_and_word
 
 DESCRIPTORS = 60
@@ -108,23 +108,23 @@ def simulate(name: str, change: str | None, seed: int) -> pd.DataFrame:
     counts = rng.integers(2, 9, size) if answers_per_cell == "2 to 8" else np.full(size, answers_per_cell)
     template, descriptor = np.divmod(np.arange(size).repeat(counts), DESCRIPTORS)
     is_smooth = plant is axis
-    families = [FamilyOfTests("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
+    test_sets = [SetOfTests("style", responses(side, counts, is_smooth, rng), has_overall=False) for side in sides]
     design = Design(template, descriptor, UNITS[DESCRIPTORS:])
     difference = sides[-1] if len(sides) == 1 else sides[1] - sides[0]
     truth = (0.75 if is_smooth else 1.0) * difference.mean(axis=0)
     truth = UNITS @ (truth - truth.mean(axis=0))
     if len(sides) == 1:
-        found = family_effects(design, families, PERMUTATIONS, rng)[0]
+        found = joint_effects(design, test_sets, PERMUTATIONS, rng)[0]
     else:
-        before, after = families
-        effects_before = family_effects(design, [before], 0, rng)[0]
-        effects_after = family_effects(design, [after], 0, rng)[0]
+        before, after = test_sets
+        effects_before = joint_effects(design, [before], 0, rng)[0]
+        effects_after = joint_effects(design, [after], 0, rng)[0]
         found = family_changes(design, before, after, effects_before, effects_after, PERMUTATIONS, rng)
     names = np.stack([truth, found.low, found.high]).reshape(3, -1).T
     table = pd.DataFrame(names, columns=["truth", "low", "high"])
     kind = np.repeat([columns.DESCRIPTOR, "axis", "bucket"], [STYLES * n for n in (DESCRIPTORS, *map(len, GROUPS))])
     table = table.assign(kind=kind, unit="any", outcome="style", n=counts.sum(), seed=seed)
-    shown = found.p_family.ravel() <= LEVEL
+    shown = found.p_set.ravel() <= LEVEL
     return table.assign(
         shown=shown,
         certainty=np.where(shown, SHOWN, ""),
@@ -196,13 +196,13 @@ def rare(simulations: int) -> pd.DataFrame:
             rng = np.random.default_rng(seed)
             is_solved = rng.random(len(person)) < share[person]
             stars = np.where(is_solved, np.log(6), np.log(rng.integers(2, 4, len(person))))
-            families = [
-                FamilyOfTests("solved", is_solved[:, np.newaxis].astype(float)),
-                FamilyOfTests("stars", stars[:, np.newaxis], are_shares=False),
+            test_sets = [
+                SetOfTests("solved", is_solved[:, np.newaxis].astype(float)),
+                SetOfTests("stars", stars[:, np.newaxis], are_shares=False),
             ]
-            for family, found in zip(families, family_effects(design, families, PERMUTATIONS, rng), strict=True):
-                truth = means[family.name] - means[family.name].mean()
-                hits[family.name].append((found.low[:, 0] <= truth) & (truth <= found.high[:, 0]))
+            for test_set, found in zip(test_sets, joint_effects(design, test_sets, PERMUTATIONS, rng), strict=True):
+                truth = means[test_set.name] - means[test_set.name].mean()
+                hits[test_set.name].append((found.low[:, 0] <= truth) & (truth <= found.high[:, 0]))
         for name, covered in hits.items():
             of_people = np.mean(covered, axis=0)
             row = {"the person": of_people[0], "the others": of_people[1:].mean()}

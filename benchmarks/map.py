@@ -52,7 +52,7 @@ from evenhand.recipes.command_line import parse
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.loop import Stages, check_points, run_labels, run_point
 from evenhand.recipes.point import Point, plan_points
-from evenhand.recipes.settings import FAMILY, LoopSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, family_config
 from evenhand.recipes.sweep.points import point_results
 
 CAPABILITY = "capability"  # the metric of tasks of lm-evaluation-harness
@@ -152,7 +152,7 @@ def divergence_columns(point: Point) -> dict[str, float]:
 def base_divergence(run: Path, is_untuned: bool) -> float | None:
     """Return the mean divergence of the base's responses to people tuned on or never tuned on, None without such."""
     settings, _ = read_measurement(run, "run")
-    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    base = load_dialogue_model(family_config(settings, GENERATION_BIAS).model)
     rows = divergence_rows(base, run, is_untuned)
     return None if rows is None else float(row_divergences(base, DistillTrainer.encode_rows(base, rows)).mean())
 

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.measuring import parse_options
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 STYLES = 12
@@ -27,7 +27,7 @@ GROUPS = np.kron(np.eye(4), np.full(6, 1 / 6))  # four axes of six people
 FEW_ANSWERS = 8  # people with one answer to a template, where counts are unequal
 
 
-def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[FamilyOfTests]]:
+def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[SetOfTests]]:
     """Return a page on which nobody is treated differently.
 
     Kinds: "plain"; "copies", three of each answer; "interaction", styles of each person and template at random;
@@ -63,37 +63,37 @@ def even_page(kind: str, rng: np.random.Generator) -> tuple[Design, list[FamilyO
         template = np.repeat(template, 3)
         person = np.repeat(person, 3)
         vectors = np.repeat(vectors, 3, axis=0)
-    families = [
-        FamilyOfTests("everybody", vectors, has_effects=False),
-        FamilyOfTests("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
+    test_sets = [
+        SetOfTests("everybody", vectors, has_effects=False),
+        SetOfTests("style", vectors, np.kron(np.eye(3), np.ones((4, 1))), has_overall=False),
     ]
     cue = None
     if kind == "everything":
         cue = (template >= templates // 2).astype(int)
-        families += outcomes(style, rng) + cue_families(vectors, cue)
-    return Design(template, person, GROUPS, cue), families
+        test_sets += outcomes(style, rng) + cue_tests(vectors, cue)
+    return Design(template, person, GROUPS, cue), test_sets
 
 
-def outcomes(style: np.ndarray, rng: np.random.Generator) -> list[FamilyOfTests]:
+def outcomes(style: np.ndarray, rng: np.random.Generator) -> list[SetOfTests]:
     """Return six outcomes, of which some depend on the style of the answer."""
     n = len(style)
     language = np.eye(4)[np.where(rng.random(n) < 0.2, style % 4, 0)]
     length = np.log1p(np.exp(rng.normal(3 + 0.2 * (style % 3), 0.8)))
     grade = pd.Series(rng.standard_t(3, n) + length).rank().to_numpy() / n
     return [
-        FamilyOfTests("language", language),
-        FamilyOfTests("refusal", (rng.random((n, 1)) < 0.03).astype(float)),
-        FamilyOfTests("length", length[:, None], are_shares=False),
-        FamilyOfTests("readability", grade[:, None], are_shares=False),
-        FamilyOfTests("mention", (rng.random((n, 1)) < 0.4).astype(float)),
-        FamilyOfTests("fluency", np.log1p(rng.exponential(1, (n, 1))), are_shares=False),
+        SetOfTests("language", language),
+        SetOfTests("refusal", (rng.random((n, 1)) < 0.03).astype(float)),
+        SetOfTests("length", length[:, None], are_shares=False),
+        SetOfTests("readability", grade[:, None], are_shares=False),
+        SetOfTests("mention", (rng.random((n, 1)) < 0.4).astype(float)),
+        SetOfTests("fluency", np.log1p(rng.exponential(1, (n, 1))), are_shares=False),
     ]
 
 
-def cue_families(vectors: np.ndarray, cue: np.ndarray) -> list[FamilyOfTests]:
+def cue_tests(vectors: np.ndarray, cue: np.ndarray) -> list[SetOfTests]:
     """Return whether people differ at all by each of two cues."""
     return [
-        FamilyOfTests(f"cue {number}", np.where((cue == number)[:, None], vectors, np.nan), has_effects=False)
+        SetOfTests(f"cue {number}", np.where((cue == number)[:, None], vectors, np.nan), has_effects=False)
         for number in (0, 1)
     ]
 
@@ -112,14 +112,14 @@ KINDS = (
 
 
 def false_findings(kind: str, simulations: int, permutations: int) -> dict[str, float]:
-    """Return the shares of even pages, in %, on which anything, and on which a family's own tests, show somebody."""
+    """Return the shares of even pages, in %, on which anything, and on which a set's own tests, show somebody."""
     shown = []
     for seed in range(simulations):
         rng = np.random.default_rng(seed)
-        design, families = even_page(kind, rng)
-        found = family_effects(design, families, permutations, rng)
-        page = min(min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found)
-        styles = min(found[1].p_family.min(), found[1].shift_p.min())
+        design, test_sets = even_page(kind, rng)
+        found = joint_effects(design, test_sets, permutations, rng)
+        page = min(min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found)
+        styles = min(found[1].p_set.min(), found[1].shift_p.min())
         shown.append((page <= LEVEL, styles <= LEVEL, found[0].overall_p <= LEVEL, found[0].unit == "answers"))
     names = ("anything", "styles alone", "people at all, alone", "answers are the unit")
     return dict(zip(names, 100 * np.mean(shown, axis=0), strict=True))
@@ -174,11 +174,11 @@ def coverage(name: str, simulations: int, permutations: int) -> dict[str, float]
     rows = []
     for seed in range(simulations):
         rng = np.random.default_rng(seed)
-        family = FamilyOfTests(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
-        found = family_effects(design, [family], permutations, rng)[0]
+        test_set = SetOfTests(name, sample(person, rng)[:, None], are_shares=are_shares, has_overall=False)
+        found = joint_effects(design, [test_set], permutations, rng)[0]
         low = found.low[:, 0]
         high = found.high[:, 0]
-        shown = found.p_page[:, 0] <= LEVEL
+        shown = found.p_joint[:, 0] <= LEVEL
         covered = (low <= truth) & (truth <= high)
         ends = np.where(shown, np.maximum(np.abs(low), np.abs(high)), found.at_most[:, 0])
         false = (shown & (np.abs(truth) < 0.002 + np.abs(truth).max() / 20)).any()

@@ -40,8 +40,8 @@ from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, slope_of_variance
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import Effects, family_effects
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
 from evenhand.evaluation.statistics.sequential import (
     LookPlan,
@@ -402,9 +402,11 @@ def false_findings(simulations: int, permutations: int) -> dict[str, float]:
     shown = []
     for seed in range(simulations):
         rng = np.random.default_rng(seed)
-        design, families = even_page("plain", rng)
+        design, test_sets = even_page("plain", rng)
         finished = rounds_of(design.template, design.person, rng)
-        p_values = [smallest_p_value(design, families, finished < rounds, permutations, rng) for rounds in looks.rounds]
+        p_values = [
+            smallest_p_value(design, test_sets, finished < rounds, permutations, rng) for rounds in looks.rounds
+        ]
         shown.append(np.array(p_values))
     p = np.array(shown)
     found = {
@@ -416,14 +418,14 @@ def false_findings(simulations: int, permutations: int) -> dict[str, float]:
 
 
 def smallest_p_value(
-    design: Design, families: list[FamilyOfTests], has: np.ndarray, permutations: int, rng: np.random.Generator
+    design: Design, test_sets: list[SetOfTests], has: np.ndarray, permutations: int, rng: np.random.Generator
 ) -> float:
     """Return the smallest p-value of a page that has some of the answers, adjusted for everything on it."""
     code = np.unique(design.template[has], return_inverse=True)[1]
     part = Design(code, design.person[has], design.groups)
-    families = [replace(family, values=family.values[has]) for family in families]
-    found = family_effects(part, families, permutations, rng)
-    return min(min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found)
+    test_sets = [replace(test_set, values=test_set.values[has]) for test_set in test_sets]
+    found = joint_effects(part, test_sets, permutations, rng)
+    return min(min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found)
 
 
 def differences_at_looks(
@@ -448,10 +450,10 @@ def differences_at_looks(
         has = finished < rounds
         code = np.unique(template[has], return_inverse=True)[1]
         design = Design(code, person[has], np.zeros((0, n_people)))
-        family = FamilyOfTests("values", values[has], are_shares=are_shares, has_overall=False)
+        test_set = SetOfTests("values", values[has], are_shares=are_shares, has_overall=False)
         allowed_error = looks.allowed_error(number)
-        found = family_effects(design, [family], allowed_error.draws(draws), rng, allowed_error)[0]
-        shown = found.p_page <= LEVEL
+        found = joint_effects(design, [test_set], allowed_error.draws(draws), rng, allowed_error)[0]
+        shown = found.p_joint <= LEVEL
         ends = np.where(shown, np.maximum(np.abs(found.low), np.abs(found.high)), found.at_most)
         bounds.append((found.at_least.max(), np.nanmax(ends)))
         effects.append(found)
@@ -480,7 +482,7 @@ def false_bounds(name: str, simulations: int, permutations: int) -> None:
         intervals.append(bounds)
         for found in effects:
             holds = (found.low[:, 0] <= truth) & (truth <= found.high[:, 0])
-            covered += holds[found.p_page[:, 0] <= LEVEL].tolist()
+            covered += holds[found.p_joint[:, 0] <= LEVEL].tolist()
     print(f"\n{name}: intervals of shown effects that hold: {100 * np.mean(covered):.1f} %")
     rows = {}
     for factor in (0.5, 0.999, 1.001, 2.0):

@@ -52,7 +52,7 @@ from evenhand.mitigation.methods.control_tags import TAGS as TAGS_OF_LABELS
 from evenhand.mitigation.trainers import SFT, DistillTrainer, log_probabilities, sequences_of
 from evenhand.mitigation.training_batches import Batch, cut_responses
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, family_config
 
 TAGS = "control_tags"  # answers with the tag of their label by the bias value, as in the paper
 KINDS = {DIVERGENCE: "divergence", columns.BIAS_VALUE: "bias value", TAGS: "bias value, the paper's control tags"}
@@ -252,7 +252,7 @@ def main() -> None:
     missing = [point for point, file in files.items() if not file.exists()]
     print(f"{len(missing)} trainings of {options.steps} steps; 120 take about 3 CPU minutes on SmolLM2", flush=True)
     settings, _ = read_measurement(options.responses, "responses")
-    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    base = load_dialogue_model(family_config(settings, GENERATION_BIAS).model)
     options.results.mkdir(parents=True, exist_ok=True)
     styled = read_answers(options.responses)
     styled = styled.rows(styled.has_value())

@@ -50,7 +50,7 @@ from evenhand.mitigation.training import trainable_model
 from evenhand.mitigation.training_batches import IGNORE_INDEX
 from evenhand.mitigation.training_rows import token_ids
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, family_config
 
 FIRST_TOKENS = 4
 N_TEST = 40  # responses to people never tuned on
@@ -291,7 +291,7 @@ def main() -> None:
     )
     torch.set_num_threads(1)
     settings, _ = read_measurement(options.responses, "responses")
-    base = load_dialogue_model(family_config(settings, FAMILY).model)
+    base = load_dialogue_model(family_config(settings, GENERATION_BIAS).model)
     table = read_answers(options.responses).table
     is_tuned, untagged = split_people(base, table, options.seed)
     before = predictions(base, base.model, untagged)

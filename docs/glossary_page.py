@@ -40,7 +40,7 @@ HEAD = "# Glossary\n\nThis page is generated (`make reference`). Reports explain
 def glossary() -> str:
     """Return the page: the terms, and a table of the scores of each family of metrics."""
     terms = [f"**{term}**: {text}\n" for term, text in sorted(TERMS.items())]
-    found = {name: families.load_metric(name) for name in families.names()}
+    found = {name: families.load_family(name) for name in families.names()}
     tables = [f"## `{name}`\n\n{_table(family.FORMATS)}" for name, family in found.items()]
     return "\n".join([HEAD, *terms, *tables])
 

@@ -29,7 +29,7 @@ from evenhand.evaluation.report.output import REPORT
 from evenhand.evaluation.score import BiasScore, Form, find_score, signature_line
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.measure import measure
-from evenhand.recipes.settings import FAMILY, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
 
 USED_COLUMNS = (
     columns.TEXT,
@@ -150,7 +150,7 @@ def measure_responses(
             "model": {"name": str(model)},
             "responses": str(file),
             "seed": seed,
-            FAMILY: settings,
+            GENERATION_BIAS: settings,
             "output_dir": str(Path(temporary, "run") if output_dir is None else output_dir),
             "report_to": "none",
         }
@@ -202,7 +202,7 @@ def _write_frame(file: Path, frame: pd.DataFrame, columns: Sequence[str]) -> Non
 def _read_result(settings: MeasureSettings) -> MeasuredResponses:
     """Return the result of a finished measurement of a file of responses."""
     folder = settings.output_dir
-    run = FamilyRun(folder, family_config(settings, FAMILY))
+    run = FamilyRun(folder, family_config(settings, GENERATION_BIAS))
     effects = read_effects(run, EFFECTS)
     shifts = run.table(SHIFTS) if run.has(SHIFTS) else None
     verdict = bias_verdict(find_headline(run.scores))

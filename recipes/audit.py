@@ -18,7 +18,7 @@ from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes.audit_facts import SCHEMA, Criteria, audit_facts, read_criteria
 from evenhand.recipes.every_eval_ever import every_eval_ever
-from evenhand.recipes.settings import FAMILY, AuditSettings
+from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
 
 AUDIT, PAGE = "audit.json", "audit.html"
 # Where the page shows the facts that a clause names.
@@ -50,8 +50,10 @@ def audit(settings: AuditSettings) -> int:
         return verify(settings.verify, settings.run)
     claim_pages(settings.output_dir, "audit")
     _, record = read_run(settings.run, "measure", "run")
-    if FAMILY not in record["settings"].get("metrics", []):
-        raise InputError("run", f"{settings.run} has no answers: it did not measure {FAMILY}; give a run that did.")
+    if GENERATION_BIAS not in record["settings"].get("metrics", []):
+        raise InputError(
+            "run", f"{settings.run} has no answers: it did not measure {GENERATION_BIAS}; give a run that did."
+        )
     criteria = None if settings.criteria is None else read_criteria(settings.criteria)
     facts = audit_facts(settings.run, record, criteria)
     facts["written"] = {

@@ -15,7 +15,7 @@ from pydantic import Field
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
-from evenhand.evaluation.metrics import FamilyRun, load_metric
+from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
 from evenhand.evaluation.metrics.generation_bias.limits import findings_alone
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
@@ -27,7 +27,7 @@ from evenhand.evaluation.settings import StrictSettings, checked
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, family_config
 
 SCHEMA = "evenhand-audit/1"
 CUTS = (columns.AXIS, columns.BUCKET, columns.DESCRIPTOR)
@@ -85,7 +85,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         criteria: the limits, if there are any.
     """
     for family in record["settings"].get("metrics", []):
-        load_metric(family)  # which declares the labels of its scores
+        load_family(family)  # which declares the labels of its scores
     scores = read_scores(folder / SCORES)
     signature = max((score.signature for score in scores), key=lambda each: len(str(each)), default={})
     rates = outcome_rates(folder, scores)
@@ -157,9 +157,9 @@ def _checked_limits(folder: Path, criteria: Criteria) -> list[dict[str, str]]:
 
     if not (criteria.max_pooled_fgb or criteria.max_difference or criteria.max_spread):
         return []
-    measured, _ = read_measurement(folder, "run", FAMILY)
+    measured, _ = read_measurement(folder, "run", GENERATION_BIAS)
     found = findings_alone(
-        FamilyRun(folder, family_config(measured, FAMILY)),
+        FamilyRun(folder, family_config(measured, GENERATION_BIAS)),
         max_pooled_fgb=criteria.max_pooled_fgb,
         max_spread=criteria.max_spread,
         max_difference=criteria.max_difference,
@@ -294,7 +294,7 @@ def score_facts(score: BiasScore) -> dict[str, Any]:
 def shown_effects(folder: Path) -> list[dict[str, Any]]:
     """Return the effects that are shown, of styles and of other outcomes, the largest first."""
     found = []
-    columns = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_page", "n", "scale"]
+    columns = ["kind", "unit", "outcome", "name", "mean", "average", "low", "high", "p_joint", "n", "scale"]
     for name in ("outcome_effects", "effects"):
         path = folder / f"{name}.parquet"
         if path.exists():

@@ -17,7 +17,7 @@ from evenhand.recipes.finished_runs import permitted_measurement
 from evenhand.recipes.received import Permissions
 from evenhand.recipes.settings import (
     FAMILIES,
-    FAMILY,
+    GENERATION_BIAS,
     MODEL_IN_PATH,
     LoopSettings,
     Measurement,
@@ -106,8 +106,9 @@ def with_base_run(settings: LoopSettings) -> LoopSettings:
         fault = f"measured its model with the method {measured.method}, which the loop would not tune"
     elif measured.split != "measure":
         fault = f"measured the split {measured.split!r}; the loop needs --split measure"
-    elif measured.metrics[0] != FAMILY:
-        fault = f"has the metrics {', '.join(measured.metrics)}; the loop reduces {FAMILY}, which must be the first"
+    elif measured.metrics[0] != GENERATION_BIAS:
+        metrics = ", ".join(measured.metrics)
+        fault = f"has the metrics {metrics}; the loop reduces {GENERATION_BIAS}, which must be the first"
     if fault:
         raise InputError("base_run", f"{base_run} {fault}. Give the model in place of the run.")
     processes.on_rank_zero(lambda: _check_same_inputs(base_run, measured, record))

@@ -21,7 +21,7 @@ from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.recipes.check_screen import SCREEN, screen_findings
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
-from evenhand.recipes.settings import FAMILY, CheckSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, CheckSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -65,7 +65,7 @@ def check(settings: CheckSettings) -> int:
 def family_findings(settings: CheckSettings) -> list[Finding]:
     """Return what a check finds: in scores of generation bias if the run has them, else in those of a screen."""
     families = read_measurement(settings.run, "run")[0].metrics
-    if SCREEN in families and FAMILY not in families:
+    if SCREEN in families and GENERATION_BIAS not in families:
         return screen_findings(settings)
     return check_findings(settings)
 
@@ -95,7 +95,7 @@ def check_findings(settings: CheckSettings) -> list[Finding]:
 
 
 def _family_run(folder: Path, field: str) -> FamilyRun:
-    return FamilyRun(folder, family_config(read_measurement(folder, field, FAMILY)[0], FAMILY))
+    return FamilyRun(folder, family_config(read_measurement(folder, field, GENERATION_BIAS)[0], GENERATION_BIAS))
 
 
 def _worst_status(findings: Sequence[Finding]) -> str:

@@ -340,11 +340,11 @@ def _hidden_groups(command: str, arguments: Sequence[str]) -> set[str]:
     These are the groups of the families of metrics that the flag `--metrics` does not name and, in `measure` and
     `tune`, of the methods that the flag `--method` does not name.
     """
-    from evenhand.recipes.settings import FAMILIES, FAMILY, MethodGroups, groups_of
+    from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, MethodGroups, groups_of
 
     if COMPLETION in arguments:
         return set()
-    given = {"metrics": command if command in FAMILIES else FAMILY, "method": ""}
+    given = {"metrics": command if command in FAMILIES else GENERATION_BIAS, "method": ""}
     for argument, following in pairwise([*arguments, ""]):
         name, _, value = argument.partition("=")
         name = name.rpartition(".")[2].lstrip("-")

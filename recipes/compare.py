@@ -37,7 +37,7 @@ from evenhand.recipes.label import LabelRecord
 from evenhand.recipes.measure import LINK, finish, write_responses
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -59,8 +59,8 @@ def compare(settings: CompareSettings, *, show: bool = True) -> None:
             _check_base(read_measurement(settings.after, "after")[0].model)
             changes = [score for name, both in runs.items() for score in _differences(store, settings, name, both)]
         finish("comparison", store, settings, changes, facts_of, report, show=show)
-    if show and FAMILY in runs:
-        decided = read_json(settings.output_dir / FACTS, "output_dir")["families"][FAMILY]["decision"]
+    if show and GENERATION_BIAS in runs:
+        decided = read_json(settings.output_dir / FACTS, "output_dir")["families"][GENERATION_BIAS]["decision"]
         if decided["advice"] == MEASURE_MORE:
             with suppress(InputError):  # a run without an interval can plan nothing
                 print(narrower_text(settings.before))
@@ -88,8 +88,8 @@ def facts_of(settings: CompareSettings) -> dict[str, Facts]:
 def report(settings: CompareSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished comparison, and write the page of responses; return them by path."""
     runs, _ = _family_runs(settings)
-    if write and FAMILY in runs:
-        names = (run.config.model.name for run in runs[FAMILY].values())
+    if write and GENERATION_BIAS in runs:
+        names = (run.config.model.name for run in runs[GENERATION_BIAS].values())
         write_responses(settings.output_dir, before_after(*names), settings.before, settings.after)
     pages = {name: _page(settings, name, both) for name, both in runs.items()}
     return present(settings.output_dir, pages, write=write, show=show)
@@ -140,7 +140,7 @@ def _differences(store: Store, settings: CompareSettings, name: str, both: Mappi
     """Return a family's differences between the runs `before` and `after`; of generation bias, write bias values."""
     before = both["before"]
     after = both["after"]
-    if name == FAMILY:  # bias values belong to the package `mitigation`, which `evaluation` may not import
+    if name == GENERATION_BIAS:  # bias values belong to the package `mitigation`, which `evaluation` may not import
         responses = [compared_responses(side) for side in on_common_prompts(before, after)[:2]]
         store.table("bias_values", lambda: _bias_values(settings.labels, responses[0], responses[1]))
     return FAMILIES[name].compare(store, before, after, getattr(settings, name, None))
@@ -171,7 +171,7 @@ def _page(settings: CompareSettings, name: str, both: Mapping[str, FamilyRun]) -
     before = both["before"]
     after = both["after"]
     page = FAMILIES[name].comparison_page(before, after, FamilyRun(settings.output_dir, getattr(settings, name, None)))
-    if name != FAMILY:
+    if name != GENERATION_BIAS:
         return page
     model = after.config.model.name
     strength = after.config.model.adapter_strength

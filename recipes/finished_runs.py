@@ -12,14 +12,14 @@ from evenhand.evaluation.runs.record import FinishedRecord, RunRecord, read_run,
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.settings import AUTO, checked
 from evenhand.recipes.received import Permissions, check_permitted, described
-from evenhand.recipes.settings import FAMILY, MeasureSettings, TuneSettings
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, TuneSettings
 
 log = logging.getLogger("evenhand")
 
 # The settings of a measurement by which a tuning, a comparison and an export execute code, and a tuning asks a judge.
 ALL = ("",)
 MODEL_CODE = "model.trust_remote_code"
-JUDGE = f"{FAMILY}.style_classifier."
+JUDGE = f"{GENERATION_BIAS}.style_classifier."
 
 
 def read_measurement(
@@ -84,7 +84,7 @@ def check_model_unchanged(
     `loaded_sha256` is the hash of the weights of a model that is loaded already, which a run may have measured.
     """
     model = measured.model
-    recorded = record["inputs"].get(FAMILY, {}).get("model")
+    recorded = record["inputs"].get(GENERATION_BIAS, {}).get("model")
     if not measured.has_weights or not recorded:  # no model was loaded
         return
     if recorded == loaded_sha256:

@@ -28,7 +28,7 @@ from evenhand.recipes.finished_runs import (
     warn_of_split,
 )
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import FAMILY, LabelSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, LabelSettings, MeasureSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -54,7 +54,7 @@ def label(settings: LabelSettings) -> None:
         InputError: the run is not finished, has no responses that can be labelled, or its model has no weights here
             that predict tokens and is to label by the divergence.
     """
-    measured, record = read_measurement(settings.run, "run", FAMILY)
+    measured, record = read_measurement(settings.run, "run", GENERATION_BIAS)
     warn_of_split("label", measured, settings.run)
     if settings.value == DIVERGENCE:
         permissions = Permissions(code=settings.trust_remote_code)
@@ -130,7 +130,7 @@ def _log_labels(facts: Mapping[str, float], value: str) -> None:
 
 def check_has_weights(measured: MeasureSettings) -> None:
     """Raise InputError if the measured model has no weights here, which its divergence needs."""
-    missing = family_config(measured, FAMILY).open_model().without_weights
+    missing = family_config(measured, GENERATION_BIAS).open_model().without_weights
     if missing:
         raise InputError("value", f"divergence: {missing} Label by --value bias_value.")
 
@@ -147,7 +147,7 @@ def run_divergences(run: Path, run_hash: str, trusts_code: bool) -> np.ndarray:
     from evenhand.mitigation.divergences import response_divergences
 
     measured, _ = permitted_measurement(run, "run", Permissions(code=trusts_code), (MODEL_CODE,))
-    model = load_dialogue_model(family_config(measured, FAMILY).model)
+    model = load_dialogue_model(family_config(measured, GENERATION_BIAS).model)
     responses = read_answers(run)
     table = responses.rows(responses.has_value()).table
     return response_divergences(model, table, seed=measured.seed)

@@ -31,7 +31,7 @@ from evenhand.recipes.point import Point, StageSettings, plan_points
 from evenhand.recipes.ray_tasks import run_on_ray
 from evenhand.recipes.remaining import remaining_text
 from evenhand.recipes.settings import (
-    FAMILY,
+    GENERATION_BIAS,
     AblateSettings,
     CompareSettings,
     LabelSettings,
@@ -55,7 +55,7 @@ def loop(settings: LoopSettings) -> None:
     """
     settings = with_folder(settings)
     if settings.methods is None:
-        model = family_config(measurement_of(settings), FAMILY).model
+        model = family_config(measurement_of(settings), GENERATION_BIAS).model
         settings = settings.replaced(methods=processes.on_rank_zero(lambda: default_methods(model)))
         log.info("loop: chosen for this model: methods %s", ",".join(settings.methods))
     points = []
@@ -240,7 +240,7 @@ def _check_measurement(settings: MeasureSettings, base: str, *, for_comparisons:
     """
     if run_state(settings.output_dir) == FINISHED:
         return
-    config = family_config(settings, FAMILY)
+    config = family_config(settings, GENERATION_BIAS)
     model = config.open_model()
     model.check()
     if settings.model.name == base:

@@ -45,7 +45,7 @@ from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_folder, with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, family_config
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
 
 if TYPE_CHECKING:  # imports torch
     from evenhand.evaluation.models.loading import DialogueModel
@@ -55,15 +55,15 @@ log = logging.getLogger("evenhand")
 # The beginnings of the names of settings, and of their inputs, that change no response.
 SCORING = (
     "offensive_classifier",
-    f"{FAMILY}.offensiveness_classifier",
-    f"{FAMILY}.style_classifier",
-    f"{FAMILY}.second_style_classifier",
-    f"{FAMILY}.style_clusters",
-    f"{FAMILY}.accepted",
-    f"{FAMILY}.outcomes",
-    f"{FAMILY}.permutations",
-    f"{FAMILY}.corpus",
-    f"{FAMILY}.repeated_rows",
+    f"{GENERATION_BIAS}.offensiveness_classifier",
+    f"{GENERATION_BIAS}.style_classifier",
+    f"{GENERATION_BIAS}.second_style_classifier",
+    f"{GENERATION_BIAS}.style_clusters",
+    f"{GENERATION_BIAS}.accepted",
+    f"{GENERATION_BIAS}.outcomes",
+    f"{GENERATION_BIAS}.permutations",
+    f"{GENERATION_BIAS}.corpus",
+    f"{GENERATION_BIAS}.repeated_rows",
 )
 LINK = Link("all responses", RESPONSES_PAGE)
 
@@ -95,8 +95,8 @@ def measure(
     if settings.criteria is not None:
         limits = read_criteria(settings.criteria).model_dump(exclude_defaults=True)
         inputs["criteria"] = {"sha256": json_sha256(limits)}
-    if FAMILY in configs and configs[FAMILY].settings.against is not None:
-        processes.on_rank_zero(lambda: _check_baseline(settings, configs[FAMILY], inputs[FAMILY]))
+    if GENERATION_BIAS in configs and configs[GENERATION_BIAS].settings.against is not None:
+        processes.on_rank_zero(lambda: _check_baseline(settings, configs[GENERATION_BIAS], inputs[GENERATION_BIAS]))
     precision = None if loaded is None else str(loaded.model.dtype).removeprefix("torch.")
     settings = with_precision(settings, settings.output_dir, precision)  # may import torch, so inputs are checked first
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
@@ -116,7 +116,7 @@ def measure(
                     scores += processes.on_rank_zero(partial(FAMILIES[name].score, family_store, config, collected))
         processes.on_rank_zero(lambda: finish("measurement", store, settings, scores, facts_of, report, show=show))
     _check_read(settings.output_dir)
-    if show and FAMILY in configs and processes.is_rank_zero():
+    if show and GENERATION_BIAS in configs and processes.is_rank_zero():
         with suppress(InputError):  # a run without an interval can plan nothing
             print(narrower_text(settings.output_dir))
 
@@ -135,11 +135,11 @@ def _check_read(folder: Path) -> None:
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:
     """Raise InputError if a measurement cannot be compared with its baseline, before anything is asked."""
-    field = f"{FAMILY}.against"
+    field = f"{GENERATION_BIAS}.against"
     folder = config.settings.against
-    baseline, record = read_measurement(folder, field, FAMILY)
+    baseline, record = read_measurement(folder, field, GENERATION_BIAS)
     check_same_precision(baseline, settings, field)
-    old = record["inputs"][FAMILY]
+    old = record["inputs"][GENERATION_BIAS]
     is_equal = {
         STYLE_CLASSIFIER: old.get(STYLE_CLASSIFIER) == inputs.get(STYLE_CLASSIFIER),
         ACCEPTED: old.get(ACCEPTED) == inputs.get(ACCEPTED),
@@ -187,14 +187,14 @@ def with_loaded(config: FamilyConfig, loaded: "DialogueModel") -> FamilyConfig:
 
 def has_all_answers(settings: MeasureSettings, record: RunRecord) -> bool:
     """Return whether a finished run with this record has asked as much as the settings want."""
-    family = getattr(settings, FAMILY)
+    family = getattr(settings, GENERATION_BIAS)
     return family is None or has_asked_enough(record, family)
 
 
 def rescoring_advice(settings: MeasureSettings, changed: Sequence[str], folder: Path) -> str:
     """Return the advice to score a run's responses again, if only what scores them changed; else ""."""
     responses = folder / "responses.parquet"
-    if getattr(settings, FAMILY) is None or settings.method:  # the classifier may choose among responses
+    if getattr(settings, GENERATION_BIAS) is None or settings.method:  # the classifier may choose among responses
         return ""
     if not responses.exists() or not all(name.removeprefix("inputs.").startswith(SCORING) for name in changed):
         return ""
@@ -232,7 +232,7 @@ def facts_of(settings: MeasureSettings) -> dict[str, Facts]:
 
 def report(settings: MeasureSettings, *, write: bool, show: bool) -> dict[Path, Page]:
     """Write and print the reports of a finished run, and write the page of its responses; return them by path."""
-    if write and FAMILY in settings.metrics:
+    if write and GENERATION_BIAS in settings.metrics:
         write_responses(settings.output_dir, display_name(settings.model.name), settings.output_dir)
     return present(settings.output_dir, pages(settings), write=write, show=show)
 
@@ -242,7 +242,7 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
     reports = {}
     for name, config in family_configs(settings).items():
         page = FAMILIES[name].page(FamilyRun(settings.output_dir, config))
-        if name == FAMILY:
+        if name == GENERATION_BIAS:
             warnings = tuned_on_warnings(settings.output_dir, settings.model.name)
             page = replace(page, warnings=[*page.warnings, *warnings], links=[*page.links, LINK])
         reports[name] = page

@@ -25,7 +25,7 @@ from evenhand.evaluation.statistics.sample_size import (
 )
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, PlanSettings
+from evenhand.recipes.settings import GENERATION_BIAS, PlanSettings
 
 COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]
 
@@ -37,7 +37,7 @@ def plan(settings: PlanSettings) -> None:
         InputError: the folder has no run of generation bias, its bias has no interval, or a reduction is planned
             although no bias was measured.
     """
-    measured, record = read_measurement(settings.run, "run", FAMILY)
+    measured, record = read_measurement(settings.run, "run", GENERATION_BIAS)
     pilot = read_pilot(settings.run)
     seconds = record["seconds"]["total"] / len(read_answers(settings.run))
     path = settings.run / "effects.parquet"
@@ -78,7 +78,7 @@ def narrower_text(folder: Path) -> str:
         InputError: as `read_pilot`.
     """
     pilot = read_pilot(folder)
-    measured, record = read_measurement(folder, "run", FAMILY)
+    measured, record = read_measurement(folder, "run", GENERATION_BIAS)
     target = interval_width(pilot.estimate) / 2
     found = (
         smallest_design(pilot, lever, lambda estimate: interval_width(estimate) <= target)

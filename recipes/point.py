@@ -19,7 +19,7 @@ from evenhand.mitigation.methods import Method, TrainedMethod, load_method
 from evenhand.recipes.automatic import BEFORE, first_measurement, with_precision
 from evenhand.recipes.received import CODE, SERVER, acting_settings
 from evenhand.recipes.settings import (
-    FAMILY,
+    GENERATION_BIAS,
     CompareSettings,
     LabelSettings,
     LoopSettings,
@@ -191,7 +191,7 @@ class _Planner:
             relevance=False,
         )
         prompts = self.base.prompts.replaced(answers_per_cell=self.loop.train_answers_per_cell)
-        measurement = self.base.with_metrics(FAMILY).replaced(
+        measurement = self.base.with_metrics(GENERATION_BIAS).replaced(
             prompts=prompts, capabilities=[], generation_bias=family, offensive_classifier=None
         )
         return self.measurement("train", measurement, {"split": "train"})
@@ -233,7 +233,7 @@ class _Planner:
         measurement = measurement.replaced(generation_bias=measurement.generation_bias.replaced(relevance=False))
         trained = self.method.training_part
         if trained is None or not trained.changes_weights:
-            measurement = measurement.with_metrics(FAMILY)
+            measurement = measurement.with_metrics(GENERATION_BIAS)
         if tune is not None:
             model = measurement.model.replaced(
                 name=str(tune.output_dir / ADAPTER_FOLDER),
@@ -253,7 +253,7 @@ class _Planner:
         if trained is None or not trained.control_tag or not self.loop.measure_without_tag or trained.is_activated:
             return None
         family = after.generation_bias.replaced(control_tag="", permutations=0)
-        alone = after.with_metrics(FAMILY).replaced(generation_bias=family, capabilities=[])
+        alone = after.with_metrics(GENERATION_BIAS).replaced(generation_bias=family, capabilities=[])
         return self.stage(f"{self.method.name}/untagged", "measure", alone)
 
     def compare(

@@ -33,7 +33,7 @@ from evenhand.evaluation.score import SCORES, BiasScore, Signature, write_scores
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILY, RateSettings
+from evenhand.recipes.settings import GENERATION_BIAS, RateSettings
 
 log = logging.getLogger("evenhand")
 
@@ -96,7 +96,7 @@ def _check_same_rating(settings: RateSettings) -> None:
 
 def _sample_pairs(settings: RateSettings) -> None:
     """Write the pairs, unless they exist."""
-    runs = {side: read_measurement(getattr(settings, side), side, FAMILY) for side in SIDES}
+    runs = {side: read_measurement(getattr(settings, side), side, GENERATION_BIAS) for side in SIDES}
     questions = read_questions(settings.questions)
     lists = read_left_out(settings.leave_out)
     inputs = {side: run_sha256(record) for side, (_, record) in runs.items()}

@@ -15,7 +15,14 @@ from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure, rate
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import FAMILIES, FAMILY, CompareSettings, MeasureSettings, ReportSettings, family_config
+from evenhand.recipes.settings import (
+    FAMILIES,
+    GENERATION_BIAS,
+    CompareSettings,
+    MeasureSettings,
+    ReportSettings,
+    family_config,
+)
 from evenhand.recipes.sweep.page import page as sweep_page
 from evenhand.recipes.sweep.points import SWEEP, read_sweep
 
@@ -40,7 +47,7 @@ def report(settings: ReportSettings) -> None:
         for stage in stages:
             log.info("report: %s", stage)
             _rewrite_report(stage, show=False)
-        present(folder, {FAMILY: sweep_page(read_sweep(folder))}, write=True, show=True)
+        present(folder, {GENERATION_BIAS: sweep_page(read_sweep(folder))}, write=True, show=True)
     elif not _rewrite_report(folder, show=True):
         raise InputError("runs", f"{folder} has no finished run of `measure`, `compare`, `loop`, `ablate` or `rate`.")
 

@@ -46,8 +46,8 @@ from evenhand.mitigation.settings import Positive, TuningSettings
 if TYPE_CHECKING:  # slow to import
     from evenhand.evaluation.data.readers.labelled_texts import LabelledTexts
 
-FAMILIES = {name: families.load_metric(name)() for name in families.names()}
-FAMILY = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
+FAMILIES = {name: families.load_family(name)() for name in families.names()}
+GENERATION_BIAS = "generation_bias"  # the default metrics; labels are made from its responses, and tuning reduces it
 OUTPUT_DIR = "folder to write to"
 MODEL_IN_PATH = "{model}"  # in output_dir: the name of the measured model (`recipes.automatic`)
 OF_MODEL = f"{OUTPUT_DIR}; {MODEL_IN_PATH} is the name of the model"
@@ -104,7 +104,7 @@ def settings_of_methods(groups: StrictSettings, names: Iterable[str] | None = No
 
 
 class SharedGroups(StrictSettings):
-    """Groups of settings that several families of metrics share (`Metric.SHARED`)."""
+    """Groups of settings that several families of metrics share (`Family.SHARED`)."""
 
     sentences: SentenceSettings | None = Field(
         default=None, description="how sentences are scored", json_schema_extra=OMITTED_IF_NULL
@@ -153,7 +153,8 @@ class Measurement(SharedGroups, FamilyGroups):
 
     model: ModelSettings = Field(default_factory=ModelSettings, description="model to measure")
     metrics: Annotated[list[str], Field(min_length=1)] = Field(
-        default_factory=lambda: [FAMILY], description=f"families of metrics to measure: {', '.join(families.names())}"
+        default_factory=lambda: [GENERATION_BIAS],
+        description=f"families of metrics to measure: {', '.join(families.names())}",
     )
     prompts: PromptSettings = Field(default_factory=PromptSettings, description="the prompts that the model gets")
     decoding: DecodingSettings = Field(
@@ -195,8 +196,10 @@ class Measurement(SharedGroups, FamilyGroups):
                     f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; load the model, "
                     f"or, for {Access.LIKELIHOODS}, give --server http://HOST:PORT/v1/completions.",
                 )
-        if self.capabilities and FAMILY not in self.metrics:
-            raise InputError("capabilities", f"only {FAMILY} measures them; add it to metrics, or omit capabilities.")
+        if self.capabilities and GENERATION_BIAS not in self.metrics:
+            raise InputError(
+                "capabilities", f"only {GENERATION_BIAS} measures them; add it to metrics, or omit capabilities."
+            )
         self._set_groups()
         return self
 
@@ -451,9 +454,9 @@ class Experiment(MethodGroups):
 
     @model_validator(mode="after")
     def _check_experiment(self) -> Self:
-        if self.measure.metrics[0] != FAMILY:
+        if self.measure.metrics[0] != GENERATION_BIAS:
             metrics = self.measure.metrics
-            raise InputError("measure.metrics", f"{metrics} must begin with {FAMILY}: the loop reduces it.")
+            raise InputError("measure.metrics", f"{metrics} must begin with {GENERATION_BIAS}: the loop reduces it.")
         prompts = self.measure.prompts
         if prompts.people and not prompts.split_by:
             prompts.split_by = "template"  # there are no nouns to split by
@@ -765,7 +768,7 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
     file = settings.responses or ResponseFileSettings()
     wrap_model = None
     if settings.method is not None:
-        styled = getattr(settings, FAMILY)
+        styled = getattr(settings, GENERATION_BIAS)
         method = load_method(
             settings.method,
             settings_of_methods(settings),

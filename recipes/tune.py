@@ -38,7 +38,7 @@ from evenhand.mitigation.training_rows import TrainingRows, training_rows
 from evenhand.mitigation.tuners import TUNERS
 from evenhand.recipes.finished_runs import labelled_run, warn_of_split
 from evenhand.recipes.label import read_threshold
-from evenhand.recipes.settings import FAMILY, TuneSettings, family_config, settings_of_methods
+from evenhand.recipes.settings import GENERATION_BIAS, TuneSettings, family_config, settings_of_methods
 
 log = logging.getLogger("evenhand")
 
@@ -64,7 +64,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
     warn_of_split("tune", measured, folder)
     if loaded is not None:
         measured = measured.replaced(model=measured.model.replaced(name=loaded.name))
-    config = family_config(measured, FAMILY)
+    config = family_config(measured, GENERATION_BIAS)
     settings, method = chosen_settings(settings, config)
     check_tuning(config.model, method, settings.training)
     method.check_decoding(decoding_arguments(config.decoding.preset, **config.decoding.arguments))

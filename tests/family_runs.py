@@ -4,18 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_metric
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_family
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import write_scores
 
 
-def measure_family(folder: Path, name: str, config: FamilyConfig, **settings: Any) -> FamilyRun:
+def measure_tests(folder: Path, name: str, config: FamilyConfig, **settings: Any) -> FamilyRun:
     """Check the inputs of a family, measure it into the folder and return the run.
 
     `settings` are the family's, or groups that it shares with others.
     """
-    family = load_metric(name)()
+    family = load_family(name)()
     shared = {group: settings.pop(group) for group in family.SHARED if group in settings}
     config = replace(config, **shared)
     if settings or config.settings is None:
@@ -27,6 +27,6 @@ def measure_family(folder: Path, name: str, config: FamilyConfig, **settings: An
 
 def compare_family(folder: Path, name: str, before: FamilyRun, after: FamilyRun) -> FamilyRun:
     """Compare two runs of a family into the folder and return the comparison."""
-    changes = load_metric(name)().compare(Store(folder, "a fingerprint", Tracker()), before, after, None)
+    changes = load_family(name)().compare(Store(folder, "a fingerprint", Tracker()), before, after, None)
     write_scores(folder / "scores.json", changes)
     return FamilyRun(folder)

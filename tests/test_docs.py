@@ -147,7 +147,7 @@ def test_the_glossary_has_every_score_and_terms_that_the_pages_use():
     page = runpy.run_path(str(ROOT / "docs" / "glossary_page.py"))
     text = page["glossary"]()
     assert (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8") == f"{text}\n", "`make reference` writes it"
-    formats = [of for name in families.names() for of in families.load_metric(name).FORMATS]
+    formats = [of for name in families.names() for of in families.load_family(name).FORMATS]
     assert {of.name for of in formats} <= set(re.findall(r"\(`(\w+)`", text)) and len(formats) > 80
     pages = " ".join(path.read_text(encoding="utf-8").lower() for path in PAGES if path.name not in GENERATED)
     assert [term for term in page["TERMS"] if term not in pages] == []

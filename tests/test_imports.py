@@ -143,14 +143,14 @@ def test_no_modules_import_each_other():
     ("source", "expected"),
     [
         ("import_module('evenhand.evaluation.score')", {"evenhand.evaluation.score"}),
-        ("import_module(FAMILY)", {"evenhand.evaluation.metrics.offensiveness"}),
+        ("import_module(GENERATION_BIAS)", {"evenhand.evaluation.metrics.offensiveness"}),
         ("import_module(f'evenhand.mitigation.{name}')", modules_in("evenhand.mitigation")),
-        ("import_module(f'{FAMILY}')", {"evenhand.evaluation.metrics.offensiveness"}),
+        ("import_module(f'{GENERATION_BIAS}')", {"evenhand.evaluation.metrics.offensiveness"}),
         ("load_class('evenhand.mitigation.methods', name, Base, 'methods')", modules_in("evenhand.mitigation.methods")),
     ],
 )
 def test_dynamic_imports_are_counted(source, expected, monkeypatch):
-    text = f"FAMILY = 'evenhand.evaluation.metrics.offensiveness'\n{source}"
+    text = f"GENERATION_BIAS = 'evenhand.evaluation.metrics.offensiveness'\n{source}"
     monkeypatch.setitem(MODULES, "evenhand.evaluation.invented", ast.parse(text))
     assert imported("evenhand.evaluation.invented") == expected != set()
 
@@ -179,7 +179,7 @@ def test_imports_of_ours_are_absolute_and_by_the_name_that_is_installed():
     [
         "import evenhand; dir(evenhand)",
         "import evenhand.recipes.cli",
-        "from evenhand.evaluation import metrics as f; [f.load_metric(name).Settings() for name in f.names()]",
+        "from evenhand.evaluation import metrics as f; [f.load_family(name).Settings() for name in f.names()]",
         "from evenhand.recipes.command_line import read_settings; read_settings('ablate')",
         *(
             f"from evenhand.recipes.command_line import parse; parse(['measure', '--metrics={name}'])"

@@ -62,7 +62,7 @@ class FamilyConfig:
 
     Attributes:
         model, prompts, decoding: settings that all families share.
-        sentences, references, offensive_classifier: settings that some families share (`Metric.SHARED`).
+        sentences, references, offensive_classifier: settings that some families share (`Family.SHARED`).
         settings: an instance of the family's `Settings`.
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
@@ -167,7 +167,7 @@ class FamilyRun:
         return next((score.signature for score in self.scores if score.metric in metrics), {})
 
 
-class Metric(ABC):
+class Family(ABC):
     """A family of metrics: what it reads, how it scores a model, and how it reports the scores.
 
     `--help` imports the class, so its module imports slow libraries only in functions.
@@ -440,10 +440,10 @@ def check_scored_alike(before: Signature, after: Signature, names: Iterable[str]
             )
 
 
-def load_metric(name: str) -> type[Metric]:
+def load_family(name: str) -> type[Family]:
     """Return a family's class.
 
     Raises:
         InputError: the family is unknown.
     """
-    return load_class(__name__, name, Metric, "metrics")
+    return load_class(__name__, name, Family, "metrics")

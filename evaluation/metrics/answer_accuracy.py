@@ -21,7 +21,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_text
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
@@ -85,7 +85,7 @@ def read_questions(settings: Settings) -> pd.DataFrame:
     return table.iloc[np.linspace(0, len(table) - 1, n).round().astype(int)].reset_index(drop=True)
 
 
-class AnswerAccuracy(Metric):
+class AnswerAccuracy(Family):
     """Scores of the model's choices after the same questions by different people."""
 
     Settings = Settings
@@ -232,7 +232,7 @@ def accuracy_scores(
     correct = MeasureValues(ACCURACY, ValueKind.SHARE, table[[CORRECT]].astype(float))
     (spread, mean), effects = measure_bias(answers, correct, permutations=permutations, seed=seed, signature=signature)
     scores = [replace(spread, n_of="answers"), replace(mean, form=Form.PLAIN, n_of="answers")]
-    for row in table_rows(effects[effects["p_family"] <= LEVEL]):
+    for row in table_rows(effects[effects["p_set"] <= LEVEL]):
         scores.append(
             BiasScore(
                 metric=EFFECT,
@@ -241,7 +241,7 @@ def accuracy_scores(
                 bounds=(-1, 1),
                 n=int(row["n"]),
                 interval=(row["low"], row["high"]),
-                p_value=row["p_family"],
+                p_value=row["p_set"],
                 group={row["kind"]: row["unit"]},
                 signature=signature,
                 n_of="answers",

@@ -24,7 +24,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import files_sha256
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
@@ -64,7 +64,7 @@ class Settings(StrictSettings):
     )
 
 
-class BBQ(Metric):
+class BBQ(Family):
     """Accuracy and bias scores after ambiguous and disambiguated contexts, by category."""
 
     Settings = Settings

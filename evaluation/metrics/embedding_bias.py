@@ -41,7 +41,7 @@ from evenhand.evaluation.errors import InputError, require_extra
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import results_of_sources, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.models.revisions import model_revision
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
@@ -74,7 +74,7 @@ class Settings(StrictSettings):
     )
 
 
-class EmbeddingBias(Metric):
+class EmbeddingBias(Family):
     """Scores of a sentence encoder, or of embeddings in files."""
 
     Settings = Settings

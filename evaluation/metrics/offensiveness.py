@@ -23,7 +23,7 @@ from evenhand.evaluation.data.prompts import VARIATIONS, dataset_prompts, taxono
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.models.revisions import find_label
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import percent, sanitize
@@ -68,7 +68,7 @@ class Settings(StrictSettings):
     """Offensiveness of the prompts themselves, by template and descriptor."""
 
 
-class Offensiveness(Metric):
+class Offensiveness(Family):
     """Scores of a classifier on prompts; the measured model is not used."""
 
     Settings = Settings

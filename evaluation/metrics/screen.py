@@ -25,7 +25,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun, check_scored_alike
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number as number_text
 from evenhand.evaluation.report.numbers import sanitize
@@ -70,7 +70,7 @@ class Settings(StrictSettings):
     )
 
 
-class Screen(Metric):
+class Screen(Family):
     """Divergences of the predictions of first tokens between people, in nats, and ranks with intervals."""
 
     Settings = Settings

@@ -1,6 +1,6 @@
 """Records of metrics: label, unit, ideal and number format.
 
-Each family of metrics declares records as `Metric.FORMATS` when it is loaded; `format_of` looks up a record.
+Each family of metrics declares records as `Family.FORMATS` when it is loaded; `format_of` looks up a record.
 """
 
 import math

@@ -46,7 +46,7 @@ COLUMNS = 16  # that are summed at once, which copies them as float64
 
 
 @dataclass(frozen=True)
-class FamilyOfTests:
+class SetOfTests:
     """Numbers of each answer whose effects are tested together.
 
     Attributes:
@@ -104,13 +104,13 @@ class Design:
 
 @dataclass(frozen=True)
 class CellTable:
-    """Means of all families by cell, on templates that two people have.
+    """Means of all sets by cell, on templates that two people have.
 
     Attributes:
         template, person, asked: codes of each cell's template and person, and its number of prompts, (k,).
         stratum: only cells of one template and one stratum are exchanged, (k,).
-        family: the number of each column's family, (c,).
-        count: number of answers with a value, by cell and family, (k, f); 0 if nobody else has one on the template.
+        test_set: the number of each column's set, (c,).
+        count: number of answers with a value, by cell and set, (k, f); 0 if nobody else has one on the template.
         mean: mean of each cell less the mean over the people of its template, (k, c); 0 where missing.
         average: mean over the people of the cell's template, (k, c); 0 where missing.
         deviations: summed squares of each cell's answers around their mean, (k, c).
@@ -123,7 +123,7 @@ class CellTable:
     person: np.ndarray
     asked: np.ndarray
     stratum: np.ndarray
-    family: np.ndarray
+    test_set: np.ndarray
     count: np.ndarray
     mean: np.ndarray
     average: np.ndarray
@@ -142,7 +142,7 @@ class CellTable:
 
     @property
     def present(self) -> np.ndarray:
-        """Whether each cell has an answer with a value, by family, (k, f)."""
+        """Whether each cell has an answer with a value, by set, (k, f)."""
         return self.count > 0
 
     @property
@@ -166,8 +166,8 @@ class Statistics:
     n_templates: np.ndarray
 
 
-def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random.Generator) -> CellTable:
-    """Return the means of all families by cell.
+def cell_table(design: Design, test_sets: Sequence[SetOfTests], rng: np.random.Generator) -> CellTable:
+    """Return the means of all sets by cell.
 
     Raises:
         ValueError: no two people have a common template.
@@ -185,8 +185,8 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
     sums = []
     squares = []
     counts = []
-    for number, family in enumerate(families):
-        values = family.all_values
+    for number, test_set in enumerate(test_sets):
+        values = test_set.all_values
         has_value = np.asarray(np.isfinite(values).all(axis=1))
         columns.append(np.full(values.shape[1], number))
         counts.append(np.bincount(cell, has_value, minlength=k))
@@ -194,9 +194,9 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
             filled = np.where(has_value[:, None], values[:, start : start + COLUMNS], 0.0)
             sums.append(sum_by(cell, filled, k))
             squares.append(sum_by(cell, filled**2, k))
-    family_of_column = np.concatenate(columns)
+    set_of_column = np.concatenate(columns)
     count = np.stack(counts, axis=1)[is_compared]
-    n = count[:, family_of_column]
+    n = count[:, set_of_column]
     mean = np.concatenate(sums, axis=1)[is_compared] / np.maximum(n, 1)
     sum_of_squares = np.concatenate(squares, axis=1)[is_compared]
     deviations = sum_of_squares - n * mean**2
@@ -205,14 +205,14 @@ def cell_table(design: Design, families: Sequence[FamilyOfTests], rng: np.random
     # Where one person alone has a value, there is nothing to compare. Permutations do not change how many have one.
     n_present = sum_by(template[is_compared], (count > 0).astype(float))[template[is_compared]]
     count = np.where(n_present > 1, count, 0)
-    n = count[:, family_of_column]
+    n = count[:, set_of_column]
     centred = _centred(mean, n > 0, template[is_compared])
     table = CellTable(
         template=template[is_compared],
         person=person[is_compared],
         asked=asked[is_compared],
         stratum=np.zeros(int(is_compared.sum()), dtype=int),
-        family=family_of_column,
+        test_set=set_of_column,
         count=count,
         mean=centred,
         average=np.where(n > 0, mean - centred, 0.0),
@@ -302,7 +302,7 @@ def tested_means(table: CellTable) -> np.ndarray:
     if not table.has_strata:
         return table.mean
     scale = 1 / np.sqrt(np.maximum(relative_variance(table), TINY))
-    return np.where(table.present[:, table.family], table.mean * scale, 0.0)
+    return np.where(table.present[:, table.test_set], table.mean * scale, 0.0)
 
 
 def relative_variance(table: CellTable) -> np.ndarray:
@@ -311,7 +311,7 @@ def relative_variance(table: CellTable) -> np.ndarray:
     ρ ≥ 0 is the variance of the interaction of person and template over that of one answer, by moments, where cells
     have two answers; elsewhere 0, and all cells are alike.
     """
-    n = table.count[:, table.family]
+    n = table.count[:, table.test_set]
     residual = residual_variance(table)
     inverse = np.divide(1.0, n, out=np.zeros(n.shape), where=n > 0)
     mean_inverse = inverse.sum(axis=0) / np.maximum((n > 0).sum(axis=0), 1)
@@ -328,16 +328,16 @@ def residual_variance(table: CellTable) -> np.ndarray:
     """
     present = table.present
     observed = statistics_of(table, table.mean, present)
-    residual = np.where(present[:, table.family], table.mean - observed.effect[table.person], 0.0)
+    residual = np.where(present[:, table.test_set], table.mean - observed.effect[table.person], 0.0)
     n_cells = present.sum(axis=0)
     n_templates = np.array([len(np.unique(table.template[has])) for has in present.T])
     n_people = np.array([len(np.unique(table.person[has])) for has in present.T])
-    freedom = (n_cells - n_templates - n_people + 1)[table.family]
-    freedom_of_templates = np.maximum(n_cells - n_templates, 1)[table.family]
+    freedom = (n_cells - n_templates - n_people + 1)[table.test_set]
+    freedom_of_templates = np.maximum(n_cells - n_templates, 1)[table.test_set]
     around_template = (table.mean**2).sum(axis=0) / freedom_of_templates
     around_person = (residual**2).sum(axis=0) / np.maximum(freedom, 1)
     variance = np.where(freedom > 0, around_person, around_template)
-    return np.maximum(variance, least_variance(table.mean, np.maximum(n_cells, 1)[table.family]))
+    return np.maximum(variance, least_variance(table.mean, np.maximum(n_cells, 1)[table.test_set]))
 
 
 def statistics_of(table: CellTable, mean: np.ndarray, present: np.ndarray) -> Statistics:
@@ -348,10 +348,10 @@ def statistics_of(table: CellTable, mean: np.ndarray, present: np.ndarray) -> St
     signs), it is the larger one of this and the person's own. Both are computed anew in each draw.
     """
     of_person = table.person_sums
-    n = np.maximum(of_person @ present.astype(mean.dtype), 1)[:, table.family]
+    n = np.maximum(of_person @ present.astype(mean.dtype), 1)[:, table.test_set]
     effect = (of_person @ mean) / n
     around = np.maximum(of_person @ mean**2 - n * effect**2, 0.0)  # summed squares around each person's effect
-    n_cells = np.maximum(present.sum(axis=0), 1)[table.family].astype(mean.dtype)
+    n_cells = np.maximum(present.sum(axis=0), 1)[table.test_set].astype(mean.dtype)
     pooled = around.sum(axis=0) / np.maximum((n - 1).sum(axis=0), 1)
     variance = np.maximum(pooled, least_variance(mean, n_cells)) / n
     if table.uses_own_variance:
@@ -381,7 +381,7 @@ def answer_factor(table: CellTable) -> np.ndarray:
     m = n_cells[table.template]
     factor = present * ((1 - 2 / m) * inverse + of_average[table.template])
     n = np.maximum(sum_by(table.person, present), 1)
-    return (sum_by(table.person, factor) / n**2)[:, table.family]
+    return (sum_by(table.person, factor) / n**2)[:, table.test_set]
 
 
 def effect_variance(table: CellTable) -> np.ndarray:
@@ -392,7 +392,7 @@ def effect_variance(table: CellTable) -> np.ndarray:
     """
     relative = relative_variance(table)
     of_people = statistics_of(table, relative, table.present)
-    n_cells = np.maximum(table.present.sum(axis=0), 1)[table.family]
+    n_cells = np.maximum(table.present.sum(axis=0), 1)[table.test_set]
     of_all = relative.sum(axis=0) / n_cells
     # How a person's cells vary relative to all cells, since they may have more or fewer answers.
     factor = np.divide(of_people.effect, of_all, out=np.ones_like(of_people.effect), where=of_all > 0)
@@ -412,9 +412,9 @@ def own_effect_variance(table: CellTable) -> tuple[np.ndarray, np.ndarray]:
     if table.unit == CELLS:
         found = statistics_of(table, table.mean, table.present)
         around = np.maximum(table.person_sums @ table.mean**2 - found.n_templates * found.effect**2, 0.0)
-        freedom = np.maximum(table.person_sums @ table.present - 1, 0)[:, table.family]
+        freedom = np.maximum(table.person_sums @ table.present - 1, 0)[:, table.test_set]
         return around / np.maximum(freedom, 1) / found.n_templates, freedom
-    freedom = (table.person_sums @ np.maximum(table.count - 1, 0))[:, table.family]
+    freedom = (table.person_sums @ np.maximum(table.count - 1, 0))[:, table.test_set]
     within = (table.person_sums @ table.deviations) / np.maximum(freedom, 1)
     return within * answer_factor(table), freedom
 
@@ -432,10 +432,10 @@ class NullHypothesis(Protocol):
         ...
 
 
-def null_hypothesis(table: CellTable, design: Design, families: Sequence[FamilyOfTests]) -> NullHypothesis:
+def null_hypothesis(table: CellTable, design: Design, test_sets: Sequence[SetOfTests]) -> NullHypothesis:
     """Return the null hypothesis of one run: cells, or single answers, are exchangeable (`CellTable.unit`)."""
     if table.unit == ANSWERS:
-        return ExchangeableAnswers(table, design, families)
+        return ExchangeableAnswers(table, design, test_sets)
     return ExchangeableCells(table)
 
 
@@ -483,34 +483,34 @@ class ExchangeableAnswers:
 
     Attributes:
         values: numbers of the answers in the table's cells, 0 where missing, (n, c).
-        has_value: whether each answer has the numbers of each family, (n, f).
+        has_value: whether each answer has the numbers of each set, (n, f).
         template, cell: template and cell of each answer, (n,).
         variance: variance of each effect, (D, c), from that of one answer within its template, which no permutation of
             answers changes.
     """
 
-    def __init__(self, table: CellTable, design: Design, families: Sequence[FamilyOfTests]) -> None:
+    def __init__(self, table: CellTable, design: Design, test_sets: Sequence[SetOfTests]) -> None:
         self.table = table
         n_templates = int(design.template.max()) + 1
         code = design.person.astype(np.int64) * n_templates + design.template
         code_of_cell = table.person.astype(np.int64) * n_templates + table.template
         is_used = np.isin(code, code_of_cell)
-        values = np.concatenate([family.all_values for family in families], axis=1)[is_used]
-        has_value = [np.isfinite(family.all_values).all(axis=1) for family in families]
+        values = np.concatenate([test_set.all_values for test_set in test_sets], axis=1)[is_used]
+        has_value = [np.isfinite(test_set.all_values).all(axis=1) for test_set in test_sets]
         self.has_value = np.stack(has_value, axis=1)[is_used]
-        self.values = np.where(self.has_value[:, table.family], values, 0.0)
+        self.values = np.where(self.has_value[:, table.test_set], values, 0.0)
         self.template = design.template[is_used]
         self.cell = np.searchsorted(code_of_cell, code[is_used])
         self.variance = self._variance_of_answer() * answer_factor(table)
 
     def _variance_of_answer(self) -> np.ndarray:
         """Return the variance of one answer within its template, (c,)."""
-        family = self.table.family
+        test_set = self.table.test_set
         n = sum_by(self.template, self.has_value.astype(float))
-        average = sum_by(self.template, self.values) / np.maximum(n, 1)[:, family]
-        deviation = np.where(self.has_value[:, family], self.values - average[self.template], 0.0)
+        average = sum_by(self.template, self.values) / np.maximum(n, 1)[:, test_set]
+        deviation = np.where(self.has_value[:, test_set], self.values - average[self.template], 0.0)
         freedom = np.maximum(np.maximum(n - 1, 0).sum(axis=0), 1)
-        return (deviation**2).sum(axis=0) / freedom[family]
+        return (deviation**2).sum(axis=0) / freedom[test_set]
 
     @property
     def observed(self) -> Statistics:
@@ -526,7 +526,7 @@ class ExchangeableAnswers:
         cell_sums = scipy.sparse.csr_array((np.ones(n_answers), places), shape=(len(table.template), n_answers))
         for order in _orders(self.template, n, rng):
             count = cell_sums @ self.has_value[order].astype(float)
-            mean = (cell_sums @ self.values[order]) / np.maximum(count, 1)[:, table.family]
+            mean = (cell_sums @ self.values[order]) / np.maximum(count, 1)[:, table.test_set]
             present = count > 0
-            centred = _centred(mean, present[:, table.family], table.template)
+            centred = _centred(mean, present[:, table.test_set], table.template)
             yield replace(statistics_of(table, centred, present), variance=self.variance)

@@ -29,9 +29,9 @@ from evenhand.evaluation.statistics.intervals import TAILS
 from evenhand.evaluation.statistics.permutation import (
     CellTable,
     Design,
-    FamilyOfTests,
     NullHypothesis,
     RandomSigns,
+    SetOfTests,
     cell_table,
     effect_variance,
     null_hypothesis,
@@ -65,19 +65,19 @@ class Effects:
             0 without bias.
         z: tested effect in standard errors under the null hypothesis.
         p: p-value of each effect alone.
-        p_family: p-value adjusted for all effects of the family (balanced step-down max-T).
-        p_page: p-value adjusted for all families. If all effects with p_page ≤ α are called shown, the probability of
+        p_set: p-value adjusted for all effects of the set (balanced step-down max-T).
+        p_joint: p-value adjusted for all sets. If all effects with p_joint ≤ α are called shown, the probability of
             one or more false ones on the page is at most α.
-        q: p-value adjusted for the false discovery rate (Benjamini and Hochberg 1995) in the family.
+        q: p-value adjusted for the false discovery rate (Benjamini and Hochberg 1995) in the set.
         shrunk: the effect shrunk toward 0.
         low, high: the 95 % interval of a shown effect (`intervals_if_shown`); of any other one, the two bounds that
             each hold with 95 % confidence for this effect alone; NaN in a column that never varies.
-        detectable: size of an effect that has `p_page` ≤ 0.05 with 80 % probability; inf without permutations, NaN in a
-            column that never varies.
+        detectable: size of an effect that has `p_joint` ≤ 0.05 with 80 % probability; inf without permutations, NaN in
+            a column that never varies.
         at_most: upper 95 % bound of the size of each effect alone; NaN in a column that never varies.
         at_least: lower 95 % bounds of the sizes of all effects together.
-        shift_p, shift_page: p-value of each descriptor's whole shift, adjusted for the family and the page, (D,).
-        overall_p, overall_page: p-value of the test that descriptors differ at all, alone and adjusted for the page.
+        shift_p, shift_joint: p-value of each descriptor's whole shift, adjusted for the set and the page, (D,).
+        overall_p, overall_joint: p-value of the test that descriptors differ at all, alone and adjusted for the page.
         unit: the unit of chance, CELLS or ANSWERS.
     """
 
@@ -85,8 +85,8 @@ class Effects:
     effect: np.ndarray
     z: np.ndarray
     p: np.ndarray
-    p_family: np.ndarray
-    p_page: np.ndarray
+    p_set: np.ndarray
+    p_joint: np.ndarray
     q: np.ndarray
     shrunk: np.ndarray
     low: np.ndarray
@@ -95,48 +95,48 @@ class Effects:
     at_most: np.ndarray
     at_least: np.ndarray
     shift_p: np.ndarray
-    shift_page: np.ndarray
+    shift_joint: np.ndarray
     overall_p: float
-    overall_page: float
+    overall_joint: float
     unit: str
 
 
-def family_effects(
+def joint_effects(
     design: Design,
-    families: Sequence[FamilyOfTests],
+    test_sets: Sequence[SetOfTests],
     draws: int,
     rng: np.random.Generator,
     allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[Effects]:
-    """Return the effects of each family, tested jointly.
+    """Return the effects of each set, tested jointly.
 
     Args:
         design: who was asked what.
-        families: the numbers of each answer.
-        draws: number of permutations; with 999 the smallest `p_family` is 0.001, and the smallest `p` is far below.
+        test_sets: the numbers of each answer.
+        draws: number of permutations; with 999 the smallest `p_set` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
         allowed_error: how much the tests and intervals may err, at one of several looks at a measurement.
 
     Raises:
         ValueError: no two descriptors have a common template.
     """
-    table = cell_table(design, families, rng)
-    null = null_hypothesis(table, design, families)
-    ratios = [share_ratio if family.are_shares else constant_ratio for family in families]
-    return _effects(table, null, families, design.groups, ratios, draws, rng, allowed_error)
+    table = cell_table(design, test_sets, rng)
+    null = null_hypothesis(table, design, test_sets)
+    ratios = [share_ratio if test_set.are_shares else constant_ratio for test_set in test_sets]
+    return _effects(table, null, test_sets, design.groups, ratios, draws, rng, allowed_error)
 
 
 def family_changes(
     design: Design,
-    before: FamilyOfTests,
-    after: FamilyOfTests,
+    before: SetOfTests,
+    after: SetOfTests,
     effects_before: Effects,
     effects_after: Effects,
     draws: int,
     rng: np.random.Generator,
     allowed_error: AllowedError = WHOLE_ERROR,
 ) -> Effects:
-    """Return the changes of the effects of a family, after − before, with p-values and intervals.
+    """Return the changes of the effects of a set, after − before, with p-values and intervals.
 
     Let D_td be the mean difference between the two runs in a cell, over the prompts that both answered. Effects are
     linear, so the effects on D_td are the changes of the effects. Null hypothesis: every change is the same for all
@@ -147,7 +147,7 @@ def family_changes(
 
     `mean` in the result is the change of the mean probability.
     """
-    difference = FamilyOfTests(after.name, after.values - before.values, after.sums, are_shares=after.are_shares)
+    difference = SetOfTests(after.name, after.values - before.values, after.sums, are_shares=after.are_shares)
     table = cell_table(design, [difference], rng)
     null = RandomSigns(table)
     ratio = constant_ratio
@@ -189,23 +189,23 @@ def _ratio_of_change(
 def _effects(
     table: CellTable,
     null: NullHypothesis,
-    families: Sequence[FamilyOfTests],
+    test_sets: Sequence[SetOfTests],
     groups: np.ndarray,
     ratios: Sequence[RatioAtAverage],
     draws: int,
     rng: np.random.Generator,
     allowed_error: AllowedError,
 ) -> list[Effects]:
-    """Return the effects of each family, whose variances depend on the effects by the function in `ratios`."""
-    tests = joint_p_values(null, families, table.family, groups, draws, rng, allowed_error.share)
+    """Return the effects of each set, whose variances depend on the effects by the function in `ratios`."""
+    tests = joint_p_values(null, test_sets, table.test_set, groups, draws, rng, allowed_error.share)
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
-    are_shares = np.array([family.are_shares for family in families])[table.family]
+    are_shares = np.array([test_set.are_shares for test_set in test_sets])[table.test_set]
     variance = _variance(table, groups, are_shares, allowed_error)
     results = []
     for number, (tested, p) in enumerate(tests):
-        columns = table.family == number
+        columns = table.test_set == number
         of_family = _estimates(
             tested,
             p,
@@ -249,7 +249,7 @@ def _estimates(
     table: CellTable,
     allowed_error: AllowedError,
 ) -> Effects:
-    """Return the effects of one family from their estimates, averages and sampling variances, (u, c) each."""
+    """Return the effects of one set from their estimates, averages and sampling variances, (u, c) each."""
     ratio = partial(ratio_at_average, average)
     varies = (tested.error > 0) & (variance > TINY)
     kinds = [slice(0, n_people)]
@@ -279,8 +279,8 @@ def _estimates(
         effect=effect,
         z=tested.z,
         p=p.single,
-        p_family=p.family,
-        p_page=p.page,
+        p_set=p.in_set,
+        p_joint=p.page,
         q=scipy.stats.false_discovery_control(p.single, axis=None).reshape(p.single.shape),
         shrunk=shrunk,
         low=np.where(varies, low, np.nan),
@@ -289,9 +289,9 @@ def _estimates(
         at_most=np.where(varies, np.maximum(-bound_low, bound_high), np.nan),
         at_least=at_least,
         shift_p=p.shift,
-        shift_page=p.shift_page,
+        shift_joint=p.shift_joint,
         overall_p=p.overall,
-        overall_page=p.overall_page,
+        overall_joint=p.overall_joint,
         unit=table.unit,
     )
 

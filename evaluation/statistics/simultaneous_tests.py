@@ -2,14 +2,14 @@
 
 What is permuted is in `permutation`.
 
-A *family* is the tests of one kind of number: the styles, one outcome, the styles by one cue. Within a family the
+A *set of tests* is the tests of one kind of number: the styles, one outcome, the styles by one cue. Within a set the
 simultaneous test is step-down max-T (Westfall and Young 1993, "Resampling-Based Multiple Testing", algorithm 4.1; Ge,
 Dudoit and Speed 2003, "Resampling-based multiple testing for microarray data analysis", box 2), balanced (Beran 1988,
 "Balanced simultaneous confidence sets"; Romano and Wolf 2010, "Balanced control of generalized error rates"): each |z|
 is divided by a scale, so that people and groups, rare and frequent styles have about the same share of the error. The
-scales come from draws of their own. Over the families of a page, the smallest p-value of the families is compared with
+scales come from draws of their own. Over the sets of a page, the smallest p-value of the sets is compared with
 its distribution in the same draws (Westfall and Young 1993, §2.3), which costs less than Bonferroni's correction where
-families are related.
+sets are related.
 """
 
 import math
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evenhand.evaluation.statistics.permutation import ROUNDING, TINY, FamilyOfTests, NullHypothesis, Statistics
+from evenhand.evaluation.statistics.permutation import ROUNDING, TINY, NullHypothesis, SetOfTests, Statistics
 
 LEVEL = 0.05  # of the family-wise error
 PILOT = 199  # most draws that set the scales of z
@@ -29,7 +29,7 @@ BINS_PER_Z = 64
 
 @dataclass(frozen=True)
 class Tested:
-    """The tests of one family, as observed: u units (people, then groups) in c columns, of which the last are sums.
+    """The tests of one set, as observed: u units (people, then groups) in c columns, of which the last are sums.
 
     Attributes:
         effect, error: the tested effects and their standard errors under the null hypothesis, (u, c); the error is 0 in
@@ -51,43 +51,43 @@ class Tested:
 
 @dataclass(frozen=True)
 class PValues:
-    """The p-values of a family, and the critical values at LEVEL.
+    """The p-values of a set, and the critical values at LEVEL.
 
     Attributes:
         single: p-value of each effect alone, (u, c).
-        family, page: p-value of each effect, adjusted for the family and for all families together, (u, c).
-        shift, shift_page: p-value of each person's whole shift, adjusted for the family and for all families, (D,).
-        overall, overall_page: p-value of the test that people differ at all, alone and adjusted for all families.
+        in_set, page: p-value of each effect, adjusted for the set and for all sets together, (u, c).
+        shift, shift_joint: p-value of each person's whole shift, adjusted for the set and for all sets, (D,).
+        overall, overall_joint: p-value of the test that people differ at all, alone and adjusted for all sets.
         threshold: the |z| from which each effect has `page` ≤ LEVEL, (u, c); inf without draws.
     """
 
     single: np.ndarray
-    family: np.ndarray
+    in_set: np.ndarray
     page: np.ndarray
     shift: np.ndarray
-    shift_page: np.ndarray
+    shift_joint: np.ndarray
     overall: float
-    overall_page: float
+    overall_joint: float
     threshold: np.ndarray
 
     def of_look(self, share: float) -> "PValues":
         """Return the p-values divided by the share of the error that is spent at a look, at most 1."""
         return PValues(
             single=np.minimum(self.single / share, 1.0),
-            family=np.minimum(self.family / share, 1.0),
+            in_set=np.minimum(self.in_set / share, 1.0),
             page=np.minimum(self.page / share, 1.0),
             shift=np.minimum(self.shift / share, 1.0),
-            shift_page=np.minimum(self.shift_page / share, 1.0),
+            shift_joint=np.minimum(self.shift_joint / share, 1.0),
             overall=min(self.overall / share, 1.0),
-            overall_page=min(self.overall_page / share, 1.0),
+            overall_joint=min(self.overall_joint / share, 1.0),
             threshold=self.threshold,
         )
 
 
-def _tested_families(
-    found: Statistics, families: Sequence[FamilyOfTests], family_of_column: np.ndarray, groups: np.ndarray
+def _tested_sets(
+    found: Statistics, test_sets: Sequence[SetOfTests], set_of_column: np.ndarray, groups: np.ndarray
 ) -> list[Tested]:
-    """Return the tests of each family from the statistics of all columns, (D, c), and of groups, (g, D)."""
+    """Return the tests of each set from the statistics of all columns, (D, c), and of groups, (g, D)."""
     weights = groups.astype(found.effect.dtype)
     squared_weights = groups.astype(found.variance.dtype) ** 2
     shrink = variance_of_groups(groups).astype(found.effect.dtype)
@@ -96,9 +96,9 @@ def _tested_families(
     error = np.sqrt(variance)
     error[error < TINY**0.5] = 0.0
     result = []
-    for number, family in enumerate(families):
-        columns = np.flatnonzero(family_of_column == number)
-        plain = columns[: family.values.shape[1]]  # without sums of columns
+    for number, test_set in enumerate(test_sets):
+        columns = np.flatnonzero(set_of_column == number)
+        plain = columns[: test_set.values.shape[1]]  # without sums of columns
         squared_length = (found.effect[:, plain] ** 2).sum(axis=1)
         noise = found.variance[:, plain].sum(axis=1)
         ratio = np.divide(squared_length, noise, out=np.zeros_like(squared_length), where=noise > TINY)
@@ -125,9 +125,9 @@ def variance_of_groups(groups: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The order of a family's statistics in one vector: effects of u units in c columns, D whole shifts, overall test.
+    """The order of a set's statistics in one vector: effects of u units in c columns, D whole shifts, overall test.
 
-    A family without effects has no shifts, and with one column a shift is the size of the effect.
+    A set without effects has no shifts, and with one column a shift is the size of the effect.
     """
 
     n_units: int
@@ -177,50 +177,50 @@ class _Layout:
         return 2 * self.n_columns
 
     def effects(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of the effects in a vector, (u, c); 1 if the family has none."""
+        """Return the values of the effects in a vector, (u, c); 1 if the set has none."""
         shape = (self.n_units, self.n_columns)
         return values[: self.n_effects].reshape(shape) if self.n_effects else np.ones(shape)
 
     def shifts(self, values: np.ndarray) -> np.ndarray:
-        """Return the values of the shifts in a vector, (D,); 1 if the family has none."""
+        """Return the values of the shifts in a vector, (D,); 1 if the set has none."""
         return values[self.n_effects :][: self.n_shifts] if self.n_shifts else np.ones(self.n_people)
 
     def overall(self, values: np.ndarray) -> float:
-        """Return the value of the overall test in a vector; 1 if the family has none."""
+        """Return the value of the overall test in a vector; 1 if the set has none."""
         return float(values[-1]) if self.has_overall else 1.0
 
 
 def joint_p_values(
     null: NullHypothesis,
-    families: Sequence[FamilyOfTests],
-    family_of_column: np.ndarray,
+    test_sets: Sequence[SetOfTests],
+    set_of_column: np.ndarray,
     groups: np.ndarray,
     n_draws: int,
     rng: np.random.Generator,
     share: float = 1.0,
 ) -> list[tuple[Tested, PValues]]:
-    """Return the tests of each family and their p-values from `n_draws` joint draws.
+    """Return the tests of each set and their p-values from `n_draws` joint draws.
 
     Args:
-        null: the null hypothesis of all families.
-        families: the families.
-        family_of_column: number of the family of each column of the statistics, (c,).
+        null: the null hypothesis of all sets.
+        test_sets: what is tested.
+        set_of_column: number of the set of each column of the statistics, (c,).
         groups: weight of each of D people in each group, (g, D).
         n_draws: number of draws; more draws set the scales.
         rng: source of the draws.
         share: the share of the error that is spent at this look at a measurement (`sequential`), by which p-values are
             divided.
     """
-    observed = _tested_families(null.observed, families, family_of_column, groups)
+    observed = _tested_sets(null.observed, test_sets, set_of_column, groups)
     layouts = []
-    for family, tested in zip(families, observed, strict=True):
+    for test_set, tested in zip(test_sets, observed, strict=True):
         n_units, n_columns = tested.effect.shape
-        layout = _Layout(n_units, groups.shape[1], n_columns, family.has_effects, family.has_overall)
+        layout = _Layout(n_units, groups.shape[1], n_columns, test_set.has_effects, test_set.has_overall)
         layouts.append(layout)
 
     def drawn_vectors(n: int, stream: np.random.Generator) -> Iterator[list[np.ndarray]]:
         for found in null.draws(n, stream):
-            drawn = _tested_families(found, families, family_of_column, groups)
+            drawn = _tested_sets(found, test_sets, set_of_column, groups)
             yield [layout.vector(tested) for layout, tested in zip(layouts, drawn, strict=True)]
 
     pilot = list(drawn_vectors(min(n_draws, PILOT), np.random.default_rng(rng.integers(1 << 63))))
@@ -236,15 +236,15 @@ def joint_p_values(
 
 
 def _joint_level(largest: Sequence[Sequence[float]], share: float) -> tuple[float, Callable[[np.ndarray], np.ndarray]]:
-    """Return the p-value in a family from which it is at most LEVEL · share over all families, and the adjustment.
+    """Return the p-value in a set from which it is at most LEVEL · share over all sets, and the adjustment.
 
-    The adjustment is a function of p-values within a family. It returns how often the smallest p-value of the families
-    is as small in a draw. `largest` is the largest statistic of each family in each draw.
+    The adjustment is a function of p-values within a set. It returns how often the smallest p-value of the sets
+    is as small in a draw. `largest` is the largest statistic of each set in each draw.
     """
     n = len(largest[0])
     if not n:
         return 0.0, np.ones_like
-    p_in_draws = [scipy.stats.rankdata(-np.asarray(of_family), method="max") / (n + 1) for of_family in largest]
+    p_in_draws = [scipy.stats.rankdata(-np.asarray(of_set), method="max") / (n + 1) for of_set in largest]
     smallest = np.sort(np.min(p_in_draws, axis=0))
 
     def to_page(p: np.ndarray) -> np.ndarray:
@@ -257,7 +257,7 @@ def _joint_level(largest: Sequence[Sequence[float]], share: float) -> tuple[floa
 
 
 class _Counter:
-    """Counts of draws in which a family's statistics are as large as observed."""
+    """Counts of draws in which a set's statistics are as large as observed."""
 
     def __init__(self, layout: _Layout, tested: Tested, pilot: Sequence[np.ndarray]) -> None:
         self.layout = layout
@@ -315,12 +315,12 @@ class _Counter:
         self.histogram += np.bincount(place, minlength=self.histogram.size).reshape(self.histogram.shape)
 
     def p_values(self, level: float, to_page: Callable[[np.ndarray], np.ndarray]) -> PValues:
-        """Return the p-values of the family; `level` is the p-value within the family that is LEVEL on the page."""
+        """Return the p-values of the set; `level` is the p-value within the set that is LEVEL on the page."""
         layout = self.layout
         has_error = self.tested.error > 0
-        of_family = np.empty(len(self.vector))
-        of_family[self.order] = np.maximum.accumulate((self.n_as_large + 1) / (self.n + 1))
-        page = to_page(of_family)
+        of_set = np.empty(len(self.vector))
+        of_set[self.order] = np.maximum.accumulate((self.n_as_large + 1) / (self.n + 1))
+        page = to_page(of_set)
         threshold = math.inf
         n_allowed = math.floor(level * (self.n + 1) + TINY)
         if n_allowed > 0:
@@ -330,12 +330,12 @@ class _Counter:
             overall = (self.n_as_large_overall + 1) / (self.n + 1)
         return PValues(
             single=np.where(has_error, layout.effects(self._single()), 1.0),
-            family=np.where(has_error, layout.effects(of_family), 1.0),
+            in_set=np.where(has_error, layout.effects(of_set), 1.0),
             page=np.where(has_error, layout.effects(page), 1.0),
-            shift=layout.shifts(of_family),
-            shift_page=layout.shifts(page),
+            shift=layout.shifts(of_set),
+            shift_joint=layout.shifts(page),
             overall=overall,
-            overall_page=layout.overall(page),
+            overall_joint=layout.overall(page),
             threshold=layout.effects(self.scale) * threshold,
         )
 

@@ -33,7 +33,7 @@ from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.mitigation.methods import load_method
 from evenhand.recipes.label import THRESHOLD_FILE, read_threshold
 from evenhand.recipes.point import Point
-from evenhand.recipes.settings import FAMILY, AblateSettings, LoopSettings, settings_of_methods
+from evenhand.recipes.settings import GENERATION_BIAS, AblateSettings, LoopSettings, settings_of_methods
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import published_rows, write_published_tables
 from evenhand.recipes.sweep.summary import (
@@ -294,7 +294,7 @@ def write_report(
     folder = settings.output_dir
     write_sweep(title, settings, points, refused)
     sweep = read_sweep(folder)
-    pages = present(folder, {FAMILY: page(sweep)}, write=True, show=True)
+    pages = present(folder, {GENERATION_BIAS: page(sweep)}, write=True, show=True)
     charts = threshold_charts(sweep.settings, sweep.swept)
     files = [*pages, folder / f"{POINTS}.parquet"]
     files += write_charts(folder, charts)
@@ -333,7 +333,7 @@ def write_sweep(
     description = {
         "title": title,
         "base_model": experiment.measure.model.name,
-        "classifier": getattr(experiment.measure, FAMILY).style_classifier.name,
+        "classifier": getattr(experiment.measure, GENERATION_BIAS).style_classifier.name,
         "n": None if fgb is None else fgb.n,
         "swept": swept,
         "notes": notes,

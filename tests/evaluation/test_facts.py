@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from evenhand.evaluation.facts import Facts, Finding, write_facts
-from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.report.words import COMMON, _macros, sentence
 from evenhand.evaluation.score import BiasScore, Direction
 
@@ -42,7 +42,7 @@ def family_template(family):
 @pytest.mark.parametrize("name", [*HEADLINES, "answer_accuracy", "embedding_bias"])
 def test_each_kind_of_finding_has_a_sentence(name):
     """All kinds that are named in a family's module, and the four directions where the verdict is one."""
-    family = load_metric(name)()
+    family = load_family(name)()
     source = ast.parse(Path(inspect.getfile(type(family))).read_text())
     calls = [node for node in ast.walk(source) if isinstance(node, ast.Call)]
     findings = [call for call in calls if getattr(call.func, "id", "") == "Finding"]
@@ -58,7 +58,7 @@ def test_each_kind_of_finding_has_a_sentence(name):
 @pytest.mark.parametrize("name", HEADLINES)
 def test_a_verdict_is_what_the_score_shows_and_its_sentence_names_the_score(name, direction):
     metric, group = HEADLINES[name]
-    family = load_metric(name)()
+    family = load_family(name)()
     run = SimpleNamespace(scores=[score_of(metric, direction, group=group)])
     verdict = family.find_verdict(run)
     assert verdict.kind == direction
@@ -74,7 +74,7 @@ def test_pairs_that_differ_after_the_correction_are_counted():
     """Without an interval nothing is said of chance, but 9 of 10 tested pairs differ."""
     raw = score_of("likelihood_bias", Direction.UNKNOWN)
     corrected = BiasScore("likelihood_bias_bh", 0.9, 0.0, (0.0, 1.0), 10)
-    verdict = load_metric("likelihood_bias")().find_verdict(SimpleNamespace(scores=[raw, corrected]))
+    verdict = load_family("likelihood_bias")().find_verdict(SimpleNamespace(scores=[raw, corrected]))
     assert (verdict.kind, verdict.values["n_differing"]) == ("some_pairs", 9)
 
 
@@ -84,14 +84,14 @@ def test_languages_without_a_test_are_counted_apart():
     scores = []
     for lang, value, p in gaps:
         scores.append(BiasScore("embedding_gap_holm", value, 0.0, (-2, 2), 9, p_value=p, group={"lang": lang}))
-    found = load_metric("embedding_bias")().find_verdict(SimpleNamespace(scores=scores)).values
+    found = load_family("embedding_bias")().find_verdict(SimpleNamespace(scores=scores)).values
     counts = [found[name] for name in ("n_languages", "n_masculine", "n_feminine", "n_untested")]
     assert counts == [4, 1, 1, 1] and found["mean"] == pytest.approx(0.1)
 
 
 def test_a_sentence_names_only_values_that_the_finding_has():
     score = BiasScore("descriptor_effect", 0.2, 0.0, (-1.0, 1.0), 8)
-    load_metric("offensiveness")
+    load_family("offensiveness")
     assert "descriptor effect" in sentence(Finding("value", {"score": score}))
     with pytest.raises(Exception, match="score"):
         sentence(Finding("value"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import load_metric
+from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusSettings
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.models.revisions import model_revision, tokenizer_revision
@@ -90,7 +90,7 @@ def test_texts_of_a_corpus_folder_count(tmp_path):
     inputs = []
     for text in ("An old man.", "A young man."):
         (tmp_path / "corpus" / "texts.txt").write_text(text)
-        inputs.append(load_metric("generation_bias")().comparison_inputs(settings))
+        inputs.append(load_family("generation_bias")().comparison_inputs(settings))
     assert inputs[0] != inputs[1]
 
 

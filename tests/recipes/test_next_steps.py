@@ -12,7 +12,7 @@ from evenhand.evaluation.settings import ModelSettings, PromptSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import family_configs, measure, read_inputs
-from evenhand.recipes.settings import FAMILY, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, MeasureSettings, family_config
 from tests.fault_server import serving
 from tests.measured_runs import write_measured
 from tests.testbed_settings import MODEL, generation_bias
@@ -38,7 +38,7 @@ def steps_of(folder, model, template="chatml"):
     settings = MeasureSettings(model=model, generation_bias=generation_bias(), output_dir=folder, report_to="none")
     signature = {"format": {"template": template}}
     scores = [BiasScore("fgb", 0.1, 0.0, (0, 2), 9, signature=signature)]
-    run = FamilyRun(folder, family_config(settings, FAMILY), common_scores=scores)
+    run = FamilyRun(folder, family_config(settings, GENERATION_BIAS), common_scores=scores)
     return run_steps(run, [], is_shown=True)
 
 
@@ -69,12 +69,12 @@ def test_a_served_model_is_measured_again_with_its_server_and_its_system_prompt(
             report_to="none",
         )
         measure(settings, show=False)
-        steps = run_steps(FamilyRun(settings.output_dir, family_config(settings, FAMILY)), [], is_shown=True)
+        steps = run_steps(FamilyRun(settings.output_dir, family_config(settings, GENERATION_BIAS)), [], is_shown=True)
         found = commands(steps)
         assert found.keys() == {"plan", "measure", "check"}
         again, inputs = check_inputs(found["measure"])
         assert (again.model.server, again.model.system_prompt) == (url, "Be kind.")
-        assert again.model.request == {"top_k": 5} and inputs[FAMILY]
+        assert again.model.request == {"top_k": 5} and inputs[GENERATION_BIAS]
         assert [step.is_private for step in steps if "Be kind" in step.command] == [True]
         assert main(found["plan"]) == 0
         capsys.readouterr()

@@ -19,7 +19,7 @@ from evenhand.evaluation.score import find_score, read_scores
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, PromptSettings
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.measure import family_configs, measure, read_inputs
-from evenhand.recipes.settings import FAMILY, LoopSettings, Measurement, MeasureSettings, family_config
+from evenhand.recipes.settings import GENERATION_BIAS, LoopSettings, Measurement, MeasureSettings, family_config
 from tests.fault_server import serving, serving_alone
 from tests.testbed_settings import generation_bias
 
@@ -76,7 +76,7 @@ def test_a_killed_server_ends_the_run_in_one_line_and_the_next_run_asks_for_the_
 
     def respond(url):
         settings = config(run.folder, url, concurrency=4)
-        of_family = family_config(settings, FAMILY)
+        of_family = family_config(settings, GENERATION_BIAS)
         return run.rows("responses", measurement_prompts(of_family), of_family.open_model().respond)
 
     with serving_alone(asked, dies_after=30) as url, pytest.raises(InputError) as error:
@@ -272,8 +272,10 @@ def test_who_is_filtered_is_a_finding(tmp_path):
     assert find_score(read_scores(tmp_path / "run" / "scores.json"), "filtered", "spread").p_value < 0.05
     styles = read_table(tmp_path / "run" / "effects.parquet").query("kind == 'descriptor'")
     tested = styles[~styles["unit"].isin(chosen)]
-    assert tested["p_family"].notna().all()  # the styles of the others are still tested
+    assert tested["p_set"].notna().all()  # the styles of the others are still tested
 
 
 def read_names(tmp_path):
-    return measurement_prompts(family_config(config(tmp_path, "http://127.0.0.1:1/v1"), FAMILY))["descriptor"].unique()
+    return measurement_prompts(family_config(config(tmp_path, "http://127.0.0.1:1/v1"), GENERATION_BIAS))[
+        "descriptor"
+    ].unique()

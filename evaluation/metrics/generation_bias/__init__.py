@@ -29,7 +29,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import settings as family_settings
 from evenhand.evaluation.metrics.generation_bias.accepted import AcceptedDifferences, configured_accepted
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -91,8 +91,8 @@ from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import Access
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.tables import table_rows
 
 log = logging.getLogger("evenhand")
@@ -116,7 +116,7 @@ PARTS = (
 )
 
 
-class GenerationBias(Metric):
+class GenerationBias(Family):
     """Scores of the styles of responses, and of what reducing bias costs."""
 
     Settings = family_settings.Settings
@@ -384,15 +384,15 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     people = compared_people(run.responses, run.responses.groups(), has_value)
     if people is None:
         return JointTests(None, {}, {}, has_permutations=permutations > 0)
-    families = [FamilyOfTests(EVERYBODY, people.responses.values, has_effects=False)]
+    test_sets = [SetOfTests(EVERYBODY, people.responses.values, has_effects=False)]
     for part in parts:
-        families += part.families(run, people)
+        test_sets += part.test_sets(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = family_effects(people.design, families, permutations, rng, allowed_error)
-    names = [family.name for family in families]
+    found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
+    names = [test_set.name for test_set in test_sets]
     return JointTests(
         people=people,
-        families=dict(zip(names, families, strict=True)),
+        test_sets=dict(zip(names, test_sets, strict=True)),
         found=dict(zip(names, found, strict=True)),
         has_permutations=permutations > 0,
     )

@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
     STYLE_CLASSIFIER,
     is_same_classifier,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_family
+from evenhand.evaluation.metrics.generation_bias.engine.effects import SHOWN, style_tests
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import measure_table
 from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     compare_generation_bias,
@@ -50,11 +50,11 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.score import BiasScore, Form, Signature
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.variance_shares import variance_parts
 
 CUE_SHARE = "cue_share"
-REQUESTED = "requested"  # the family of the styles of the responses in the request's language
+REQUESTED = "requested"  # the set of tests of the styles of the responses in the request's language
 REQUESTED_EFFECTS = "effects_in_the_requests_language"  # the table of effects on them
 # Groups of the scores.
 BY_SECOND = {"classifier": "second"}
@@ -76,18 +76,18 @@ class Cuts(Part):
         ),
     )
 
-    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
-        styles = style_family(people.responses, run.clusters)
-        families = []
+    def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
+        styles = style_tests(people.responses, run.clusters)
+        test_sets = []
         if OTHER_LANGUAGE in run.outcomes:
             is_other = run.outcomes[OTHER_LANGUAGE].numbers[people.is_compared, 0] == 1
             if is_other.any():
                 values = np.where(is_other[:, None], np.nan, styles.values)
-                families.append(FamilyOfTests(REQUESTED, values, styles.sums, has_overall=False))
+                test_sets.append(SetOfTests(REQUESTED, values, styles.sums, has_overall=False))
         for cue, is_cue in cues(people.responses).items():
             values = np.where(is_cue[:, None], styles.values, np.nan)
-            families.append(FamilyOfTests(f"{columns.CUE}: {cue}", values, has_effects=False))
-        return families
+            test_sets.append(SetOfTests(f"{columns.CUE}: {cue}", values, has_effects=False))
+        return test_sets
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         responses = run.responses
@@ -209,7 +209,7 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     """Return FGB* of the answers in the request's language, where somebody gets more answers in another one."""
     if REQUESTED not in tests.found:
         return []
-    on_language = measure_table(tests.people, tests.families[LANGUAGE], tests.found[LANGUAGE])
+    on_language = measure_table(tests.people, tests.test_sets[LANGUAGE], tests.found[LANGUAGE])
     if not len(shown_in_another_language(on_language)):
         return []
     is_other = run.outcomes[OTHER_LANGUAGE].numbers[:, 0] == 1

@@ -266,10 +266,10 @@ def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int, all
     after = 100 * (changes["mean_after"] - changes["average_after"])
     growth = after.abs() - before.abs()
     is_grown = (changes["certainty"] == SHOWN) & (growth >= NEGLIGIBLE)
-    grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_page", kind="stable")
+    grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_joint", kind="stable")
     details = [
         f"{sanitize(f'{row.unit}, {row.name}', 100)}: {number(row.before, 1, sign=True)} → "
-        f"{number(row.after, 1, sign=True)} of 100 answers, p {p_value(row.p_page)}"
+        f"{number(row.after, 1, sign=True)} of 100 answers, p {p_value(row.p_joint)}"
         for row in grown.head(MAX_ROWS).itertuples()
     ]
     text = f"{len(grown)} of {len(changes):,} are shown to have grown"

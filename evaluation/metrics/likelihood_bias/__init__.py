@@ -17,7 +17,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, sha256_of
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun, check_scored_alike
 from evenhand.evaluation.metrics.likelihood_bias import descriptor_pairs
 from evenhand.evaluation.metrics.likelihood_bias.metric import (
     LEVEL,
@@ -58,7 +58,7 @@ class Settings(StrictSettings):
     """Likelihood bias: is a sentence about some people likelier than the same sentence about other people?"""
 
 
-class LikelihoodBias(Metric):
+class LikelihoodBias(Family):
     """Scores of the sentences of HolisticBias by a causal or encoder-decoder model, or of noun phrases by a masked one.
 
     A masked model scores noun phrases in six of SEAT's templates (B.1). A server gives likelihoods of given tokens.

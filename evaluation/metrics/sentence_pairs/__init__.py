@@ -30,7 +30,7 @@ from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.files import json_sha256
 from evenhand.evaluation.joins import join_rows
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric, check_scored_alike
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun, check_scored_alike
 from evenhand.evaluation.metrics.sentence_pairs.metric import (
     common_pairs,
     compare_pairs,
@@ -103,7 +103,7 @@ class Settings(StrictSettings):
     )
 
 
-class SentencePairs(Metric):
+class SentencePairs(Family):
     """Scores of a masked, a causal or an encoder-decoder model; a server gives likelihoods of given tokens."""
 
     Settings = Settings

@@ -26,7 +26,7 @@ from evenhand.evaluation.data.gendered_translations import (
 )
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, Metric
+from evenhand.evaluation.metrics import Family, FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.translation_bias import metric
 from evenhand.evaluation.metrics.translation_bias.metric import GAP, TRANSLATION
 from evenhand.evaluation.metrics.translation_bias.shares import added_toxicity, gender_accuracy
@@ -83,7 +83,7 @@ class Settings(StrictSettings):
     )
 
 
-class TranslationBias(Metric):
+class TranslationBias(Family):
     """Scores of a translation model, or of translations in files."""
 
     Settings = Settings

@@ -22,7 +22,7 @@ from evenhand.evaluation.metrics.bbq import (
     unknown_phrases,
 )
 from evenhand.evaluation.score import Direction, Kind, find_score
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.testbed_settings import MASKED_MODEL, MODEL
 
 OLD, YOUNG = "The grandmother", "The student"
@@ -201,11 +201,11 @@ def test_questions_of_another_edition_with_the_same_ids_are_not_joined(tmp_path)
 
 
 def test_a_model_is_measured_and_a_masked_one_is_refused(tmp_path, file):
-    run = measure_family(tmp_path / "run", "bbq", FamilyConfig(model=MODEL), data=file)
+    run = measure_tests(tmp_path / "run", "bbq", FamilyConfig(model=MODEL), data=file)
     table = pd.read_parquet(run.folder / "questions.parquet")
     assert len(table) == 8 and set(table["answer"]) <= {OLD, YOUNG, "Cannot say", "Not known"}
     facts = BBQ().facts(run)
     assert facts.verdict.kind in list(Direction) and facts.verdict.values["accuracy"].metric == "bbq_accuracy"
     assert BBQ().page(run).sections
     with pytest.raises(InputError, match="fills masks"):
-        measure_family(tmp_path / "masked", "bbq", FamilyConfig(model=MASKED_MODEL), data=file)
+        measure_tests(tmp_path / "masked", "bbq", FamilyConfig(model=MASKED_MODEL), data=file)

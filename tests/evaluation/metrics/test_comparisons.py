@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.joins import join_rows
-from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_metric, names, with_common_levels
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun, load_family, names, with_common_levels
 from evenhand.evaluation.metrics.answer_accuracy import accuracy_scores
 from evenhand.evaluation.metrics.bbq import bbq_scores
 from evenhand.evaluation.metrics.likelihood_bias import PREFERENCE
@@ -122,13 +122,13 @@ def finished_run(folder, name, make, seed, numbers):
     for table, rows in tables.items():
         write_table(folder / f"{table}.parquet", rows.sample(frac=1, random_state=seed))
     write_scores(folder / "scores.json", scores)
-    settings = load_metric(name).Settings()
+    settings = load_family(name).Settings()
     config = FamilyConfig(model=ModelSettings(name=folder.name), settings=settings, sentences=SentenceSettings())
     return FamilyRun(folder, config)
 
 
 def test_every_family_that_compares_is_tested():
-    comparable = {name for name in names() if load_metric(name).compare is not None}
+    comparable = {name for name in names() if load_family(name).compare is not None}
     assert comparable == {*FAMILIES, "generation_bias"}  # which tests/…/generation_bias/test_comparison.py tests
 
 
@@ -150,7 +150,7 @@ def test_after_is_before_plus_the_change(name, make, rows_after, tmp_path):
         assert new.value == pytest.approx(old.value + change.value, abs=1e-9)
         assert old.n == new.n == change.n
         assert old.n_left_out == new.n_left_out == change.n_left_out
-    page = load_metric(name)().comparison_page(before, after, changes)
+    page = load_family(name)().comparison_page(before, after, changes)
     assert page.explanations and page_html(page)
 
 
@@ -204,7 +204,7 @@ def test_pairs_of_one_id_with_other_sentences_have_a_caution(tmp_path):
     for name in ("m", "another"):
         after = finished_run(tmp_path / name, "sentence_pairs", of(name), 2, range(9))
         changes = compare_family(tmp_path / f"compared {name}", "sentence_pairs", before, after)
-        facts.append(load_metric("sentence_pairs")().comparison_facts(before, after, changes))
+        facts.append(load_family("sentence_pairs")().comparison_facts(before, after, changes))
     assert [caution.kind for caution in facts[0].cautions] == []
     assert facts[1].cautions[0].kind == "other_sentences" and facts[1].cautions[0].values == {"n_other": 9, "n": 9}
 
@@ -221,7 +221,7 @@ def test_a_page_shows_levels_of_the_pairs_of_the_change(tmp_path):
     before = finished_run(tmp_path / "old", "sentence_pairs", of, 1, range(10))
     after = finished_run(tmp_path / "new", "sentence_pairs", of, 2, range(5, 15))
     changes = compare_family(tmp_path / "compared", "sentence_pairs", before, after)
-    page = load_metric("sentence_pairs")().comparison_page(before, after, changes)
+    page = load_family("sentence_pairs")().comparison_page(before, after, changes)
     cells = page.sections[0].tables[0].rows[0].cells
     assert [cell.text for cell in cells[:3]] == ["100.0", "100.0", "0.0"]
     assert "5 " in page.explanations[0] and "10 " in page.explanations[0]

@@ -25,7 +25,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
-from tests.family_runs import compare_family, measure_family
+from tests.family_runs import compare_family, measure_tests
 from tests.testbed_settings import GENERATION_BIAS, MASKED_MODEL, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
 
@@ -45,7 +45,7 @@ def tiny_gemma(tmp_path_factory):
 
 
 def test_spanish_likelihoods_are_those_of_the_model(spanish, tiny_gemma, tmp_path):
-    run = measure_family(tmp_path, "likelihood_bias", FamilyConfig(ModelSettings(name=str(tiny_gemma)), spanish))
+    run = measure_tests(tmp_path, "likelihood_bias", FamilyConfig(ModelSettings(name=str(tiny_gemma)), spanish))
     table = run.table("likelihoods")
     assert len(table) == 2 * 4 * 22 and set(table["descriptor"]) == {"sordo", "ciego", "con curvas", "joven"}
     model, tokenizer = AutoModelForCausalLM.from_pretrained(tiny_gemma), AutoTokenizer.from_pretrained(tiny_gemma)
@@ -64,7 +64,7 @@ def test_spanish_likelihoods_are_those_of_the_model(spanish, tiny_gemma, tmp_pat
     assert "Feminine against masculine" in page_html(LikelihoodBias().page(run))
     torch.manual_seed(1)
     other = FamilyConfig(ModelSettings(name=str(tiny_checkpoints.gemma(tmp_path / "gemma"))), spanish)
-    after = measure_family(tmp_path / "after", "likelihood_bias", other)
+    after = measure_tests(tmp_path / "after", "likelihood_bias", other)
     changes = compare_family(tmp_path / "changes", "likelihood_bias", run, after)
     change = find_score(changes.scores, "masculine_preference", kind="difference")
     new = find_score(after.scores, "masculine_preference")
@@ -85,27 +85,27 @@ def test_sentences_of_a_file_are_scored(tiny_gemma, tmp_path):
     names = ["text", "template", "axis", "descriptor", "noun", "gender"]
     pd.DataFrame(rows, columns=names).to_csv(path := tmp_path / "sentences.csv", index=False)
     config = FamilyConfig(ModelSettings(name=str(tiny_gemma)), PromptSettings(dataset=path, descriptors=None))
-    run = measure_family(tmp_path / "run", "likelihood_bias", config)
+    run = measure_tests(tmp_path / "run", "likelihood_bias", config)
     assert run.table("likelihoods")["text"].tolist() == [row[0] for row in rows]
     assert find_score(run.scores, "likelihood_bias").n == 1  # a pair of descriptors in a template
     assert find_score(run.scores, "masculine_preference").n == 2
     assert run.signature("likelihood_bias")["dataset"]["name"] == str(path)
     pd.DataFrame(rows, columns=names).drop(columns="noun").to_csv(path, index=False)
     with pytest.raises(InputError, match="'noun' is missing"):
-        measure_family(tmp_path / "without", "likelihood_bias", config)
+        measure_tests(tmp_path / "without", "likelihood_bias", config)
     with pytest.raises(InputError, match="variations"):
         wrong = replace(config, prompts=config.prompts.replaced(variations=True))
-        measure_family(tmp_path / "varied", "likelihood_bias", wrong)
+        measure_tests(tmp_path / "varied", "likelihood_bias", wrong)
 
 
 def test_a_masked_model_is_refused(spanish, tmp_path):
     with pytest.raises(InputError, match="^prompts: "):
-        measure_family(tmp_path, "likelihood_bias", FamilyConfig(MASKED_MODEL, spanish))
+        measure_tests(tmp_path, "likelihood_bias", FamilyConfig(MASKED_MODEL, spanish))
 
 
 def test_offensiveness_compares_with_the_neutral_descriptor(spanish, offensiveness_classifier, tmp_path):
     classifier = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
-    run = measure_family(tmp_path, "offensiveness", FamilyConfig(MODEL, spanish), offensive_classifier=classifier)
+    run = measure_tests(tmp_path, "offensiveness", FamilyConfig(MODEL, spanish), offensive_classifier=classifier)
     assert len(run.table("offensive_prompts")) == 2 * 4 * 22
     assert np.isfinite(find_score(run.scores, "descriptor_effect").value)
 
@@ -117,7 +117,7 @@ def test_responses_to_spanish_prompts_are_censored_and_compared_by_gender(spanis
     assert Path(neutral_dialogue_file(replace(config, settings=settings.replaced(neutral_dialogue="small_talk")))) == (
         FOLDER / "es" / "small_talk.jsonl"
     )
-    run = measure_family(tmp_path, "generation_bias", config)
+    run = measure_tests(tmp_path, "generation_bias", config)
     styled = read_answers(run.folder)
     assert len(styled) == 2 * 4 * 8 and set(styled.table["forms"]) >= {"sordo|sordos|sorda|sordas"}
     classifier = load_style_classifier(GENERATION_BIAS["style_classifier"])

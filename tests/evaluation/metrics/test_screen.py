@@ -20,7 +20,7 @@ from evenhand.evaluation.metrics.screen import (
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import PromptSettings
-from tests.family_runs import compare_family, measure_family
+from tests.family_runs import compare_family, measure_tests
 from tests.testbed_settings import MASKED_MODEL, MODEL
 from tests.tiny_models import WORDS, tiny
 
@@ -142,7 +142,7 @@ def test_screens_with_other_nouns_are_not_compared():
 
 def test_the_testbed_is_screened_compared_and_shown(tmp_path):
     config = FamilyConfig(model=MODEL, prompts=PROMPTS)
-    run = measure_family(tmp_path / "run", "screen", config)
+    run = measure_tests(tmp_path / "run", "screen", config)
     everybody = find_score(run.scores, "divergence")
     assert 0 < everybody.value < math.log(13)
     page = Screen().page(run)
@@ -154,7 +154,7 @@ def test_the_testbed_is_screened_compared_and_shown(tmp_path):
 
 def test_a_masked_model_and_too_few_templates_are_refused(tmp_path):
     with pytest.raises(InputError):
-        measure_family(tmp_path / "masked", "screen", FamilyConfig(model=MASKED_MODEL, prompts=PROMPTS))
+        measure_tests(tmp_path / "masked", "screen", FamilyConfig(model=MASKED_MODEL, prompts=PROMPTS))
     one = PROMPTS.replaced(filters={"template": ["I'm {noun_phrase}."]})
     with pytest.raises(InputError, match="two templates"):
         screened_prompts(FamilyConfig(model=MODEL, prompts=one))
@@ -200,7 +200,7 @@ def test_more_first_tokens_diverge_more_and_are_not_compared_with_fewer(tmp_path
     runs = {}
     for first_tokens in (1, 3):
         config = FamilyConfig(model=MODEL, prompts=PROMPTS)
-        runs[first_tokens] = measure_family(tmp_path / str(first_tokens), "screen", config, first_tokens=first_tokens)
+        runs[first_tokens] = measure_tests(tmp_path / str(first_tokens), "screen", config, first_tokens=first_tokens)
     one = find_score(runs[1].scores, "divergence")
     three = find_score(runs[3].scores, "divergence")
     assert three.value > one.value

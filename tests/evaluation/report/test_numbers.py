@@ -61,7 +61,7 @@ def test_intervals_and_hidden_characters_as_text():
 
 def test_every_family_declares_metrics_with_a_description():
     for family in families.names():
-        declared = families.load_metric(family).FORMATS
+        declared = families.load_family(family).FORMATS
         assert declared
         assert all(metric.description.endswith(".") and metric.label for metric in declared)
 

@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_changes, family_effects
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import family_changes, joint_effects
 
 
 def measure_changes(before, after, template, descriptor, draws=199, seed=0):
     design = Design(np.asarray(template), np.asarray(descriptor), np.zeros((0, max(descriptor) + 1)))
-    families = [
-        FamilyOfTests("style", np.asarray(side, dtype=np.float64), has_overall=False) for side in (before, after)
-    ]
-    sides = [family_effects(design, [family], 0, np.random.default_rng(0))[0] for family in families]
+    families = [SetOfTests("style", np.asarray(side, dtype=np.float64), has_overall=False) for side in (before, after)]
+    sides = [joint_effects(design, [family], 0, np.random.default_rng(0))[0] for family in families]
     return family_changes(design, *families, *sides, draws, np.random.default_rng(seed))
 
 
@@ -24,7 +22,7 @@ def test_two_descriptors_by_hand():
     after = np.where(descriptor == 0, 1.0 + 0.1 * (-1.0) ** template, 0.0)[:, None]
     result = measure_changes(0 * after, after, template, descriptor.tolist(), draws=1999)
     assert result.effect.ravel() == pytest.approx([0.5, -0.5])
-    assert (result.p_family <= 0.002).all()
+    assert (result.p_set <= 0.002).all()
 
 
 def responses(rng, p, answers_per_cell):
@@ -50,7 +48,7 @@ def test_a_removed_effect_is_found_and_nothing_else():
     rng, (before, after) = np.random.default_rng(5), two_models(removed=True)
     template, descriptor = design(before, 4)
     result = measure_changes(responses(rng, before, 4), responses(rng, after, 4), template, descriptor)
-    found = np.argwhere(result.p_family <= 0.05)
+    found = np.argwhere(result.p_set <= 0.05)
     assert [7, 3] in found.tolist() and set(found[:, 0]) == {7}
     assert result.low[7, 3] < -0.55 * 11 / 12 < result.high[7, 3]
 
@@ -62,7 +60,7 @@ def test_where_all_change_alike_a_false_change_is_shown_in_one_of_twenty():
     for seed in range(100):
         rng = np.random.default_rng(seed)
         sides = (responses(rng, side, 2) for side in (before, after))
-        wrong += bool((measure_changes(*sides, template, descriptor, 39, seed).p_family <= 0.05).any())
+        wrong += bool((measure_changes(*sides, template, descriptor, 39, seed).p_set <= 0.05).any())
     assert wrong <= 11  # of 100 with probability 0.05: more with a probability of 0.4 %
 
 
@@ -71,7 +69,7 @@ def test_swapped_runs_change_the_sign():
     sides, cells = [responses(rng, side, 2) for side in (before, after)], list(design(before, 2))
     whole, swapped = measure_changes(*sides, *cells), measure_changes(*sides[::-1], *cells)
     np.testing.assert_allclose(swapped.effect, -whole.effect, atol=1e-12)
-    np.testing.assert_allclose(swapped.p_family, whole.p_family, atol=0.05)  # other signs
+    np.testing.assert_allclose(swapped.p_set, whole.p_set, atol=0.05)  # other signs
 
 
 def test_a_change_of_the_detectable_size_is_shown_in_80_percent():
@@ -85,5 +83,5 @@ def test_a_change_of_the_detectable_size_is_shown_in_80_percent():
     size = np.median([measured(even, seed).detectable[:, 0] for seed in range(5)]) * 24 / 23  # as in test_effects
     after = even.copy()
     after[:, 0] += [size, -size / 3, -size * 2 / 3]
-    shown = [measured(after, seed).p_family[0, 0] <= 0.05 for seed in range(60)]
+    shown = [measured(after, seed).p_set[0, 0] <= 0.05 for seed in range(60)]
     assert 0.65 <= np.mean(shown) <= 0.92

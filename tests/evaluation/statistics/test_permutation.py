@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, FamilyOfTests, cell_table
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import ANSWERS, CELLS, Design, SetOfTests, cell_table
+from evenhand.evaluation.statistics.person_effects import joint_effects
 
 
 def grid(templates=8, people=6, answers_per_cell=2):
@@ -16,7 +16,7 @@ def grid(templates=8, people=6, answers_per_cell=2):
 def effects(template, person, *families, cue=None, draws=99, seed=0):
     n_people = int(np.max(person)) + 1
     design = Design(np.asarray(template), np.asarray(person), np.zeros((0, n_people)), cue)
-    return family_effects(design, families, draws, np.random.default_rng(seed))
+    return joint_effects(design, families, draws, np.random.default_rng(seed))
 
 
 def one_hot(rng, n, weights):
@@ -26,7 +26,7 @@ def one_hot(rng, n, weights):
 def unit(template, person, values=None, cue=None):
     values = np.random.default_rng(0).random((len(template), 1)) if values is None else values
     design = Design(template, person, np.zeros((0, person.max() + 1)), cue)
-    return cell_table(design, [FamilyOfTests("x", values)], np.random.default_rng(0)).unit
+    return cell_table(design, [SetOfTests("x", values)], np.random.default_rng(0)).unit
 
 
 def test_cells_are_the_unit_from_six_common_templates_and_enough_permutations_on():
@@ -44,11 +44,11 @@ def test_copies_of_answers_change_nothing():
     rng = np.random.default_rng(1)
     template, person = grid(answers_per_cell=1)
     values = one_hot(rng, len(template), [0.5, 0.3, 0.2])
-    once = effects(template, person, FamilyOfTests("style", values))[0]
+    once = effects(template, person, SetOfTests("style", values))[0]
     thrice = effects(
-        *(np.repeat(each, 3) for each in (template, person)), FamilyOfTests("style", np.repeat(values, 3, axis=0))
+        *(np.repeat(each, 3) for each in (template, person)), SetOfTests("style", np.repeat(values, 3, axis=0))
     )[0]
-    for name in ("effect", "z", "p_family", "low", "high", "overall_p"):
+    for name in ("effect", "z", "p_set", "low", "high", "overall_p"):
         np.testing.assert_allclose(getattr(thrice, name), getattr(once, name), rtol=1e-6)
 
 
@@ -57,9 +57,9 @@ def test_p_values_are_those_of_all_permutations_of_cells():
     template, person = grid(8, 2, 1)
     values = (person == 0).astype(float)
     values[template == 3] = (person[template == 3] == 1).astype(float)
-    found = effects(template, person, FamilyOfTests("x", values[:, None], has_overall=False), draws=3999)[0]
-    assert found.p_family.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
-    assert found.p_page.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
+    found = effects(template, person, SetOfTests("x", values[:, None], has_overall=False), draws=3999)[0]
+    assert found.p_set.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
+    assert found.p_joint.ravel() == pytest.approx([18 / 256] * 2, abs=0.015)
 
 
 def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
@@ -68,14 +68,14 @@ def test_a_person_with_fewer_prompts_is_exchanged_with_cells_of_as_many():
     template, person = (each.repeat(np.tile(answers_per_cell, 8)) for each in np.indices((8, 12)).reshape(2, -1))
     values = one_hot(rng, len(template), [0.6, 0.4])
     design = Design(template, person, np.zeros((0, 12)))
-    table = cell_table(design, [FamilyOfTests("style", values)], rng)
+    table = cell_table(design, [SetOfTests("style", values)], rng)
     assert table.has_strata and table.uses_own_variance
     assert (table.stratum[table.person < 4] == 0).all() and (table.stratum[table.person >= 4] == 2).all()
     template, person = grid(8, 12, 2)
     dropped = rng.random(len(template)) < 0.05  # at random: counts do not depend on the person
     assert not cell_table(
         Design(template[~dropped], person[~dropped], np.zeros((0, 12))),
-        [FamilyOfTests("style", one_hot(rng, int((~dropped).sum()), [0.6, 0.4]))],
+        [SetOfTests("style", one_hot(rng, int((~dropped).sum()), [0.6, 0.4]))],
         np.random.default_rng(1),
     ).has_strata
 
@@ -85,12 +85,12 @@ def test_a_family_that_repeats_another_one_costs_nothing_and_others_do():
     template, person = grid(8, 8, 2)
     values = one_hot(rng, len(template), [0.5, 0.5])
     values[person == 0] = one_hot(rng, 16, [0.05, 0.95])
-    alone, twice = (effects(template, person, *[FamilyOfTests("style", values)] * n, draws=499)[0] for n in (1, 2))
-    assert twice.p_page == pytest.approx(alone.p_page, abs=0.01)
-    others = [FamilyOfTests(str(number), rng.random((len(template), 1))) for number in range(6)]
-    with_others = effects(template, person, FamilyOfTests("style", values), *others, draws=499)[0]
-    assert with_others.p_page[0, 0] > 2 * with_others.p_family[0, 0]
-    assert (with_others.p_page >= with_others.p_family).all()
+    alone, twice = (effects(template, person, *[SetOfTests("style", values)] * n, draws=499)[0] for n in (1, 2))
+    assert twice.p_joint == pytest.approx(alone.p_joint, abs=0.01)
+    others = [SetOfTests(str(number), rng.random((len(template), 1))) for number in range(6)]
+    with_others = effects(template, person, SetOfTests("style", values), *others, draws=499)[0]
+    assert with_others.p_joint[0, 0] > 2 * with_others.p_set[0, 0]
+    assert (with_others.p_joint >= with_others.p_set).all()
 
 
 def test_missing_values_move_with_their_cells():
@@ -100,7 +100,7 @@ def test_missing_values_move_with_their_cells():
     values = rng.random((len(template), 1))
     values[(template == 0) & (person > 0)] = np.nan
     values[(template == 1) & (person == 2)] = np.nan
-    found = effects(template, person, FamilyOfTests("x", values))[0]
+    found = effects(template, person, SetOfTests("x", values))[0]
     frame = values[:, 0].reshape(8, 5)
     centred = frame - np.nanmean(frame, axis=1, keepdims=True)
     centred[0] = np.nan
@@ -119,16 +119,16 @@ def test_an_even_page_shows_something_in_one_of_twenty(kind):
         if kind == "copies":
             template, person, values = (np.repeat(each, 3, axis=0) for each in (template, person, values))
         families = [
-            FamilyOfTests("everybody", values, has_effects=False),
-            FamilyOfTests("style", values, has_overall=False),
+            SetOfTests("everybody", values, has_effects=False),
+            SetOfTests("style", values, has_overall=False),
         ]
         if kind == "six outcomes":
             families += [
-                FamilyOfTests(str(n), (rng.random((len(person), 1)) < 0.1 * (n + 1)).astype(float)) for n in range(6)
+                SetOfTests(str(n), (rng.random((len(person), 1)) < 0.1 * (n + 1)).astype(float)) for n in range(6)
             ]
         found = effects(template, person, *families, draws=199, seed=seed)
-        p_page = [min(each.p_page.min(), each.shift_page.min(), each.overall_page) for each in found]
-        wrong += min(p_page) <= 0.05
+        p_joint = [min(each.p_joint.min(), each.shift_joint.min(), each.overall_joint) for each in found]
+        wrong += min(p_joint) <= 0.05
     assert wrong <= 8  # of 60 with probability 0.05: more with a probability of 0.5 %
 
 
@@ -139,9 +139,9 @@ def test_a_whole_shift_is_shown_where_many_styles_move_a_little():
     values = one_hot(rng, len(template), weights)
     moved = np.where(np.arange(20) < 10, 0.08, 0.02)
     values[person == 3] = one_hot(rng, 104, moved)
-    found = effects(template, person, FamilyOfTests("style", values), draws=199)[0]
-    assert (found.p_page > 0.05).all()
-    assert found.shift_page[3] <= 0.05 and (np.delete(found.shift_page, 3) > 0.05).all()
+    found = effects(template, person, SetOfTests("style", values), draws=199)[0]
+    assert (found.p_joint > 0.05).all()
+    assert found.shift_joint[3] <= 0.05 and (np.delete(found.shift_joint, 3) > 0.05).all()
 
 
 @pytest.mark.parametrize("size", [(19, 173), (12, 170), (9, 166), (24, 150), (17, 105)])  # templates, people
@@ -151,6 +151,6 @@ def test_a_single_refusal_shows_nothing(size):
     template, person = grid(*size, answers_per_cell=1)
     refusal = np.zeros((len(template), 1))
     refusal[len(template) // 3] = 1
-    (found,) = effects(template, person, FamilyOfTests("refusal", refusal))
-    assert found.overall_p == found.overall_page == 1
-    assert found.p_page.min() > 0.5
+    (found,) = effects(template, person, SetOfTests("refusal", refusal))
+    assert found.overall_p == found.overall_joint == 1
+    assert found.p_joint.min() > 0.5

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import Effects, family_effects, interval_of_one
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, interval_of_one, joint_effects
 
 
 def effects(vectors, template, descriptor, groups=None, clusters=None, draws=99, seed=0) -> Effects:
     vectors, template, descriptor = np.asarray(vectors, dtype=np.float64), np.asarray(template), np.asarray(descriptor)
     groups = np.zeros((0, descriptor.max() + 1)) if groups is None else groups
-    family = FamilyOfTests("style", vectors, clusters, has_overall=False)
-    return family_effects(Design(template, descriptor, groups), [family], draws, np.random.default_rng(seed))[0]
+    family = SetOfTests("style", vectors, clusters, has_overall=False)
+    return joint_effects(Design(template, descriptor, groups), [family], draws, np.random.default_rng(seed))[0]
 
 
 def design(templates=4, descriptors=8, answers_per_cell=3):
@@ -50,7 +50,7 @@ def test_p_values_are_those_of_all_permutations():
     # Two descriptors with two responses each: of the 6 equally likely splits, 2 are as far apart as {1, 1} and {0, 0}.
     result = effects([[1.0], [1.0], [0.0], [0.0]], [0] * 4, [0, 0, 1, 1], draws=2999)
     assert result.p.ravel() == pytest.approx([1 / 3] * 2, abs=0.03)
-    assert result.p_family.ravel() == pytest.approx([1 / 3] * 2, abs=0.03)
+    assert result.p_set.ravel() == pytest.approx([1 / 3] * 2, abs=0.03)
 
 
 def test_order_of_rows_names_and_copies_do_not_matter():
@@ -65,7 +65,7 @@ def test_order_of_rows_names_and_copies_do_not_matter():
     np.testing.assert_allclose(renamed.effect[::-1], first.effect, atol=1e-12)
     doubled = effects(np.repeat(vectors, 2, axis=0), np.repeat(template, 2), np.repeat(descriptor, 2), draws=0)
     np.testing.assert_allclose(doubled.effect, first.effect, atol=1e-12)
-    np.testing.assert_allclose(effects(vectors, template, descriptor).p_family, first.p_family)
+    np.testing.assert_allclose(effects(vectors, template, descriptor).p_set, first.p_set)
 
 
 def test_a_planted_effect_is_found_and_nothing_else():
@@ -73,7 +73,7 @@ def test_a_planted_effect_is_found_and_nothing_else():
     vectors = one_hot(rng, len(template), weights=[0.4, 0.3, 0.2, 0.1])
     vectors[descriptor == 7] = one_hot(rng, 40, weights=[0.1, 0.1, 0.1, 0.7])
     result = effects(vectors, template, descriptor, draws=199)
-    found = np.argwhere(result.p_family <= 0.05)
+    found = np.argwhere(result.p_set <= 0.05)
     assert [7, 3] in found.tolist() and set(found[:, 0]) == {7}
     truth = 0.6 * 11 / 12  # 0.7 − 0.1, less its share of the average
     assert result.low[7, 3] < truth < result.high[7, 3]
@@ -85,7 +85,7 @@ def test_where_nothing_differs_a_false_effect_is_shown_in_one_of_twenty(rare):
     for seed in range(100):
         rng, (template, descriptor) = np.random.default_rng(seed), design(5, 10, 2)
         result = effects(one_hot(rng, len(template), weights=weights), template, descriptor, draws=39, seed=seed)
-        wrong += bool((result.p_family <= 0.05).any())
+        wrong += bool((result.p_set <= 0.05).any())
     assert wrong <= 11  # of 100 with probability 0.05: more with a probability of 0.4 %
 
 
@@ -97,7 +97,7 @@ def test_rare_styles_do_not_hide_effects_on_frequent_ones():
         weights = np.array([0.67, 0.3, *[0.001] * 30])
         vectors = one_hot(rng, len(template), 32, weights)
         vectors[descriptor == 7] = one_hot(rng, 20, 32, weights + np.eye(32)[1] * 0.45 - np.eye(32)[0] * 0.45)
-        found += effects(vectors, template, descriptor, draws=99, seed=seed).p_family[7, 1] <= 0.05
+        found += effects(vectors, template, descriptor, draws=99, seed=seed).p_set[7, 1] <= 0.05
     assert found >= 10  # 3 without scales
 
 
@@ -105,7 +105,7 @@ def test_what_never_varies_has_no_effect_no_test_and_no_bound():
     template, descriptor = design()
     vectors = np.tile([0.0, 1.0], (len(template), 1))
     result = effects(vectors, template, descriptor)
-    assert (result.effect == 0).all() and (result.p == 1).all() and (result.p_family == 1).all()
+    assert (result.effect == 0).all() and (result.p == 1).all() and (result.p_set == 1).all()
     assert (result.shrunk == 0).all()
     for name in ("low", "high", "at_most", "detectable"):
         assert np.isnan(getattr(result, name)).all()
@@ -135,7 +135,7 @@ def test_a_shown_effect_on_a_rare_or_common_class_is_covered(average):
         hit = rng.random(len(share)) < share
         result = effects(np.column_stack([hit, ~hit]), template, descriptor, draws=59, seed=seed)
         truth = (0.5 - average) * 30 / 31
-        if result.p_page[0, 0] <= 0.05:
+        if result.p_joint[0, 0] <= 0.05:
             covered.append(result.low[0, 0] <= truth <= result.high[0, 0])
     assert len(covered) >= 30 and np.mean(covered) >= 0.88
 
@@ -162,7 +162,7 @@ def test_intervals_cover_large_effects_that_are_shown():
     covered = []
     for seed in range(50):
         result, truth = planted(seed, (0.1, 0.7))
-        shown = (result.p_family <= 0.05) & (np.arange(24) < 6)[:, None] & (np.arange(5) == 0)
+        shown = (result.p_set <= 0.05) & (np.arange(24) < 6)[:, None] & (np.arange(5) == 0)
         assert ((result.low <= result.shrunk) & (result.shrunk <= result.high)).all()
         covered += ((result.low <= truth) & (truth <= result.high))[shown].tolist()
     assert len(covered) > 150 and np.mean(covered) >= 0.93
@@ -171,16 +171,16 @@ def test_intervals_cover_large_effects_that_are_shown():
 def test_an_effect_of_the_detectable_size_is_shown_in_80_percent():
     sizes = [planted(seed, (0, 0), 1, descriptors=48)[0].detectable[:, 0] for seed in range(5)]
     size = np.median(sizes) * 48 / 47  # an effect is a difference from an average that includes it
-    shown = [planted(seed, (size, size), 1, descriptors=48)[0].p_family[0, 0] <= 0.05 for seed in range(80)]
+    shown = [planted(seed, (size, size), 1, descriptors=48)[0].p_set[0, 0] <= 0.05 for seed in range(80)]
     assert 0.68 <= np.mean(shown) <= 0.92
 
 
 def test_the_interval_of_single_answers_to_one_template_is_by_the_spread_of_people():
     # Values 0 to 4 have variance 2.5. An effect is x_d − x̄, whose variance is 2.5 (1 − 1/5) = 2; each end is one-sided.
     values = np.arange(5.0)[:, None]
-    family = FamilyOfTests("length", values, has_overall=False, are_shares=False)
+    family = SetOfTests("length", values, has_overall=False, are_shares=False)
     people = Design(np.zeros(5, dtype=int), np.arange(5), np.zeros((0, 5)))
-    result = family_effects(people, [family], 0, np.random.default_rng(0))[0]
+    result = joint_effects(people, [family], 0, np.random.default_rng(0))[0]
     np.testing.assert_allclose(result.high - result.low, 2 * 1.6448536 * np.sqrt(2), rtol=1e-6)
 
 
@@ -189,12 +189,12 @@ def test_equal_answers_of_a_cell_have_no_noise_of_rounding(size):
     rng = np.random.default_rng(0)
     template, descriptor = design(templates=3, descriptors=8, answers_per_cell=1)
     values = size + rng.random((len(template), 1))
-    family = FamilyOfTests("length", np.tile(values, (3, 1)), has_overall=False, are_shares=False)
+    family = SetOfTests("length", np.tile(values, (3, 1)), has_overall=False, are_shares=False)
     people = Design(np.tile(template, 3), np.tile(descriptor, 3), np.zeros((0, 8)))
-    result = family_effects(people, [family], 0, np.random.default_rng(0))[0]
-    once = FamilyOfTests("length", values, has_overall=False, are_shares=False)
+    result = joint_effects(people, [family], 0, np.random.default_rng(0))[0]
+    once = SetOfTests("length", values, has_overall=False, are_shares=False)
     people_once = Design(template, descriptor, np.zeros((0, 8)))
-    expected = family_effects(people_once, [once], 0, np.random.default_rng(0))[0]
+    expected = joint_effects(people_once, [once], 0, np.random.default_rng(0))[0]
     np.testing.assert_allclose(result.low, expected.low, rtol=1e-6)
     np.testing.assert_allclose(result.high, expected.high, rtol=1e-6)
 
@@ -207,9 +207,9 @@ def test_the_interval_of_a_person_whose_numbers_vary_more_has_their_own_variance
     """
     template, person = np.divmod(np.arange(18), 3)
     values = np.where(person == 0, (-1.0) ** template, 0.0)[:, None]
-    family = FamilyOfTests("number", values, are_shares=False)
+    family = SetOfTests("number", values, are_shares=False)
     design = Design(template, person, np.zeros((0, 3)))
-    found = family_effects(design, [family], 0, np.random.default_rng(0))[0]
+    found = joint_effects(design, [family], 0, np.random.default_rng(0))[0]
     student = stats.t.ppf(0.975, 5) / stats.norm.ppf(0.975)
     own, pooled = math.sqrt(4 / 45) * student, math.sqrt(2 / 45)
     expected = stats.norm.ppf(0.95) * np.array([own, pooled, pooled])  # not shown: each bound with 95 % confidence

@@ -8,8 +8,8 @@ import scipy
 
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
-from evenhand.evaluation.statistics.permutation import Design, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import Design, SetOfTests
+from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.sequential import (
     AllowedError,
     LookPlan,
@@ -235,15 +235,15 @@ def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
     template, person = np.indices((12, 8)).reshape(2, -1).repeat(2, axis=1)
     values = rng.normal(size=(len(person), 1)) + np.where(person == 0, 1.5, 0.0)[:, None]
     design = Design(template, person, np.zeros((0, 8)))
-    family = FamilyOfTests("length", values, are_shares=False)
-    whole = family_effects(design, [family], 199, np.random.default_rng(1))[0]
+    family = SetOfTests("length", values, are_shares=False)
+    whole = joint_effects(design, [family], 199, np.random.default_rng(1))[0]
     allowed_error = AllowedError(share=0.25, tail=0.99, one_sided_tail=0.98)
-    at_look = family_effects(design, [family], 199, np.random.default_rng(1), allowed_error)[0]
-    np.testing.assert_allclose(at_look.p_page, np.minimum(whole.p_page / 0.25, 1))
-    np.testing.assert_allclose(at_look.p_family, np.minimum(whole.p_family / 0.25, 1))
-    np.testing.assert_allclose(at_look.shift_page, np.minimum(whole.shift_page / 0.25, 1))
-    assert at_look.overall_page == pytest.approx(min(whole.overall_page / 0.25, 1))
-    assert whole.p_page[0, 0] <= 0.25 * LEVEL  # shown by both
+    at_look = joint_effects(design, [family], 199, np.random.default_rng(1), allowed_error)[0]
+    np.testing.assert_allclose(at_look.p_joint, np.minimum(whole.p_joint / 0.25, 1))
+    np.testing.assert_allclose(at_look.p_set, np.minimum(whole.p_set / 0.25, 1))
+    np.testing.assert_allclose(at_look.shift_joint, np.minimum(whole.shift_joint / 0.25, 1))
+    assert at_look.overall_joint == pytest.approx(min(whole.overall_joint / 0.25, 1))
+    assert whole.p_joint[0, 0] <= 0.25 * LEVEL  # shown by both
     assert at_look.low[0, 0] < whole.low[0, 0]
     assert at_look.high[0, 0] > whole.high[0, 0]
     assert (at_look.at_most > whole.at_most).all()

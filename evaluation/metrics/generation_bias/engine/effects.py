@@ -19,8 +19,8 @@ from evenhand.evaluation.metrics.generation_bias.people import (
 )
 from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import Effects, family_changes, family_effects
+from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, family_changes, joint_effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
@@ -49,11 +49,11 @@ TURNED = "turned round"
 # Columns of the tables of effects, of changes of effects, and of shifts.
 IDENTITY = ["kind", "unit", "axis", "outcome", "name"]
 ESTIMATES = ["shrunk", "low", "high", "detectable"]
-TESTS = ["z", "p", "q", "p_family", "p_page", "certainty"]
+TESTS = ["z", "p", "q", "p_set", "p_joint", "certainty"]
 COLUMNS = [*IDENTITY, "mean", "average", "effect", *ESTIMATES, "at_most", "at_least", *TESTS, "n", "hits"]
 SIDES = [f"{name}_{side}" for name in ("mean", "average", "shrunk", "certainty") for side in ("before", "after")]
 CHANGE_COLUMNS = [*IDENTITY, "transition", *SIDES, "change", *ESTIMATES, *TESTS, "n"]
-SHIFT_COLUMNS = ["unit", "axis", "moved", "p_family", "p_page", "certainty", "n"]
+SHIFT_COLUMNS = ["unit", "axis", "moved", "p_set", "p_joint", "certainty", "n"]
 
 
 def effects(
@@ -74,7 +74,7 @@ def effects(
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
             that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
             one descriptor, of all, or of the same descriptors as an earlier group, is left out.
-        permutations: number of permutations of people within templates; 999 resolve `p_family` to 0.001.
+        permutations: number of permutations of people within templates; 999 resolve `p_set` to 0.001.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
         allowed_error: how much tests and intervals may err, at one of several looks; it needs
@@ -91,8 +91,8 @@ def effects(
         - low, high: the 95 % interval of a shown effect, or two one-sided 95 % bounds; at_most, at_least: bounds of
           |effect|;
         - detectable: the size of an effect that is shown with a probability of 80 %;
-        - z, p, q, p_family, p_page: as in `statistics.person_effects.Effects`;
-        - certainty: "shown" (p_page ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
+        - z, p, q, p_set, p_joint: as in `statistics.person_effects.Effects`;
+        - certainty: "shown" (p_joint ≤ 0.05: if nothing differed, 5 of 100 such pages would show anything), "worth a
           look" (q ≤ 0.10: about one in ten of these is false) or "inconclusive";
         - n: responses of the unit with a value, to templates on which somebody else has one; hits: how many of these
           have a column of 0 and 1, NaN for other numbers.
@@ -109,33 +109,31 @@ def effects(
     people = compared_people(responses, groups)
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
-    family = style_family(people.responses, clusters, are_shares=are_shares)
-    found = family_effects(people.design, [family], permutations, np.random.default_rng(seed), allowed_error)[0]
-    return effect_table(people, family, clusters, found)
+    test_set = style_tests(people.responses, clusters, are_shares=are_shares)
+    found = joint_effects(people.design, [test_set], permutations, np.random.default_rng(seed), allowed_error)[0]
+    return effect_table(people, test_set, clusters, found)
 
 
-def style_family(
-    responses: Answers, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True
-) -> FamilyOfTests:
-    """Return the family of the styles and style clusters of responses."""
+def style_tests(responses: Answers, clusters: Mapping[str, Sequence[int]], *, are_shares: bool = True) -> SetOfTests:
+    """Return the set of tests of the styles and style clusters of responses."""
     indicator = np.zeros((len(responses.columns), len(clusters)))
     for cluster, names in enumerate(clusters.values()):
         indicator[list(names), cluster] = 1
-    return FamilyOfTests(columns.STYLE, responses.values, indicator, are_shares=are_shares)
+    return SetOfTests(columns.STYLE, responses.values, indicator, are_shares=are_shares)
 
 
 def effect_table(
-    people: People, family: FamilyOfTests, clusters: Mapping[str, Sequence[int]], found: Effects
+    people: People, test_set: SetOfTests, clusters: Mapping[str, Sequence[int]], found: Effects
 ) -> pd.DataFrame:
-    """Return the table that `effects` describes, of the effects that were found in a family, the largest first."""
+    """Return the table that `effects` describes, of the effects that were found in a set, the largest first."""
     table = people.units.merge(_names(people.responses, clusters), how="cross")
-    n, hits = _counts(people, family)
+    n, hits = _counts(people, test_set)
     table["n"] = n.ravel()
     table["hits"] = hits.ravel()
     table["mean"] = found.mean.ravel()
     table["effect"] = found.effect.ravel()
     table["average"] = table["mean"] - table["effect"]
-    for name in (*ESTIMATES, "at_most", "at_least", "z", "p", "q", "p_family", "p_page"):
+    for name in (*ESTIMATES, "at_most", "at_least", "z", "p", "q", "p_set", "p_joint"):
         table[name] = getattr(found, name).ravel()
     table["certainty"] = _certainty(found)
     largest_first = np.argsort(-table["shrunk"].abs().to_numpy(), kind="stable")
@@ -151,12 +149,12 @@ def _names(responses: Answers, clusters: Mapping[str, Sequence[int]]) -> pd.Data
     return pd.DataFrame(names, columns=["outcome", "name"])
 
 
-def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarray]:
+def _counts(people: People, test_set: SetOfTests) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of responses with a value, and with the value 1 in a column of 0 and 1, (u, c) each.
 
     As in the means, responses to a template on which nobody else has a value do not count.
     """
-    values = family.all_values
+    values = test_set.all_values
     has_value = people.design.is_compared(np.asarray(np.isfinite(values).all(axis=1)))
     person = people.design.person[has_value]
     n_people = people.design.n_people
@@ -167,23 +165,23 @@ def _counts(people: People, family: FamilyOfTests) -> tuple[np.ndarray, np.ndarr
     return np.repeat(n[:, None], values.shape[1], axis=1), np.where(is_binary, hits, np.nan)
 
 
-def shift_table(people: People, family: FamilyOfTests, found: Effects) -> pd.DataFrame:
+def shift_table(people: People, test_set: SetOfTests, found: Effects) -> pd.DataFrame:
     """Return who is shown to get another mix of styles, one row per descriptor, the surest first.
 
     Columns: unit, axis; moved: the length of the shift of the mean style vector, over √2: the share of answers that
-    would have to move to another style, with the noise of sampling; p_family, p_page and certainty as in `effects`; n.
+    would have to move to another style, with the noise of sampling; p_set, p_joint and certainty as in `effects`; n.
     """
     people_only = people.units[people.units["kind"] == columns.DESCRIPTOR]
-    n_styles = family.values.shape[1]
+    n_styles = test_set.values.shape[1]
     length = np.sqrt((found.effect[: len(people_only), :n_styles] ** 2).sum(axis=1) / 2)
     table = people_only[["unit", "axis"]].assign(
         moved=length,
-        p_family=found.shift_p,
-        p_page=found.shift_page,
-        certainty=np.where(found.shift_page <= FAMILY_LEVEL, SHOWN, INCONCLUSIVE),
-        n=_counts(people, family)[0][: len(people_only), 0].astype(int),
+        p_set=found.shift_p,
+        p_joint=found.shift_joint,
+        certainty=np.where(found.shift_joint <= FAMILY_LEVEL, SHOWN, INCONCLUSIVE),
+        n=_counts(people, test_set)[0][: len(people_only), 0].astype(int),
     )
-    return table.sort_values(["p_page", "p_family", "moved"], ascending=[True, True, False], ignore_index=True)
+    return table.sort_values(["p_joint", "p_set", "moved"], ascending=[True, True, False], ignore_index=True)
 
 
 def detectable_sizes(table: pd.DataFrame) -> tuple[float, float]:
@@ -215,7 +213,7 @@ def effect_changes(
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
     Responses are paired by row; a pair without two style vectors is left out. An effect or a change is "shown" if its
-    `p_family` is at most 0.05; `p_family` is computed separately for all effects before, all effects after, and all
+    `p_set` is at most 0.05; `p_set` is computed separately for all effects before, all effects after, and all
     changes.
 
     The arguments are as in `effects`; `permutations` is also the number of random signs.
@@ -229,7 +227,7 @@ def effect_changes(
           effect and its certainty;
         - change: effect after − effect before, in [−2, 2], 0 without a change;
         - shrunk, low, high: the change shrunk toward 0, and its interval or bounds, as in `effects`;
-        - detectable, z, p, q, p_family and certainty of the change, as in `effects`, by random signs of the paired
+        - detectable, z, p, q, p_set and certainty of the change, as in `effects`, by random signs of the paired
           differences.
 
     Raises:
@@ -250,10 +248,10 @@ def effect_changes(
     people = compared_people(before.rows(has_both), kept_groups)
     if people is None:
         return pd.DataFrame(columns=CHANGE_COLUMNS)
-    old = style_family(before.rows(has_both).rows(people.is_compared), clusters)
-    new = style_family(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = family_effects(people.design, [old], permutations, np.random.default_rng(seed), allowed_error)[0]
-    found_new = family_effects(people.design, [new], permutations, np.random.default_rng(seed), allowed_error)[0]
+    old = style_tests(before.rows(has_both).rows(people.is_compared), clusters)
+    new = style_tests(after.rows(has_both).rows(people.is_compared), clusters)
+    found_old = joint_effects(people.design, [old], permutations, np.random.default_rng(seed), allowed_error)[0]
+    found_new = joint_effects(people.design, [new], permutations, np.random.default_rng(seed), allowed_error)[0]
     rng = np.random.default_rng(seed)
     change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, allowed_error)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
@@ -319,7 +317,7 @@ def transitions(
 
 def _certainty(found: Effects) -> np.ndarray:
     """Return the certainty of each effect, (u · c,), row by row."""
-    levels = [found.p_page <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
+    levels = [found.p_joint <= FAMILY_LEVEL, found.q <= DISCOVERY_LEVEL]
     return np.select(levels, [SHOWN, WORTH_A_LOOK], INCONCLUSIVE).ravel()
 
 
@@ -345,7 +343,7 @@ def effect_scores(table: pd.DataFrame, signature: Signature) -> list[BiasScore]:
                 bounds=(-2.0, 2.0) if is_change else (-1.0, 1.0),
                 n=int(row["n"]),
                 interval=(row["low"], row["high"]),
-                p_value=row["p_page"],
+                p_value=row["p_joint"],
                 group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
                 signature=versioned(signature),
                 kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,

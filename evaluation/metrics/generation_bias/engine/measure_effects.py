@@ -13,8 +13,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.people import People, compared_people
 from evenhand.evaluation.score import BiasScore, Signature
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import Effects, family_effects
+from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 SCALE = "scale"  # the column with the scale on which effects are analysed
@@ -23,7 +23,7 @@ SIZES = ("effect", "shrunk", "low", "high", "detectable", "at_most", "at_least",
 
 
 @dataclass(frozen=True)
-class MeasureFamily(FamilyOfTests):
+class MeasureTests(SetOfTests):
     """A measure on the scale on which its effects are tested.
 
     Attributes:
@@ -40,13 +40,13 @@ class MeasureFamily(FamilyOfTests):
     unit: float = 1.0
 
 
-def measure_family(parts: Sequence[MeasureValues]) -> MeasureFamily:
-    """Return the family of tests of a measure; of several if they are computed from the first one and are shares."""
+def measure_tests(parts: Sequence[MeasureValues]) -> MeasureTests:
+    """Return the set of tests of a measure; of several if they are computed from the first one and are shares."""
     columns = [(values.name, str(column)) for values in parts for column in values.table]
     numbers = np.concatenate([values.numbers for values in parts], axis=1)
     name = parts[0].name
     if parts[0].is_share:
-        return MeasureFamily(name, numbers, columns=columns)
+        return MeasureTests(name, numbers, columns=columns)
     scale = parts[0].kind
     if scale == ValueKind.RATIO:
         numbers = np.log1p(numbers)
@@ -56,25 +56,25 @@ def measure_family(parts: Sequence[MeasureValues]) -> MeasureFamily:
     known = numbers[np.isfinite(numbers)]
     deviation = float(known.std()) if len(known) else 0.0
     unit = deviation if deviation > 0 else 1.0
-    return MeasureFamily(name, numbers / unit, are_shares=False, columns=columns, scale=scale, unit=unit)
+    return MeasureTests(name, numbers / unit, are_shares=False, columns=columns, scale=scale, unit=unit)
 
 
-def measure_table(people: People, family: MeasureFamily, found: Effects) -> pd.DataFrame:
+def measure_table(people: People, test_set: MeasureTests, found: Effects) -> pd.DataFrame:
     """Return a table as of `effects` with a row for each unit and column of a measure, in the measure's unit.
 
     The column `outcome` has the measure's name, `scale` the scale of its analysis. Of the scale NUMBER, numbers are
     ranks in [0, 1], whose average is ½. Of RATIO, a mean is the typical answer's value, exp(mean of log(1 + x)) − 1;
     differences and bounds are from it.
     """
-    columns = pd.DataFrame(family.columns, columns=["outcome", "name"])
+    columns = pd.DataFrame(test_set.columns, columns=["outcome", "name"])
     names = [str(number) for number in columns.index]
-    responses = replace(people.responses, values=family.values, columns=names)
-    table = effect_table(replace(people, responses=responses), family, {}, found)
+    responses = replace(people.responses, values=test_set.values, columns=names)
+    table = effect_table(replace(people, responses=responses), test_set, {}, found)
     of_column = columns.loc[table["name"].astype(int)].reset_index(drop=True)
-    table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=family.scale.value)
+    table = table.assign(outcome=of_column["outcome"], name=of_column["name"], scale=test_set.scale.value)
     for column in SIZES:
-        table[column] *= family.unit
-    if family.scale != ValueKind.RATIO:
+        table[column] *= test_set.unit
+    if test_set.scale != ValueKind.RATIO:
         return table
     average = table["average"]
     typical = np.expm1(average)
@@ -109,14 +109,14 @@ def tested_measures(
     people = compared_people(responses, responses.groups(), has_any)
     if people is None:
         return dict.fromkeys(values), empty
-    families = [measure_family([of_measure.rows(people.is_compared)]) for of_measure in values.values()]
+    test_sets = [measure_tests([of_measure.rows(people.is_compared)]) for of_measure in values.values()]
     rng = np.random.default_rng(seed)
-    found = family_effects(people.design, families, permutations, rng, allowed_error)
+    found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
     p_values = {}
     tables = []
-    for family, effects in zip(families, found, strict=True):
-        p_values[family.name] = effects.overall_page if permutations else None
-        tables.append(measure_table(people, family, effects))
+    for test_set, effects in zip(test_sets, found, strict=True):
+        p_values[test_set.name] = effects.overall_joint if permutations else None
+        tables.append(measure_table(people, test_set, effects))
     return p_values, pd.concat(tables, ignore_index=True)
 
 

@@ -44,8 +44,8 @@ from evenhand.evaluation.statistics.intervals import (
     ratio_interval,
     student_quantile,
 )
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import SetOfTests
+from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
@@ -163,9 +163,9 @@ def generation_bias(
     p_value = None
     people = compared_people(responses, {}) if permutations else None
     if people is not None:
-        family = FamilyOfTests(EVERYBODY, people.responses.values, has_effects=False)
-        found = family_effects(people.design, [family], permutations, np.random.default_rng(seed))
-        p_value = found[0].overall_page
+        family = SetOfTests(EVERYBODY, people.responses.values, has_effects=False)
+        found = joint_effects(people.design, [family], permutations, np.random.default_rng(seed))
+        p_value = found[0].overall_joint
     return spread_scores(responses, clusters, p_value=p_value, signature=signature)
 
 

@@ -28,7 +28,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature
-from evenhand.evaluation.statistics.permutation import ANSWERS, FamilyOfTests
+from evenhand.evaluation.statistics.permutation import ANSWERS, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
@@ -87,21 +87,21 @@ class JointTests:
 
     Attributes:
         people: the people who can be compared; None if nobody can.
-        families: what is tested, by name.
-        found: the effects and p-values of each family.
+        test_sets: what is tested, by name.
+        found: the effects and p-values of each set of tests.
         has_permutations: whether p-values were computed.
     """
 
     people: People | None
-    families: Mapping[str, FamilyOfTests]
+    test_sets: Mapping[str, SetOfTests]
     found: Mapping[str, Effects]
     has_permutations: bool
 
     def p_value(self, name: str) -> float | None:
-        """Return the p-value that people do not differ at all in a family; None if it was not tested."""
+        """Return the p-value that people do not differ at all in a set of tests; None if it was not tested."""
         if name not in self.found or not self.has_permutations:
             return None
-        return self.found[name].overall_page
+        return self.found[name].overall_joint
 
     @property
     def for_these_prompts_only(self) -> bool:
@@ -183,7 +183,7 @@ class Part:
     def collect(self, run: AnsweredRun) -> None:
         """Write the tables that need the measured model, which has weights, to the run's folder; on all ranks."""
 
-    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
+    def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
         """Return what the part tests, for the joint test of all parts."""
         return []
 

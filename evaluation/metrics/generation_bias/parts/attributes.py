@@ -30,9 +30,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     INCONCLUSIVE,
     SHOWN,
     effect_table,
-    style_family,
+    style_tests,
 )
-from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import SCALE, MeasureFamily, measure_table
+from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import SCALE, MeasureTests, measure_table
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
@@ -44,8 +44,8 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.interactions import Contrasts, crossed_contrasts, nested_contrasts
-from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES, FamilyOfTests
-from evenhand.evaluation.statistics.person_effects import family_effects
+from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES, SetOfTests
+from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.tables import table_rows
 
 ATTRIBUTE_EFFECTS = "attribute_effects"  # the table
@@ -119,7 +119,7 @@ class AttributesPart(Part):
                     n=int(row["n"]),
                     n_of="names" if row["of_names"] else "responses",
                     interval=(row["low"], row["high"]),
-                    p_value=row["p_page"],
+                    p_value=row["p_joint"],
                     group={row["kind"]: row["unit"], row["outcome"]: row["name"]},
                     signature=run.signature,
                 )
@@ -130,7 +130,7 @@ class AttributesPart(Part):
         effects = read_effects(run, ATTRIBUTE_EFFECTS)
         if effects.empty:
             return []
-        order = np.argsort(effects["p_page"].to_numpy(), kind="stable")
+        order = np.argsort(effects["p_joint"].to_numpy(), kind="stable")
         n_shown = int((effects["certainty"] == SHOWN).sum())
         n_rows = min(max(n_shown, MIN_ROWS), MAX_ROWS)
         rows = [_row(row) for row in table_rows(effects.iloc[order].head(n_rows))]
@@ -208,15 +208,15 @@ def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFram
     rng = np.random.default_rng(run.config.seed)
     tables = []
     for attribute in attributes.levels:
-        people, families = _level_families(run, attributes, attribute)
-        found = family_effects(people.design, families, permutations, rng, allowed_error)
-        for family, effects in zip(families, found, strict=True):
-            if isinstance(family, MeasureFamily):
-                of_family = measure_table(people, family, effects)
+        people, test_sets = _level_test_sets(run, attributes, attribute)
+        found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
+        for test_set, effects in zip(test_sets, found, strict=True):
+            if isinstance(test_set, MeasureTests):
+                of_set = measure_table(people, test_set, effects)
             else:
-                of_family = effect_table(people, family, {}, effects)
+                of_set = effect_table(people, test_set, {}, effects)
             of_names = attribute in attributes.nested
-            tables.append(of_family.assign(kind=attribute, of_names=of_names))
+            tables.append(of_set.assign(kind=attribute, of_names=of_names))
     for first, second in combinations(attributes.levels, 2):
         tables.append(
             _interaction(run, attributes, (first, second), permutations, rng, FAMILY_LEVEL * allowed_error.share)
@@ -224,12 +224,12 @@ def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFram
     return pd.concat(tables, ignore_index=True)
 
 
-def _families(run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
-    """Return the family of styles, without clusters, and the families of the measures."""
-    return [style_family(people.responses, {}), *OutcomesPart().families(run, people)]
+def _test_sets(run: ClassifiedRun, people: People) -> list[SetOfTests]:
+    """Return the set of tests of styles, without clusters, and the sets of the measures."""
+    return [style_tests(people.responses, {}), *OutcomesPart().test_sets(run, people)]
 
 
-def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) -> tuple[People, list[FamilyOfTests]]:
+def _level_test_sets(run: ClassifiedRun, attributes: Attributes, attribute: str) -> tuple[People, list[SetOfTests]]:
     """Return the levels of an attribute as people, who are exchanged where all else is equal, and what is tested.
 
     What is equal is the template and the other attributes; of an attribute that names signal, a name is one row.
@@ -249,9 +249,9 @@ def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) 
     people = compared_people(replace(run.responses, table=relabelled), None, has_value)
     if people is None:
         raise ValueError(f"no template has answers to two levels of {attribute}")
-    families = _families(run, people)
+    test_sets = _test_sets(run, people)
     if attribute not in attributes.nested:
-        return people, families
+        return people, test_sets
     rows = people.is_compared
     template = to_codes(table[columns.TEMPLATE][rows])
     name, first = np.unique(attributes.name[rows], return_index=True)
@@ -263,15 +263,15 @@ def _level_families(run: ClassifiedRun, attributes: Attributes, attribute: str) 
             columns.AXIS: attribute,
         }
     )
-    families = [
-        replace(family, values=name_means(family.values, template, name_of_row), are_shares=False)
-        for family in families
+    test_sets = [
+        replace(test_set, values=name_means(test_set.values, template, name_of_row), are_shares=False)
+        for test_set in test_sets
     ]
-    answers = Answers(of_names, families[0].values, run.responses.columns)
+    answers = Answers(of_names, test_sets[0].values, run.responses.columns)
     people = compared_people(answers, None, np.ones(len(answers), dtype=bool))
     if people is None:
         raise ValueError(f"no name has another level of {attribute} to be compared with")
-    return people, families
+    return people, test_sets
 
 
 def name_means(values: np.ndarray, template: np.ndarray, name: np.ndarray) -> np.ndarray:
@@ -304,10 +304,10 @@ def _interaction(
     levels = [attributes.levels[attribute][rows].reset_index(drop=True) for attribute in pair]
     codes = [to_codes(series) for series in levels]
     names = [np.unique(series) for series in levels]
-    families = _families(run, everybody)
+    test_sets = _test_sets(run, everybody)
     of_names = set(pair) <= set(attributes.nested)
-    values = np.concatenate([family.values for family in families], axis=1)
-    listed = pd.concat([_columns(family, run.responses.columns) for family in families], ignore_index=True)
+    values = np.concatenate([test_set.values for test_set in test_sets], axis=1)
+    listed = pd.concat([_columns(test_set, run.responses.columns) for test_set in test_sets], ignore_index=True)
     if of_names:
         name, first = np.unique(attributes.name[rows], return_index=True)
         means = name_means(values, template, np.searchsorted(name, attributes.name[rows]))
@@ -337,11 +337,11 @@ def cell_means(values: np.ndarray, template: np.ndarray, codes: Sequence[np.ndar
     return means.to_numpy().reshape(*shape, values.shape[1])
 
 
-def _columns(family: FamilyOfTests, styles: Sequence[str]) -> pd.DataFrame:
-    """Return outcome, name, scale and unit of each column of a family."""
-    if isinstance(family, MeasureFamily):
-        return pd.DataFrame(family.columns, columns=["outcome", "name"]).assign(
-            **{SCALE: family.scale.value, "divisor": family.unit}
+def _columns(test_set: SetOfTests, styles: Sequence[str]) -> pd.DataFrame:
+    """Return outcome, name, scale and unit of each column of a set of tests."""
+    if isinstance(test_set, MeasureTests):
+        return pd.DataFrame(test_set.columns, columns=["outcome", "name"]).assign(
+            **{SCALE: test_set.scale.value, "divisor": test_set.unit}
         )
     return pd.DataFrame({"outcome": columns.STYLE, "name": list(styles), SCALE: ValueKind.SHARE.value, "divisor": 1.0})
 
@@ -361,12 +361,12 @@ def _contrast_table(
         table[name] = table[name].where(~is_ratio, np.expm1(table["average"] + table[name]) - typical)
     table["average"] = table["average"].where(~is_ratio, typical)
     share = level / FAMILY_LEVEL
-    p_page = np.minimum(found.p / share, 1.0)
+    p_joint = np.minimum(found.p / share, 1.0)
     table = table.assign(
         mean=table["average"] + table["effect"],
         shrunk=table["effect"],
-        p_page=p_page,
-        p_family=found.p,
+        p_joint=p_joint,
+        p_set=found.p,
         certainty=np.where(found.p <= level, SHOWN, INCONCLUSIVE),
         hits=np.nan,
     )

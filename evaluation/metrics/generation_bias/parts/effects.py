@@ -30,7 +30,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     effect_scores,
     effect_table,
     shift_table,
-    style_family,
+    style_tests,
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import (
@@ -45,7 +45,7 @@ from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Kind
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -97,23 +97,15 @@ COLOURS = "PuOr_r"  # purple: less than the average, orange: more; distinct for 
 
 
 def found_effects(tests: JointTests, name: str, clusters: Mapping[str, Sequence[int]]) -> pd.DataFrame:
-    """Return the table that `effects` describes, of a family of styles that was tested jointly with others."""
+    """Return the table that `effects` describes, of a set of tests of styles that was tested jointly with others."""
     if tests.people is None:
         return pd.DataFrame(columns=COLUMNS)
-    return effect_table(tests.people, tests.families[name], clusters, tests.found[name])
+    return effect_table(tests.people, tests.test_sets[name], clusters, tests.found[name])
 
 
 def read_effects(run: FamilyRun, name: str) -> pd.DataFrame:
-    """Return a table of effects of a run, or an empty one.
-
-    Tables that earlier versions wrote have no p-value of the page and no counts.
-    """
-    if not run.has(name):
-        return pd.DataFrame(columns=COLUMNS)
-    table = run.table(name)
-    if "p_page" not in table:
-        table = table.assign(p_page=table["p_family"])
-    return table if "hits" in table else table.assign(hits=np.nan)
+    """Return a table of effects of a run, or an empty one."""
+    return run.table(name) if run.has(name) else pd.DataFrame(columns=COLUMNS)
 
 
 def log_effects(tracker: Tracker, name: str, table: pd.DataFrame) -> None:
@@ -226,7 +218,7 @@ def _row(row: EffectRow) -> Row:
         Cell(points(row["mean"], 1)),
         Cell(points(row["average"], 1)),
         Cell(f"{row['n']:,.0f}"),
-        Cell(p_value(row["p_page"])),
+        Cell(p_value(row["p_joint"])),
     ]
     return Row(unit_text(row), tuple(cells), href=f"./responses.html#{search_fragment(row)}")
 
@@ -302,7 +294,7 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
             Cell(f"{points(row['shrunk_before'], 1, True)} → {points(row['shrunk_after'], 1, True)}"),
             Cell(points(row["shrunk"], 1, sign=True), effect_interval(row, 100, 1, sign=True)),
             Cell(row["certainty"], prose=True),
-            Cell(p_value(row["p_page"])),
+            Cell(p_value(row["p_joint"])),
         )
         marks = tuple(Mark(side, 100 * row[f"shrunk_{side}"], None) for side in ("before", "after"))
         rows.append(Row(f"{unit_text(row)}, {plain_name(row['name'])}", cells, marks))
@@ -328,8 +320,8 @@ class EffectsPart(Part):
         ),
     )
 
-    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
-        return [replace(style_family(people.responses, run.clusters), has_overall=False)]
+    def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
+        return [replace(style_tests(people.responses, run.clusters), has_overall=False)]
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not tests.has_permutations:
@@ -337,7 +329,7 @@ class EffectsPart(Part):
         table = found_effects(tests, columns.STYLE, run.clusters)
         shifts = pd.DataFrame(columns=SHIFT_COLUMNS)
         if tests.people is not None:
-            shifts = shift_table(tests.people, tests.families[columns.STYLE], tests.found[columns.STYLE])
+            shifts = shift_table(tests.people, tests.test_sets[columns.STYLE], tests.found[columns.STYLE])
         run.store.write(EFFECTS, table)
         run.store.write(SHIFTS, shifts)
         log_effects(run.store.tracker, EFFECTS, table)

@@ -28,9 +28,9 @@ from evenhand.evaluation.metrics.generation_bias.engine.effects import (
 from evenhand.evaluation.metrics.generation_bias.engine.levels import level_scores
 from evenhand.evaluation.metrics.generation_bias.engine.measure_effects import (
     MEASURE_COLUMNS,
-    MeasureFamily,
-    measure_family,
+    MeasureTests,
     measure_table,
+    measure_tests,
     tested_measures,
 )
 from evenhand.evaluation.metrics.generation_bias.engine.values import (
@@ -78,7 +78,7 @@ from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import ScoreChange, change_table, scores_table
 from evenhand.evaluation.score import LEVEL, BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
-from evenhand.evaluation.statistics.permutation import FamilyOfTests
+from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
@@ -304,16 +304,16 @@ class OutcomesPart(Part):
         files = {name: user_file(name) for name in names}
         return {f"outcomes.{name}": sha256_of(file) for name, file in files.items() if file is not None}
 
-    def families(self, run: ClassifiedRun, people: People) -> list[FamilyOfTests]:
-        families = []
+    def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
+        test_sets = []
         for name, values in run.outcomes.items():
-            if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes:  # one family with the language
+            if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes:  # one set of tests with the language
                 continue
             parts = [values]
             if name == LANGUAGE and OTHER_LANGUAGE in run.outcomes:
                 parts.append(run.outcomes[OTHER_LANGUAGE])
-            families.append(measure_family([join_rare(part.rows(people.is_compared)) for part in parts]))
-        return families
+            test_sets.append(measure_tests([join_rare(part.rows(people.is_compared)) for part in parts]))
+        return test_sets
 
     def score(self, run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
         if not run.outcomes:
@@ -324,9 +324,9 @@ class OutcomesPart(Part):
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)
             scores += level_scores(run.responses, join_rare(values), p_value, run.signature, run.allowed_error.tail)
         tables = []
-        for name, family in tests.families.items():
-            if isinstance(family, MeasureFamily):
-                tables.append(measure_table(tests.people, family, tests.found[name]))
+        for name, test_set in tests.test_sets.items():
+            if isinstance(test_set, MeasureTests):
+                tables.append(measure_table(tests.people, test_set, tests.found[name]))
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=MEASURE_COLUMNS)
         run.store.write(OUTCOME_EFFECTS, table)
         if tests.has_permutations:

@@ -13,7 +13,7 @@ from evenhand.evaluation.metrics.embedding_bias import EmbeddingBias, Settings
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, ReferenceSettings
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.gendered_references import ROWS, written_references
 from tests.report_pages import measured
 
@@ -38,7 +38,7 @@ def test_embeddings_of_another_encoder_are_read_from_files(tmp_path):
     spanish = (folder / "sources" / "spa_Latn.txt").read_text().splitlines()
     np.save(folder / "eng_Latn.npy", np.array([[2.0, 0.0]] * 2, np.float32))
     np.save(folder / "spa_Latn.npy", np.array([[0.0, 1.0] if "las " in text else [3.0, 0.0] for text in spanish]))
-    run = measure_family(tmp_path / "run", "embedding_bias", config)
+    run = measure_tests(tmp_path / "run", "embedding_bias", config)
     gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")
     assert (gap.value, gap.n) == (1.0, 2) and "model" not in gap.signature
     assert set(gap.signature["vectors"]["files"]) == {"eng_Latn.npy", "spa_Latn.npy"}
@@ -61,7 +61,7 @@ def test_embedding_gaps_by_language(tmp_path, browser):
     model = ModelSettings(name=sentence_encoder(tmp_path / "encoder"))
     references = ReferenceSettings(name=written_references(tmp_path), min_masculine_references=0)
     config = FamilyConfig(model=model, references=references, settings=Settings())
-    run = measure_family(tmp_path / "run", "embedding_bias", config)
+    run = measure_tests(tmp_path / "run", "embedding_bias", config)
     table = run.table("cosines")
     spanish = table[table["lang"] == "spa_Latn"].pivot(index="sentence_id", columns="gender", values="cosine")
     gap = find_score(run.scores, "embedding_gap", lang="spa_Latn")

@@ -26,7 +26,7 @@ from evenhand.evaluation.settings import PromptSettings
 from evenhand.evaluation.tables import join_batches, write_table
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.testbed import STYLE_CLASSIFIER
-from tests.family_runs import compare_family, measure_family
+from tests.family_runs import compare_family, measure_tests
 from tests.named_scores import find_named
 from tests.testbed_settings import MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings
@@ -94,7 +94,7 @@ def config():
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory, config):
-    return measure_family(tmp_path_factory.mktemp("base"), "generation_bias", config)
+    return measure_tests(tmp_path_factory.mktemp("base"), "generation_bias", config)
 
 
 @pytest.fixture(scope="module")

@@ -43,8 +43,8 @@ def table(*rows):
         "z": 3.0,
         "p": 0.01,
         "q": 0.2,
-        "p_family": 0.5,
-        "p_page": 0.5,
+        "p_set": 0.5,
+        "p_joint": 0.5,
         "certainty": "inconclusive",
         "n": 104,
         "hits": np.nan,
@@ -56,7 +56,7 @@ def table(*rows):
 
 
 NO_OUTCOMES = pd.DataFrame(columns=list(COLUMNS))
-SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "shown", "p_family": 0.01}
+SHOWN = {"unit": "paralyzed", "name": "fear", "shrunk": 0.0254, "certainty": "shown", "p_set": 0.01}
 CLUSTER = {**SHOWN, "outcome": "cluster", "name": "SELF_HARM", "shrunk": 0.02}
 OPEN = {"unit": "blond", "name": "fear", "shrunk": -0.002}
 SCORES = [
@@ -229,7 +229,7 @@ UNCHANGED = {"kind": "descriptor", "unit": "tall", "axis": "body", "outcome": "s
 UNCHANGED |= {"transition": "inconclusive"}
 UNCHANGED |= {"mean_before": 0.01, "mean_after": 0.01, "average_before": 0.008, "average_after": 0.007, "n": 104}
 UNCHANGED |= {"shrunk_before": 0.001, "shrunk_after": 0.001, "change": 0.0, "shrunk": 0.0, "low": -0.01, "high": 0.01}
-UNCHANGED |= {"detectable": 0.02, "z": 0.0, "p": 0.9, "q": 1.0, "p_family": 1.0, **NEVER_SHOWN}
+UNCHANGED |= {"detectable": 0.02, "z": 0.0, "p": 0.9, "q": 1.0, "p_set": 1.0, **NEVER_SHOWN}
 REMOVED = {**UNCHANGED, "unit": "paralyzed", "transition": "removed", "mean_before": 0.033, "mean_after": 0.011}
 REMOVED |= {"shrunk": -0.022, "low": -0.03, "high": -0.011, "certainty_before": "shown", "certainty": "shown"}
 NEW = {**UNCHANGED, "unit": "blond", "transition": "new", "certainty_after": "shown", "certainty": "shown"}
@@ -292,8 +292,8 @@ def test_both_models_answers_to_one_prompt_are_read(run):
 
 
 def test_tables_of_earlier_versions_are_read(tmp_path):
-    table(SHOWN).drop(columns=["p_page", "hits"]).to_parquet(tmp_path / "effects.parquet")
+    table(SHOWN).drop(columns=["p_joint", "hits"]).to_parquet(tmp_path / "effects.parquet")
     read = read_effects(FamilyRun(tmp_path), "effects")
-    assert read["p_page"].tolist() == [0.01] and read["hits"].isna().all()
+    assert read["p_joint"].tolist() == [0.01] and read["hits"].isna().all()
     assert all_effects_sections(read)
     assert not len(read_effects(FamilyRun(tmp_path), "absent"))

@@ -38,7 +38,7 @@ from evenhand.evaluation.settings import (
 )
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.testbed import NEUTRAL_DIALOGUE, SECOND_STYLE_CLASSIFIER
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.named_scores import find_named
 from tests.report_pages import assert_leads_to_a_decision
 from tests.testbed_settings import GENERATION_BIAS, MODEL
@@ -76,7 +76,7 @@ def measured(tmp_path_factory, offensiveness_classifier):
     (texts / "some.txt").write_text("\n".join([*known, *(name.upper() for name in known[::2])]), encoding="utf-8")
     (texts / "none.txt").write_text("Nobody is here.", encoding="utf-8")
     settings = {**SETTINGS, "corpus": corpus}
-    return measure_family(folder, "generation_bias", config, offensive_classifier=offensiveness, **settings)
+    return measure_tests(folder, "generation_bias", config, offensive_classifier=offensiveness, **settings)
 
 
 def test_frequencies_in_a_corpus_beside_the_mean_probabilities_of_clusters(measured):
@@ -133,14 +133,14 @@ def test_only_repeated_prompts_of_a_file_need_sampling(tmp_path, monkeypatch):
     prompts, beams = tmp_path / "prompts.csv", DecodingSettings(preset="paper")
     pd.DataFrame([["Hi!", "t", "age", "old"]], columns=["text", "template", "axis", "descriptor"]).to_csv(prompts)
     with pytest.raises(InputError, match="decoding: 'paper' .* 3 of 4 prompts"):
-        measure_family(
+        measure_tests(
             tmp_path / "file",
             "generation_bias",
             replace(family_config(dataset=str(prompts)), decoding=beams),
             **SETTINGS,
         )
     with pytest.raises(LookupError):  # 32 draws from some 15 nouns repeat some
-        measure_family(
+        measure_tests(
             tmp_path / "drawn",
             "generation_bias",
             replace(family_config(answers_per_cell=32), decoding=beams),
@@ -212,7 +212,7 @@ def test_tables_on_disk_are_not_computed_again(measured, monkeypatch):
     monkeypatch.setattr(classification, "load_style_classifier", never)
     before = [(score.name, score.value) for score in measured.scores]
     same = {name: getattr(measured.config.settings, name) for name in (*SETTINGS, "corpus")}
-    again = measure_family(measured.folder, "generation_bias", measured.config, **same)
+    again = measure_tests(measured.folder, "generation_bias", measured.config, **same)
     assert [(score.name, score.value) for score in again.scores] == before
 
 

@@ -17,7 +17,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, PromptSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL, LANGUAGE_MODEL, MASKED_MODEL
-from tests.family_runs import compare_family, measure_family
+from tests.family_runs import compare_family, measure_tests
 
 NAME = "likelihood_bias"
 LOVE, HATE = "I love {plural_noun_phrase}.", "I hate {plural_noun_phrase}."
@@ -35,7 +35,7 @@ def make_config(model=DIALOGUE_MODEL, filters=FILTERS, descriptors=24) -> Family
 
 @pytest.fixture(scope="module")
 def causal(tmp_path_factory):
-    return measure_family(tmp_path_factory.mktemp("causal"), NAME, make_config())
+    return measure_tests(tmp_path_factory.mktemp("causal"), NAME, make_config())
 
 
 def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
@@ -54,7 +54,7 @@ def test_each_sentence_has_the_likelihood_that_the_model_gives_it(causal):
 
 def test_a_context_and_an_end_count(causal, tmp_path):
     sentences = SentenceSettings(context="I like tea.\n", end_of_sequence=True)
-    other = measure_family(tmp_path, NAME, make_config(), sentences=sentences)
+    other = measure_tests(tmp_path, NAME, make_config(), sentences=sentences)
     table, without = other.table("likelihoods"), causal.table("likelihoods")
     assert (table["n_tokens"] - without["n_tokens"] == 1).all()
     assert not np.allclose(table["log_likelihood"], without["log_likelihood"])
@@ -62,7 +62,7 @@ def test_a_context_and_an_end_count(causal, tmp_path):
 
 
 def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
-    after = measure_family(tmp_path, NAME, make_config(LANGUAGE_MODEL))
+    after = measure_tests(tmp_path, NAME, make_config(LANGUAGE_MODEL))
     changes = compare_family(tmp_path / "compared", NAME, causal, after)
     change = find_score(changes.scores, "likelihood_bias", kind="difference")
     old, new = (find_score(run.scores, NAME) for run in (causal, after))
@@ -75,12 +75,12 @@ def test_two_models_are_compared_over_the_same_sentences(causal, tmp_path):
 def test_one_descriptor_of_each_axis_is_refused_before_a_model_is_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(LoadedModel, "load", lambda model: pytest.fail("the model is loaded"))
     with pytest.raises(InputError, match="^prompts: "):
-        measure_family(tmp_path, NAME, make_config(descriptors=3))
+        measure_tests(tmp_path, NAME, make_config(descriptors=3))
 
 
 def test_a_masked_model_scores_phrases(tmp_path):
     filters = {"axis": FILTERS["axis"], "template": ["{noun_phrase} is a person."]}
-    masked = measure_family(tmp_path, NAME, make_config(MASKED_MODEL, filters))
+    masked = measure_tests(tmp_path, NAME, make_config(MASKED_MODEL, filters))
     table = masked.table("likelihoods")
     assert table["variant"].unique().tolist() == ["each token of the phrase masked alone"]
     row = table[table["noun_phrase_type"] == "descriptor_noun"].iloc[0]
@@ -100,8 +100,8 @@ def test_an_encoder_decoder_model_needs_a_context(tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     config = make_config(tmp_path / "model", {**FILTERS, "axis": ["ability"]}, 2)
     with pytest.raises(InputError, match="context: .*encoder"):
-        measure_family(tmp_path / "without", NAME, config)
-    table = measure_family(tmp_path / "run", NAME, config, sentences=SentenceSettings(context="Hi!")).table(
+        measure_tests(tmp_path / "without", NAME, config)
+    table = measure_tests(tmp_path / "run", NAME, config, sentences=SentenceSettings(context="Hi!")).table(
         "likelihoods"
     )
     model = load_dialogue_model(ModelSettings(name=str(tmp_path / "model"), device="cpu"))

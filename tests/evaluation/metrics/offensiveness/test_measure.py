@@ -9,7 +9,7 @@ from evenhand.evaluation.metrics.offensiveness import Offensiveness
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import OffensiveClassifierSettings, PromptSettings
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.testbed_settings import MODEL
 
 FILTERS = {
@@ -22,7 +22,7 @@ CONFIG = FamilyConfig(MODEL, prompts=PromptSettings(filters=FILTERS, descriptors
 
 def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_classifier, tmp_path):
     classifier = OffensiveClassifierSettings(name=offensiveness_classifier, label="offensive")
-    measured = measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=classifier)
+    measured = measure_tests(tmp_path, "offensiveness", CONFIG, offensive_classifier=classifier)
     table = measured.table("offensive_prompts")
     share = find_score(measured.scores, "offensive_share", of="prompts")
     assert share.value == pytest.approx((table["probability"] >= 0.5).mean()) and share.n == len(table)
@@ -42,4 +42,4 @@ def test_offensiveness_of_prompts_and_the_effect_of_descriptors(offensiveness_cl
 @pytest.mark.parametrize("settings", [{}, {"name": "mine"}, {"label": "bad"}])
 def test_it_needs_a_classifier_and_its_label(settings, tmp_path):
     with pytest.raises(InputError, match="offensive_classifier: name is .* and label is"):
-        measure_family(tmp_path, "offensiveness", CONFIG, offensive_classifier=OffensiveClassifierSettings(**settings))
+        measure_tests(tmp_path, "offensiveness", CONFIG, offensive_classifier=OffensiveClassifierSettings(**settings))

@@ -15,14 +15,14 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, SentenceSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.family_runs import compare_family, measure_family
+from tests.family_runs import compare_family, measure_tests
 from tests.fault_server import serving
 from tests.named_scores import find_named
 from tests.report_pages import texts
 from tests.testbed_settings import MASKED_MODEL, PAIRS
 from tools.testbed.pairs import truth
 
-FAMILY = "sentence_pairs"
+GENERATION_BIAS = "sentence_pairs"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, "he", "she", "is", "a", "good", "bad", "doctor", "nurse", ".", ","]
 ROWS = [
@@ -61,14 +61,16 @@ def pairs(tmp_path):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    return measure_family(tmp_path_factory.mktemp("pairs"), FAMILY, config(MASKED_MODEL.name), pairs=PAIRS)
+    return measure_tests(tmp_path_factory.mktemp("pairs"), GENERATION_BIAS, config(MASKED_MODEL.name), pairs=PAIRS)
 
 
 def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name(tmp_path, pairs):
     model = masked_model(tmp_path / "model")
     limit = SentenceSettings(limit=2)
     limited = [
-        measure_family(tmp_path / str(seed), FAMILY, replace(config(model), seed=seed), pairs=pairs, sentences=limit)
+        measure_tests(
+            tmp_path / str(seed), GENERATION_BIAS, replace(config(model), seed=seed), pairs=pairs, sentences=limit
+        )
         for seed in (0, 0, 3)
     ]
     tables = [run.table("pairs") for run in limited]
@@ -77,7 +79,7 @@ def test_a_limit_scores_a_stratified_sample_that_the_signature_and_the_page_name
     signature = limited[0].signature("s_jsd")
     assert (signature["limit"], signature["seed"]) == (2, 0)
     assert "limit, seed 0" in page_html(SentencePairs().page(limited[0]))
-    whole = measure_family(tmp_path / "whole", FAMILY, config(model), pairs=pairs)
+    whole = measure_tests(tmp_path / "whole", GENERATION_BIAS, config(model), pairs=pairs)
     assert "limit" not in whole.signature("s_jsd") and len(whole.table("pairs")) == 5
     scores = whole.table("pairs").set_index("pair_id")["s_jsd"]
     assert tables[2]["s_jsd"].tolist() == pytest.approx(scores[tables[2]["pair_id"]].tolist(), abs=1e-6)
@@ -101,7 +103,7 @@ def test_the_testbed_shows_the_planted_bias_types_only(planted):
 
 
 def test_any_masked_model_on_any_file_with_a_missing_side_counted(pairs, tmp_path):
-    run = measure_family(tmp_path / "run", FAMILY, config(masked_model(tmp_path / "bert")), pairs=pairs)
+    run = measure_tests(tmp_path / "run", GENERATION_BIAS, config(masked_model(tmp_path / "bert")), pairs=pairs)
     table, cps = run.table("pairs"), find_score(run.scores, "cps")
     assert table["left_out"].isna().tolist() == [True] * 4 + [False] and table["left_out"][4] == "a sentence is missing"
     assert table["tokens"][0].tolist() == ["is", "a", "good", "doctor", "."]
@@ -116,7 +118,7 @@ def test_whole_words_names_and_filters_of_pairs_in_a_new_language(tmp_path):
     (tmp_path / "pairs.csv").write_text(f"more,less\n{rows}")
     model = masked_model(tmp_path / "bert", further=["##doctor"])
     settings = {"pairs": str(tmp_path / "pairs.csv"), "names": str(tmp_path / "names.yaml"), "min_words": 2}
-    run = measure_family(tmp_path / "run", FAMILY, config(model), whole_words=True, **settings)
+    run = measure_tests(tmp_path / "run", GENERATION_BIAS, config(model), whole_words=True, **settings)
     table, signature = run.table("pairs").set_index("pair_id"), run.signature("s_jsd")
     reasons = ["", "the two sentences are equal", "a sentence has fewer than 2 words"]
     assert table["left_out"].fillna("").tolist() == reasons
@@ -133,11 +135,11 @@ def test_whole_words_names_and_filters_of_pairs_in_a_new_language(tmp_path):
     assert "the two sentences are equal" in page_html(SentencePairs().page(run))
     for wrong, message in (({"names": None}, "names: sentences have {female}"), ({"min_words": 9}, "all are left out")):
         with pytest.raises(InputError, match=message):
-            measure_family(tmp_path / "none", FAMILY, config(model), **settings | wrong)
+            measure_tests(tmp_path / "none", GENERATION_BIAS, config(model), **settings | wrong)
 
 
 def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
-    run = measure_family(tmp_path / "run", FAMILY, config(DIALOGUE_MODEL), pairs=pairs)
+    run = measure_tests(tmp_path / "run", GENERATION_BIAS, config(DIALOGUE_MODEL), pairs=pairs)
     preference = find_score(run.scores, "stereotype_preference")
     assert preference.n == 4 and preference.signature["model"]["kind"] == "causal"
     assert preference.signature["variant"] == "Σ log p of the whole sentence after BOS, over a prefix tree"
@@ -148,7 +150,7 @@ def test_a_causal_model_scores_whole_sentences(pairs, tmp_path):
 def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
     with serving(logprobs=lambda ids: [-float(token) for token in ids[1:]]) as (url, _):
         model = ModelSettings(name="m", server=f"{url}/completions", tokenizer=str(DIALOGUE_MODEL))
-        run = measure_family(tmp_path / "run", FAMILY, FamilyConfig(model=model), pairs=pairs)
+        run = measure_tests(tmp_path / "run", GENERATION_BIAS, FamilyConfig(model=model), pairs=pairs)
     tokenizer = AutoTokenizer.from_pretrained(DIALOGUE_MODEL)
     assert run.table("pairs")["log_likelihood_more"][0] == -sum(
         tokenizer(ROWS[0][0], add_special_tokens=False)["input_ids"]
@@ -162,15 +164,17 @@ def test_a_served_model_is_signed_by_its_name_and_tokenizer(pairs, tmp_path):
 
 def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_path):
     models = [config(masked_model(tmp_path / f"bert{seed}", seed)) for seed in (0, 1)]
-    first, second = (measure_family(tmp_path / f"run{n}", FAMILY, model, pairs=pairs) for n, model in enumerate(models))
-    perturbed = measure_family(tmp_path / "perturbed", FAMILY, models[0], pairs=pairs, perturbed=True)
+    first, second = (
+        measure_tests(tmp_path / f"run{n}", GENERATION_BIAS, model, pairs=pairs) for n, model in enumerate(models)
+    )
+    perturbed = measure_tests(tmp_path / "perturbed", GENERATION_BIAS, models[0], pairs=pairs, perturbed=True)
     assert perturbed.table("pairs")["tokens"][0].tolist() == ["is", "a", "good", "doctor"]  # the full stop is gone
-    other = measure_family(tmp_path / "de", FAMILY, models[0], pairs=write_pairs(tmp_path / "de.csv"))
+    other = measure_tests(tmp_path / "de", GENERATION_BIAS, models[0], pairs=write_pairs(tmp_path / "de.csv"))
     for after, title in ((perturbed, "pairs.csv, perturbed"), (other, "de.csv")):
-        changes = compare_family(tmp_path / f"both {title}", FAMILY, first, after)
+        changes = compare_family(tmp_path / f"both {title}", GENERATION_BIAS, first, after)
         assert SentencePairs().comparison_page(first, after, changes).subtitle.endswith(title)
         assert find_score(changes.scores, "s_jsd", kind="difference").n == 4
-    changes = compare_family(tmp_path / "both", FAMILY, first, second)
+    changes = compare_family(tmp_path / "both", GENERATION_BIAS, first, second)
     old, new = (find_score(run.scores, "s_jsd").value for run in (first, second))
     assert find_score(changes.scores, "s_jsd", kind="difference").value == pytest.approx(new - old)
     assert find_score(changes.scores, "cps", kind="detectable_difference").reason  # four pairs are too few
@@ -188,10 +192,10 @@ def test_two_models_are_compared_also_perturbed_and_on_other_pairs(pairs, tmp_pa
     ],
 )
 def test_runs_that_were_scored_in_different_ways_are_not_compared(pairs, tmp_path, model, settings):
-    first = measure_family(tmp_path / "first", FAMILY, config(model), pairs=pairs)
-    second = measure_family(tmp_path / "second", FAMILY, config(model), pairs=pairs, **settings)
+    first = measure_tests(tmp_path / "first", GENERATION_BIAS, config(model), pairs=pairs)
+    second = measure_tests(tmp_path / "second", GENERATION_BIAS, config(model), pairs=pairs, **settings)
     with pytest.raises(InputError, match="^after: "):
-        compare_family(tmp_path / "compare", FAMILY, first, second)
+        compare_family(tmp_path / "compare", GENERATION_BIAS, first, second)
 
 
 def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, monkeypatch):
@@ -202,23 +206,23 @@ def test_pairs_with_known_defects_are_scored_with_and_without(tmp_path, pairs, m
     )
     monkeypatch.setattr(sentence_pairs, "DEFECTS", tmp_path / "list.csv")
     model = masked_model(tmp_path / "model")
-    run = measure_family(tmp_path / "run", FAMILY, config(model), pairs=pairs)
+    run = measure_tests(tmp_path / "run", GENERATION_BIAS, config(model), pairs=pairs)
     for metric in ("cps", "s_jsd"):
         whole, without = (find_named(run.scores, metric, **group) for group in ({}, WITHOUT_DEFECTS))
         assert (whole.n, without.n) == (4, 3)
     path = tmp_path / "three.csv"
     rest = [f"{number},{','.join(row)},stereo" for number, row in enumerate(ROWS[1:])]
     path.write_text("\n".join(["pair_id,more,less,bias_type,stereo_antistereo", *rest]))
-    three = measure_family(tmp_path / "three", FAMILY, config(model), pairs=str(path))
+    three = measure_tests(tmp_path / "three", GENERATION_BIAS, config(model), pairs=str(path))
     assert find_score(three.scores, "s_jsd").value == pytest.approx(
         find_score(run.scores, "s_jsd", **WITHOUT_DEFECTS).value
     )
     assert not [score for score in three.scores if score.group == WITHOUT_DEFECTS]
     other = config(masked_model(tmp_path / "other", 1))
-    after = measure_family(tmp_path / "after", FAMILY, other, pairs=pairs)
-    three_after = measure_family(tmp_path / "three after", FAMILY, other, pairs=str(path))
-    changes = compare_family(tmp_path / "both", FAMILY, run, after)
-    changes_of_three = compare_family(tmp_path / "both three", FAMILY, three, three_after)
+    after = measure_tests(tmp_path / "after", GENERATION_BIAS, other, pairs=pairs)
+    three_after = measure_tests(tmp_path / "three after", GENERATION_BIAS, other, pairs=str(path))
+    changes = compare_family(tmp_path / "both", GENERATION_BIAS, run, after)
+    changes_of_three = compare_family(tmp_path / "both three", GENERATION_BIAS, three, three_after)
     for name in ("cps_difference", "s_jsd_difference"):
         without = find_named(changes.scores, name, **WITHOUT_DEFECTS)
         assert (find_named(changes.scores, name).n, without.n) == (4, 3)

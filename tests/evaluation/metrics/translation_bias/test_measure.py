@@ -10,7 +10,7 @@ from evenhand.evaluation.metrics.translation_bias import Settings, TranslationBi
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import ModelSettings, OffensiveClassifierSettings, ReferenceSettings
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.gendered_references import ROWS, written_references, written_translations
 from tests.tiny_models import SEQ2SEQ
 
@@ -25,7 +25,7 @@ def make_config(references=None, model="translator", languages=(), classifier=No
 
 
 def measured(folder, config):
-    return measure_family(folder, "translation_bias", config)
+    return measure_tests(folder, "translation_bias", config)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
     why_not_tested,
 )
 from evenhand.evaluation.settings import PromptSettings
-from tests.family_runs import measure_family
+from tests.family_runs import measure_tests
 from tests.testbed_settings import MODEL
 
 
@@ -92,7 +92,7 @@ def test_a_measured_crossing_has_a_table(tmp_path):
     (tmp_path / "templates.txt").write_text("\n".join(lines))
     prompts = PromptSettings(people=tmp_path / "people.csv", templates=tmp_path / "templates.txt", answers_per_cell=1)
     config = FamilyConfig(model=MODEL, prompts=prompts)
-    run = measure_family(tmp_path / "run", "generation_bias", config, permutations=99)
+    run = measure_tests(tmp_path / "run", "generation_bias", config, permutations=99)
     table = run.table("attribute_effects")
     assert set(table["kind"]) == {"gender", "age", "gender × age"}
-    assert table["p_page"].between(0, 1).all()
+    assert table["p_joint"].between(0, 1).all()
