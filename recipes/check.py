@@ -13,7 +13,7 @@ from evenhand.evaluation.metrics.generation_bias.limits import (
     BROKEN,
     HOLDS,
     INCONCLUSIVE,
-    Finding,
+    LimitResult,
     findings_against,
     findings_alone,
 )
@@ -62,7 +62,7 @@ def check(settings: CheckSettings) -> int:
     return EXIT_STATUS[status]
 
 
-def family_findings(settings: CheckSettings) -> list[Finding]:
+def family_findings(settings: CheckSettings) -> list[LimitResult]:
     """Return what a check finds: in scores of generation bias if the run has them, else in those of a screen."""
     families = read_measurement(settings.run, "run")[0].metrics
     if SCREEN in families and GENERATION_BIAS not in families:
@@ -70,7 +70,7 @@ def family_findings(settings: CheckSettings) -> list[Finding]:
     return check_findings(settings)
 
 
-def check_findings(settings: CheckSettings) -> list[Finding]:
+def check_findings(settings: CheckSettings) -> list[LimitResult]:
     """Return the findings on the run alone, for each given limit, and on what became worse than in the baseline."""
     limits_the_run = any((settings.max_pooled_fgb, settings.max_difference, settings.max_spread))
     if settings.against is None and (settings.max_rise is not None or not limits_the_run):
@@ -98,7 +98,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
     return FamilyRun(folder, family_config(read_measurement(folder, field, GENERATION_BIAS)[0], GENERATION_BIAS))
 
 
-def _worst_status(findings: Sequence[Finding]) -> str:
+def _worst_status(findings: Sequence[LimitResult]) -> str:
     """Return the status of the check: the worst status of its findings; HOLDS if there are none."""
     found = {finding.status for finding in findings}
     for status in EXIT_STATUS:
@@ -139,7 +139,7 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
         raise AssertionError("\n".join(failed))
 
 
-def junit_xml(title: str, findings: Sequence[Finding]) -> str:
+def junit_xml(title: str, findings: Sequence[LimitResult]) -> str:
     """Return the findings as JUnit XML test cases; "broken" is a failure, and "inconclusive" is an error.
 
     Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
@@ -161,7 +161,7 @@ def junit_xml(title: str, findings: Sequence[Finding]) -> str:
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def summary_markdown(title: str, status: str, findings: Sequence[Finding], next_step: str) -> str:
+def summary_markdown(title: str, status: str, findings: Sequence[LimitResult], next_step: str) -> str:
     """Return the findings and what to do next as Markdown; all texts are escaped."""
 
     def escaped(text: str) -> str:

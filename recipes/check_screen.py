@@ -8,7 +8,7 @@ import numpy as np
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS, Finding
+from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS, LimitResult
 from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
 from evenhand.evaluation.report.numbers import interval, number, sanitize
 from evenhand.evaluation.report.score_sections import value_text
@@ -22,7 +22,7 @@ NEGLIGIBLE = 0.02  # nats: a divergence that grows by less is no failure
 MAX_ROWS = 20  # people that a finding lists
 
 
-def screen_findings(settings: CheckSettings) -> list[Finding]:
+def screen_findings(settings: CheckSettings) -> list[LimitResult]:
     """Return the finding on the people whose divergence has grown since the baseline.
 
     Raises:
@@ -41,7 +41,7 @@ def screen_findings(settings: CheckSettings) -> list[Finding]:
     return [grown_divergences(before, after)]
 
 
-def grown_divergences(before: FamilyRun, after: FamilyRun) -> Finding:
+def grown_divergences(before: FamilyRun, after: FamilyRun) -> LimitResult:
     """Return whether anybody's divergence is shown to have grown by more than a negligible amount."""
     rows = divergence_changes(joined_divergences(before, after))
     changes = rows.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE)
@@ -59,7 +59,7 @@ def grown_divergences(before: FamilyRun, after: FamilyRun) -> Finding:
     levels = []
     for run in (before, after):
         levels.append(value_text(find_score(run.scores, DIVERGENCE)))
-    return Finding(
+    return LimitResult(
         "nobody's answers begin more differently",
         BROKEN if len(grown) else HOLDS,
         f"the divergence of {len(grown):,} of {len(changes):,} people is shown to have grown by more than "

@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_an
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.limits import Finding, smallest_showable_rise
+from evenhand.evaluation.metrics.generation_bias.limits import LimitResult, smallest_showable_rise
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
 from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
@@ -240,7 +240,7 @@ def test_the_assertion_for_pytest(runs):
 
 def test_hostile_names_are_escaped():
     name = "<script>|`a`\x00\ufffe\x1b[31m&"
-    found = Finding("limit", "broken", name, [name])
+    found = LimitResult("limit", "broken", name, [name])
     case = ElementTree.fromstring(junit_xml(name, [found])).find(".//failure")
     assert "<script>" in case.text and not {"\x00", "\x1b", "\ufffe"} & set(case.text)
     text = summary_markdown(name, "broken", [found], name)

@@ -67,7 +67,7 @@ MAX_ROWS = 20  # effects that a finding lists
 
 
 @dataclass(frozen=True)
-class Finding:
+class LimitResult:
     """The outcome of one part of a check: what is checked, whether it holds, and the measured numbers."""
 
     name: str
@@ -85,7 +85,7 @@ def findings_alone(
     max_pooled_fgb: float | None = None,
     max_spread: Mapping[str, float] | None = None,
     max_difference: float | None = None,
-) -> list[Finding]:
+) -> list[LimitResult]:
     """Return the finding on each given limit of a run alone.
 
     Args:
@@ -105,7 +105,7 @@ def findings_alone(
 
 def findings_against(
     before: FamilyRun, after: FamilyRun, max_rise: float | None = None, *, limits_the_rise: bool = True
-) -> list[Finding]:
+) -> list[LimitResult]:
     """Return the findings on the rise of pooled FGB*, if `limits_the_rise`, on effects and on outcomes.
 
     Without `max_rise`, the limit of the rise is one that these runs can show to hold. The first finding says whether a
@@ -129,7 +129,7 @@ def findings_against(
     return findings
 
 
-def _pooled(run: FamilyRun, limit: float) -> Finding:
+def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on pooled FGB* under the limit, in 10⁻³."""
     score = headline_of(run.scores)
     status = _status(score.interval, limit / PER_UNIT)
@@ -144,10 +144,10 @@ def _pooled(run: FamilyRun, limit: float) -> Finding:
     details = [f"Limit: as if {moved_text(limit / PER_UNIT)} of 100 answers had been moved to another style."]
     if status == INCONCLUSIVE:
         details.append(f"To decide: {_plan_text(run.folder, decides)}")
-    return Finding(f"pooled FGB* ≤ {limit:g} {UNIT}", status, text, details)
+    return LimitResult(f"pooled FGB* ≤ {limit:g} {UNIT}", status, text, details)
 
 
-def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> Finding:
+def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
     """Return the finding on the spread of an outcome between people, in the outcome's unit."""
     score = find_score(run.scores, outcome, Form.SPREAD)
     if score is None:
@@ -156,23 +156,23 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> Finding:
         )
     metric = format_of(score)
     status = _status(score.interval, limit / metric.factor)
-    return Finding(f"{metric.label} ≤ {limit:g} {metric.unit}".rstrip(), status, value_text(score))
+    return LimitResult(f"{metric.label} ≤ {limit:g} {metric.unit}".rstrip(), status, value_text(score))
 
 
-def _largest_difference(run: FamilyRun, limit: float) -> Finding:
+def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
     name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         reason = score.reason if score else None
-        return Finding(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
+        return LimitResult(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
     low = 100 * score.interval[0]
     high = 100 * score.interval[1]
     bound = f"{number(high, 1)} of 100 answers in a style"
     text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
     if low:
         text += f", and somebody differs by at least {number(low, 1)}"
-    return Finding(name, _status((low, high), limit), text)
+    return LimitResult(name, _status((low, high), limit), text)
 
 
 def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedError = WHOLE_ERROR) -> float | None:
@@ -190,7 +190,9 @@ def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedErr
     return None
 
 
-def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None, allowed_error: AllowedError) -> Finding:
+def _rise(
+    baseline: Path, old: Answers, new: Answers, max_rise: float | None, allowed_error: AllowedError
+) -> LimitResult:
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
     chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
@@ -218,7 +220,7 @@ def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None, al
     if max_rise is None and before > 0 and chosen not in (None, RISES[0]):
         decides_smallest = partial(shows_difference, after=before, factor=1 + RISES[0])
         details.append(f"For a limit of {RISES[0]:.0%}: {_plan_text(baseline, decides_smallest)}")
-    return Finding(f"rise of pooled FGB* ≤ {100 * limit:g}%", status, text, details)
+    return LimitResult(f"rise of pooled FGB* ≤ {100 * limit:g}%", status, text, details)
 
 
 def _rise_under(
@@ -255,13 +257,15 @@ def _chosen_text(chosen: float | None) -> str:
     )
 
 
-def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int, allowed_error: AllowedError) -> Finding:
+def _grown_effects(
+    old: Answers, new: Answers, permutations: int, seed: int, allowed_error: AllowedError
+) -> LimitResult:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     name = "effects on descriptors"
     changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
     changes = changes[(changes["kind"] == columns.DESCRIPTOR) & (changes["outcome"] == columns.STYLE)]
     if not len(changes):
-        return Finding(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
+        return LimitResult(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
     before = 100 * (changes["mean_before"] - changes["average_before"])
     after = 100 * (changes["mean_after"] - changes["average_after"])
     growth = after.abs() - before.abs()
@@ -284,12 +288,12 @@ def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int, all
             f"styles; at worst {number(100 * worst, 1)}); smaller ones may be missed."
         )
     details = notes + details
-    return Finding(name, BROKEN if len(grown) else HOLDS, text, details)
+    return LimitResult(name, BROKEN if len(grown) else HOLDS, text, details)
 
 
 def _risen_outcomes(
     before: FamilyRun, after: FamilyRun, old: Answers, new: Answers, allowed_error: AllowedError
-) -> list[Finding]:
+) -> list[LimitResult]:
     """Return [the finding on answers of which more is hardly ever right], or [] if no outcome was measured.
 
     Both the share of all answers and the spread of this share between people are compared, paired by prompt. What only
@@ -315,7 +319,7 @@ def _risen_outcomes(
         f"Limit: none may be shown to have grown by {NEGLIGIBLE:g} of 100 answers or more.",
     ]
     status = BROKEN if details else HOLDS
-    return [Finding("answers in another language, refused, withheld or empty", status, text, notes + details)]
+    return [LimitResult("answers in another language, refused, withheld or empty", status, text, notes + details)]
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:

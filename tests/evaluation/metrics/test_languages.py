@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.evaluation.data.test_languages import ROWS, descriptors_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from evenhand.evaluation.data.language.languages import FOLDER
@@ -25,6 +24,7 @@ from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import DecodingSettings, ModelSettings, OffensiveClassifierSettings, PromptSettings
 from tests import tiny_checkpoints
+from tests.evaluation.data.language.test_languages import ROWS, descriptors_file
 from tests.family_runs import compare_family, measure_tests
 from tests.testbed_settings import GENERATION_BIAS, MASKED_MODEL, MODEL
 from tests.testbed_settings import generation_bias as generation_bias_settings

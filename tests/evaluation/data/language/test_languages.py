@@ -18,7 +18,7 @@ from evenhand.evaluation.settings import PromptSettings, checked
 from evenhand.evaluation.statistics.gender import gender_differences, gender_scores
 
 LANGUAGES = sorted(path.name for path in FOLDER.iterdir())
-MMHB = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "mmhb_descriptors" / "MMHB_descriptors.zip"
+MMHB = Path(__file__).resolve().parents[5] / "shared" / "data" / "mmhb_descriptors" / "MMHB_descriptors.zip"
 HEADER = "ID\tHB AXIS\tSEMANTIC FIELD (SENSE)\tOPTION DESCRIPTON [SL]\tSUGGESTED TRANSLATION [TL]\n"
 
 

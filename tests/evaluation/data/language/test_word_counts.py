@@ -8,7 +8,7 @@ import pytest
 
 from evenhand.evaluation.data.language.word_counts import count_words
 
-PAIRS = Path(__file__).resolve().parents[4] / "shared" / "data" / "s_jsd"
+PAIRS = Path(__file__).resolve().parents[5] / "shared" / "data" / "s_jsd"
 
 
 @pytest.mark.parametrize(("language", "words"), [("de", 5470), ("en", 5548), ("id", 4790)])

@@ -2,7 +2,6 @@
 
 import pandas as pd
 import pytest
-from tests.evaluation.data.test_prompt_files import write
 
 from evenhand.evaluation.data.readers import table_files
 from evenhand.evaluation.data.readers.response_files import (
@@ -14,6 +13,7 @@ from evenhand.evaluation.data.readers.response_files import (
 )
 from evenhand.evaluation.data.readers.table_files import read_columns
 from evenhand.evaluation.errors import InputError
+from tests.evaluation.data.readers.test_prompt_files import write
 
 ROW = {"template": "t", "axis": "age", "descriptor": "old", "text": "I'm old."}
 PROMPTS = pd.DataFrame(

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
@@ -26,7 +25,6 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     all_effects_sections,
     detectable_text,
-    read_effects,
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -289,11 +287,3 @@ def test_both_models_answers_to_one_prompt_are_read(run):
     offensive = [np.arange(8) == 1, np.arange(8) == 5]
     assert change_example(run, after, effect, ([0], [0]), offensive).hidden == {0}
     assert change_example(run, after, {**effect, "unit": "nobody"}, ([0], [0])).texts == ()
-
-
-def test_tables_of_earlier_versions_are_read(tmp_path):
-    table(SHOWN).drop(columns=["p_joint", "hits"]).to_parquet(tmp_path / "effects.parquet")
-    read = read_effects(FamilyRun(tmp_path), "effects")
-    assert read["p_joint"].tolist() == [0.01] and read["hits"].isna().all()
-    assert all_effects_sections(read)
-    assert not len(read_effects(FamilyRun(tmp_path), "absent"))
