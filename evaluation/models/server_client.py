@@ -378,6 +378,8 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exce
 
 def _reason_of(error: Exception, status: int | None, body: object, has_answered: bool) -> str:
     """Return why a request failed, and what to do."""
+    from httpx import ConnectError
+
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
@@ -390,9 +392,9 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
-        if reason.startswith("Connection error"):
-            if not has_answered:
-                return "no server answers there (connection error); start it, or give its address"
+        if not has_answered and isinstance(error.__cause__, ConnectError):
+            return "no server answers there (connection error); start it, or give its address"
+        if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
         return f"{reason}. Answers so far are saved: run the command again when the server answers"
     return reason
