@@ -378,8 +378,6 @@ def _failure(model: ModelSettings, error: Exception, has_answered: bool) -> Exce
 
 def _reason_of(error: Exception, status: int | None, body: object, has_answered: bool) -> str:
     """Return why a request failed, and what to do."""
-    from httpx import ConnectError
-
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     if isinstance(body, Mapping) and "detail" in body:  # FastAPI's field for the reason
         reason = str(body["detail"])
@@ -392,7 +390,8 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
-        if not has_answered and isinstance(error.__cause__, ConnectError):
+        is_refused = type(error.__cause__).__name__ == "ConnectError"  # of httpx or httpx2, as the client chooses
+        if is_refused and not has_answered:
             return "no server answers there (connection error); start it, or give its address"
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
