@@ -80,6 +80,7 @@ from evenhand.evaluation.metrics.generation_bias.people import MAX_NAME, compare
 from evenhand.evaluation.metrics.generation_bias.published import log_differences
 from evenhand.evaluation.metrics.generation_bias.so_far import AnswersSoFar
 from evenhand.evaluation.metrics.generation_bias.stopping_question import question_of
+from evenhand.evaluation.metrics.generation_bias.words import TEMPLATES
 from evenhand.evaluation.models.base import CANDIDATES, Model
 from evenhand.evaluation.models.capabilities import load_tasks
 from evenhand.evaluation.models.remote import ANSWERED_BY
@@ -137,7 +138,7 @@ class GenerationBias(Family):
     USES_SYSTEM_PROMPT = True
     READS_RESPONSES = True
     TITLE = "Generation bias"
-    WORDS = "words.j2"
+    WORDS = TEMPLATES
     parts = PARTS
 
     def inputs(self, config: FamilyConfig) -> dict[str, Json]:
