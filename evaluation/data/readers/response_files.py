@@ -239,7 +239,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     if is_inspect_log(path):
         names = read_inspect(path, descriptor_column)
         return names | _named_columns(_rows_of(names), named, path)
-    table = read_rows(path, "responses", descriptor_column)
+    table = read_rows(path, "responses", descriptor_column, named.values())
     rows = _rows_of(table)
     try:
         found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)
