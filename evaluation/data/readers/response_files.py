@@ -209,7 +209,8 @@ def read_responses(
         table = name_descriptor(table, path, descriptor_column)
     if unknown is not None:
         given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
-        table[columns.DESCRIPTOR] = [unknown if is_blank(value) else value for value in given]
+        # A word such as "none" may be the name of a group.
+        table[columns.DESCRIPTOR] = [value if str(value or "").strip() else unknown for value in given]
     required = (
         [columns.RESPONSE] if columns.PROMPT_ID in table else [columns.RESPONSE, columns.TEXT, columns.DESCRIPTOR]
     )
