@@ -114,13 +114,6 @@ def page(sweep: Sweep) -> Page:
     settings = summarise(sweep.points, sweep.swept)
     rows = table_rows(settings)
     best = largest_reduction(rows)
-    caption = f"{POOLED_FGB} removed"
-    if math.isfinite(best["reduction"]):
-        among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
-        # The page of the comparison is about the difference itself: one click further, its number must not surprise.
-        remaining, _ = root(1 - best["reduction"], None)
-        change = percent(remaining - 1, 0, True)
-        caption = f"{POOLED_FGB} by {best['label']}{among}; the difference itself, without the square: {change}"
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
@@ -148,7 +141,7 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"{caption}; decoding: {decodings}",
+        headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, shows_bias=bool((sweep.points["base_low"] > 0).any())),
         steps=steps,
         warnings=_warnings(rows, sweep),
@@ -171,6 +164,17 @@ def page(sweep: Sweep) -> Page:
         links=sweep.links,
         sides=removed_table.columns[1:2],
     )
+
+
+def _caption(best: SettingRow, n_settings: int) -> str:
+    """Return what the headline is: the largest reduction, squared and without the square."""
+    if not math.isfinite(best["reduction"]):
+        return f"{POOLED_FGB} removed"
+    among = f", the largest reduction of {n_settings} settings" if n_settings > 1 else ""
+    # The page of the comparison is about the difference itself: one click further, its number must not surprise.
+    remaining, _ = root(1 - best["reduction"], None)
+    change = percent(remaining - 1, 0, True)
+    return f"{POOLED_FGB} by {best['label']}{among}; the difference itself, without the square: {change}"
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) -> str:
