@@ -174,7 +174,8 @@ def _caption(best: SettingRow, n_settings: int) -> str:
     # The page of the comparison is about the difference itself: one click further, its number must not surprise.
     remaining, _ = root(1 - best["reduction"], None)
     change = percent(remaining - 1, 0, True)
-    return f"{POOLED_FGB} by {best['label']}{among}; the difference itself, without the square: {change}"
+    shown = "" if best["reduction_low"] > 0 else ", which is not shown to differ from 0"
+    return f"{POOLED_FGB} by {best['label']}{among}{shown}; the difference itself, without the square: {change}"
 
 
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) -> str:
@@ -190,7 +191,10 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) 
     for row in named:
         costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
         removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
-        sentences.append(f"{row['label']} removes {removed} of pooled FGB*{costs}.")
+        found = f"removes {removed} of pooled FGB*"
+        if not row["reduction_low"] > 0:
+            found = f"is not shown to remove any of pooled FGB* ({removed})"
+        sentences.append(f"{row['label']} {found}{costs}.")
     n_overlapping = sum(row["reduction_high"] >= best["reduction_low"] for row in removing if row is not best)
     if n_overlapping:
         others = "the other" if len(removing) == 2 else f"{n_overlapping} of the {len(removing) - 1} others"
