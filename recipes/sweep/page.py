@@ -1,6 +1,7 @@
 """The report of a sweep: one table of settings with reductions and costs, and charts of one against the other."""
 
 import math
+import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -134,6 +135,9 @@ def page(sweep: Sweep) -> Page:
     steps = []
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
+    if best["reduction_low"] <= 0 and sweep.base_folder:
+        plan = f"evenhand plan {shlex.quote(sweep.base_folder)}"
+        steps.append(Step("See how many answers a more certain result needs:", plan))
     by_threshold = threshold_charts(rows, sweep.swept).values()
     threshold_figures = [Figure(str(chart.get_label()), svg(chart), FIGURE_NOTE) for chart in by_threshold]
     thresholds = threshold_table(rows)
