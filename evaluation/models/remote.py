@@ -35,6 +35,7 @@ class RemoteModel(Model):
     """A model behind an API. A new API is a class with the method `ask`."""
 
     requests_per_response = 1
+    scores_responses = False  # whether the settings say that the API gives likelihoods of responses
     parameters_found: Parameters | None = None
 
     @abstractmethod
@@ -58,10 +59,12 @@ class RemoteModel(Model):
 
     @property
     def note(self) -> str:
+        likelihoods = "Scores that need the model's weights (relevance, perplexity) are omitted."
+        if self.scores_responses:
+            likelihoods = "Relevance and perplexity are by its log-probabilities of these responses."
         return (
-            f"A server answered as {self.name}. Scores that need the model's weights (relevance, perplexity) are "
-            "omitted. It is not verified that the server uses the seed of each request, so a second run may give other "
-            "responses."
+            f"A server answered as {self.name}. {likelihoods} It is not verified that the server uses the seed of each "
+            "request, so a second run may give other responses."
         )
 
     @property
