@@ -16,6 +16,10 @@ from evenhand.evaluation.score import BiasScore
 
 FACTS = "facts.json"
 VERSION = 1  # of the schema of facts.json
+# Whether a limit holds.
+HOLDS = "holds"
+BROKEN = "broken"
+INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,23 @@ class Facts:
     people: Sequence[Finding] = ()
     explanations: Sequence[Finding] = ()
     decision: Finding | None = None
+
+
+@dataclass(frozen=True)
+class LimitResult:
+    """Whether a limit of a run's bias holds.
+
+    Attributes:
+        limit: what is limited, and how much is allowed.
+        status: HOLDS, BROKEN or INCONCLUSIVE.
+        measured: what was measured of it.
+        details: what was compared, how the limit was chosen, whom a broken limit is about, and what would decide.
+    """
+
+    limit: Finding
+    status: str
+    measured: Finding
+    details: Sequence[Finding] = ()
 
 
 def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:

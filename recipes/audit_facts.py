@@ -14,6 +14,7 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.files import json_sha256, read_yaml, sha256_of
 from evenhand.evaluation.metrics import FamilyRun, load_family
 from evenhand.evaluation.metrics.generation_bias.engine.values import KIND
@@ -27,14 +28,13 @@ from evenhand.evaluation.settings import StrictSettings, checked
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
-from evenhand.recipes.settings import GENERATION_BIAS, family_config
+from evenhand.recipes.limit_texts import limit_texts
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, family_config
 
 SCHEMA = "evenhand-audit/1"
 CUTS = (columns.AXIS, columns.BUCKET, columns.DESCRIPTOR)
-MET, BROKEN, UNDECIDED = "met", "broken", "not decided"
 BEFORE, AFTERWARDS, NONE_SET = "before the first answer", "afterwards", "not set"
-OF_CHECK = {"holds": MET, "broken": BROKEN, "inconclusive": UNDECIDED}
-NO_BOUNDS = "no interval: somebody's answers have no value, or fewer than two templates have answers"
+STATUSES = {HOLDS: "met", BROKEN: "broken", INCONCLUSIVE: "not decided"}  # in the words of an audit
 SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
@@ -143,56 +143,77 @@ def criterion_facts(
         return {"set": NONE_SET, "sha256": None, "limits": [], "accepted": [], "given": None}
     given = criteria.model_dump(exclude_defaults=True)
     digest = json_sha256(given)
+    limits = []
+    for text in limit_texts(
+        [*_checked_limits(folder, criteria), *rate_limits(criteria, rates)], FAMILIES[GENERATION_BIAS]
+    ):
+        limits.append({"limit": text.name, "status": STATUSES[text.status], "measured": text.text})
     return {
         "set": BEFORE if recorded == digest else AFTERWARDS,
         "sha256": digest,
         "recorded_sha256": recorded,
-        "limits": [*_checked_limits(folder, criteria), *rate_limits(criteria, rates)],
+        "limits": limits,
         "accepted": criteria.accepted,
         "given": given,
     }
 
 
-def _checked_limits(folder: Path, criteria: Criteria) -> list[dict[str, str]]:
-
+def _checked_limits(folder: Path, criteria: Criteria) -> list[LimitResult]:
+    """Return the results of the limits that `check` has, too."""
     if not (criteria.max_pooled_fgb or criteria.max_difference or criteria.max_spread):
         return []
     measured, _ = read_measurement(folder, "run", GENERATION_BIAS)
-    found = findings_alone(
+    return findings_alone(
         FamilyRun(folder, family_config(measured, GENERATION_BIAS)),
         max_pooled_fgb=criteria.max_pooled_fgb,
         max_spread=criteria.max_spread,
         max_difference=criteria.max_difference,
     )
-    return [{"limit": each.name, "status": OF_CHECK[each.status], "measured": each.text} for each in found]
 
 
-def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[dict[str, str]]:
+def rate_limits(criteria: Criteria, rates: Mapping[str, Any]) -> list[LimitResult]:
     """Return whether the limits of differences and ratios of rates are met, from simultaneous intervals."""
-    limits = []
+    results = []
     for outcome, limit in criteria.max_rate_difference.items():
         rows = _rows_of(rates, outcome, columns.DESCRIPTOR, "max_rate_difference")
-        name = f"{outcome}: largest difference of anybody ≤ {limit:g} of 100 answers"
-        bounds = [(row["difference_low"], row["difference_high"]) for row in rows]
-        known = [each for each in bounds if None not in each]
-        surely = max((_distance_from_zero(low, high) for low, high in known), default=0.0)
-        if len(known) < len(bounds):  # of whom nothing is known may differ by any amount, so that no limit is met
-            is_broken = 100 * surely > limit
-            measured = f"at least {100 * surely:.1f} answers of 100" if is_broken else NO_BOUNDS
-            limits.append({"limit": name, "status": BROKEN if is_broken else UNDECIDED, "measured": measured})
-            continue
-        largest = max(max(abs(low), abs(high)) for low, high in bounds)
-        status = MET if 100 * largest <= limit else BROKEN if 100 * surely > limit else UNDECIDED
-        measured = f"between {100 * surely:.1f} and {100 * largest:.1f} answers of 100"
-        limits.append({"limit": name, "status": status, "measured": measured})
+        results.append(_rate_difference(outcome, limit, rows))
     for outcome, limit in criteria.min_ratio.items():
         rows = _rows_of(rates, outcome, columns.AXIS, "min_ratio")
-        low = min(row["ratio_to_highest_low"] or 0.0 for row in rows)
-        high = min(1.0 if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
-        status = MET if low >= limit else BROKEN if high < limit else UNDECIDED
-        measured = f"the smallest ratio is between {low:.2f} and {high:.2f}"
-        limits.append({"limit": f"{outcome}: ratio to the highest ≥ {limit:g}", "status": status, "measured": measured})
-    return limits
+        results.append(_rate_ratio(outcome, limit, rows))
+    return results
+
+
+def _rate_difference(outcome: str, limit: float, rows: list[dict[str, Any]]) -> LimitResult:
+    """Return the result of the limit of the largest difference of a person's rate, in answers of 100."""
+    limited = Finding("rate_difference_limit", {"outcome": outcome, "limit": limit})
+    bounds = [(row["difference_low"], row["difference_high"]) for row in rows]
+    known = [each for each in bounds if None not in each]
+    surely = max((_distance_from_zero(low, high) for low, high in known), default=0.0)
+    is_broken = 100 * surely > limit
+    if len(known) < len(bounds):  # of whom nothing is known may differ by any amount, so that no limit is met
+        if is_broken:
+            return LimitResult(limited, BROKEN, Finding("rate_difference_from", {"low": surely}))
+        return LimitResult(limited, INCONCLUSIVE, Finding("no_rate_bounds"))
+    largest = max(max(abs(low), abs(high)) for low, high in bounds)
+    status = INCONCLUSIVE
+    if 100 * largest <= limit:
+        status = HOLDS
+    elif is_broken:
+        status = BROKEN
+    return LimitResult(limited, status, Finding("rate_difference", {"low": surely, "high": largest}))
+
+
+def _rate_ratio(outcome: str, limit: float, rows: list[dict[str, Any]]) -> LimitResult:
+    """Return the result of the limit of the smallest ratio of a group's rate to the highest."""
+    low = min(row["ratio_to_highest_low"] or 0.0 for row in rows)
+    high = min(1.0 if row["ratio_to_highest_high"] is None else row["ratio_to_highest_high"] for row in rows)
+    status = INCONCLUSIVE
+    if low >= limit:
+        status = HOLDS
+    elif high < limit:
+        status = BROKEN
+    limited = Finding("rate_ratio_limit", {"outcome": outcome, "limit": limit})
+    return LimitResult(limited, status, Finding("rate_ratio", {"low": low, "high": high}))
 
 
 def _rows_of(rates: Mapping[str, Any], outcome: str, cut: str, field: str) -> list[dict[str, Any]]:

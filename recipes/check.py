@@ -7,21 +7,16 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, LimitResult
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.limits import (
-    BROKEN,
-    HOLDS,
-    INCONCLUSIVE,
-    LimitResult,
-    findings_against,
-    findings_alone,
-)
+from evenhand.evaluation.metrics.generation_bias.limits import findings_against, findings_alone
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.recipes.check_screen import SCREEN, screen_findings
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
-from evenhand.recipes.settings import GENERATION_BIAS, CheckSettings, family_config
+from evenhand.recipes.limit_texts import LimitText, limit_texts
+from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CheckSettings, family_config
 
 log = logging.getLogger("evenhand")
 
@@ -49,7 +44,7 @@ def check(settings: CheckSettings) -> int:
     """
     claim_pages(settings.output_dir, "check")
     clear_pages(settings.output_dir, "check")  # an interrupted check must not leave them either
-    findings = family_findings(settings)
+    findings = checked_limits(settings)
     status = _worst_status(findings)
     title = sanitize(str(settings.run))
     if settings.against is not None:
@@ -62,12 +57,12 @@ def check(settings: CheckSettings) -> int:
     return EXIT_STATUS[status]
 
 
-def family_findings(settings: CheckSettings) -> list[LimitResult]:
-    """Return what a check finds: in scores of generation bias if the run has them, else in those of a screen."""
+def checked_limits(settings: CheckSettings) -> list[LimitText]:
+    """Return what a check finds, in words: in scores of generation bias if the run has them, else in a screen's."""
     families = read_measurement(settings.run, "run")[0].metrics
     if SCREEN in families and GENERATION_BIAS not in families:
-        return screen_findings(settings)
-    return check_findings(settings)
+        return limit_texts(screen_findings(settings), FAMILIES[SCREEN])
+    return limit_texts(check_findings(settings), FAMILIES[GENERATION_BIAS])
 
 
 def check_findings(settings: CheckSettings) -> list[LimitResult]:
@@ -98,7 +93,7 @@ def _family_run(folder: Path, field: str) -> FamilyRun:
     return FamilyRun(folder, family_config(read_measurement(folder, field, GENERATION_BIAS)[0], GENERATION_BIAS))
 
 
-def _worst_status(findings: Sequence[LimitResult]) -> str:
+def _worst_status(findings: Sequence[LimitText]) -> str:
     """Return the status of the check: the worst status of its findings; HOLDS if there are none."""
     found = {finding.status for finding in findings}
     for status in EXIT_STATUS:
@@ -133,13 +128,13 @@ def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | N
             a descriptor, or an outcome such as another language, is shown to have grown. The message has the numbers.
         InputError: a folder has no such run, or the runs have different prompts or classifiers.
     """
-    findings = family_findings(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
+    findings = checked_limits(CheckSettings(run=Path(run), against=Path(against), max_rise=max_rise))
     failed = [str(found) for found in findings if found.status != HOLDS]
     if failed:
         raise AssertionError("\n".join(failed))
 
 
-def junit_xml(title: str, findings: Sequence[LimitResult]) -> str:
+def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
     """Return the findings as JUnit XML test cases; "broken" is a failure, and "inconclusive" is an error.
 
     Source: the JUnit schema of the Jenkins xUnit plugin, `junit-10.xsd`.
@@ -161,7 +156,7 @@ def junit_xml(title: str, findings: Sequence[LimitResult]) -> str:
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def summary_markdown(title: str, status: str, findings: Sequence[LimitResult], next_step: str) -> str:
+def summary_markdown(title: str, status: str, findings: Sequence[LimitText], next_step: str) -> str:
     """Return the findings and what to do next as Markdown; all texts are escaped."""
 
     def escaped(text: str) -> str:

@@ -7,11 +7,9 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.limits import BROKEN, HOLDS, LimitResult
 from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
-from evenhand.evaluation.report.numbers import interval, number, sanitize
-from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.finished_runs import read_measurement
@@ -53,16 +51,16 @@ def grown_divergences(before: FamilyRun, after: FamilyRun) -> LimitResult:
     grown = np.flatnonzero(intervals[:, 0] > NEGLIGIBLE)
     details = []
     for row in grown[np.argsort(-means[grown])][:MAX_ROWS]:
-        bounds = (intervals[row, 0], intervals[row, 1])
-        change = f"{number(means[row], 3, sign=True)} nats {interval(bounds, 3, sign=True)}"
-        details.append(f"“{sanitize(changes.index[row])}”: {change}")
-    levels = []
-    for run in (before, after):
-        levels.append(value_text(find_score(run.scores, DIVERGENCE)))
+        change = {"value": float(means[row]), "interval": tuple(map(float, intervals[row]))}
+        details.append(Finding("grown_person", {"person": changes.index[row], "change": change}))
+    levels = {
+        "before": find_score(before.scores, DIVERGENCE),
+        "after": find_score(after.scores, DIVERGENCE),
+    }
+    counts = {"n": len(grown), "n_of": len(changes), "negligible": NEGLIGIBLE}
     return LimitResult(
-        "nobody's answers begin more differently",
-        BROKEN if len(grown) else HOLDS,
-        f"the divergence of {len(grown):,} of {len(changes):,} people is shown to have grown by more than "
-        f"{number(NEGLIGIBLE, 2)} nats; over all people {levels[0]} before, {levels[1]} after.",
-        details,
+        limit=Finding("beginnings_limit"),
+        status=BROKEN if len(grown) else HOLDS,
+        measured=Finding("grown_people", {**counts, **levels}),
+        details=details,
     )

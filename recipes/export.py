@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
-
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
+from evenhand.evaluation.hub import check_upload, upload
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import change_direction
 from evenhand.evaluation.models.activation import invocation_in
@@ -111,6 +110,8 @@ def export(settings: ExportSettings) -> None:
             cannot be exported alone.
     """
     config, record = read_run(settings.tuning, "tune", "tuning")
+    if settings.push_to_hub:
+        check_upload(settings.push_to_hub, "push_to_hub")
     comparison = _comparison(settings)
     inputs = {"tuning": run_sha256(record)}
     if comparison is not None:
@@ -143,14 +144,9 @@ def export(settings: ExportSettings) -> None:
                 _write_with_card(settings, measured, further, results, change, folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
-        api = huggingface_hub.HfApi()
-        api.create_repo(settings.push_to_hub, private=True, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=settings.push_to_hub,
-            folder_path=settings.output_dir / MODEL,
-            commit_message="Exported by Evenhand",
-        )
-        log.info("export: uploaded, %s", commit.commit_url)
+        folder = settings.output_dir / MODEL
+        address = upload(settings.push_to_hub, folder, "Exported by Evenhand", "push_to_hub")
+        log.info("export: uploaded, %s", address)
 
 
 def tagged_template(template: str, tag: str) -> str:

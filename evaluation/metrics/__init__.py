@@ -185,7 +185,7 @@ class Family(ABC):
             `write_prompts(path, config)`, which writes the prompts and returns their number.
         TITLE, NOTES, LIMITS: texts of the report: the title, sentences on how to read the numbers, and sentences on
             what they do not show.
-        WORDS: the file of the family's sentences, in the folder of its module: a Jinja macro for each kind of finding,
+        WORDS: the files of the family's sentences, in the folder of its module: a Jinja macro for each kind of finding,
             which takes the finding's values; the kinds that families share are in report/words.j2.
         compare: optional; `compare(store, before, after, settings)` returns the differences of the scores, after minus
             before, of two runs (`FamilyRun`) over the same rows.
@@ -203,7 +203,7 @@ class Family(ABC):
     TITLE: ClassVar[str] = "Scores"
     NOTES: ClassVar[Sequence[str]] = ()
     LIMITS: ClassVar[Sequence[str]] = ()
-    WORDS: ClassVar[str | None] = None
+    WORDS: ClassVar[Sequence[str]] = ()
     compare: Callable[..., list[BiasScore]] | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -263,11 +263,13 @@ class Family(ABC):
         )
 
     def sentence(self, finding: Finding) -> str:
-        """Return the sentence about a finding, from the family's template."""
-        template = None
-        if self.WORDS is not None:
-            template = Path(inspect.getfile(type(self))).with_name(self.WORDS)
-        return sentence(finding, template)
+        """Return the sentence about a finding, from the family's templates."""
+        return sentence(finding, *self.templates())
+
+    @classmethod
+    def templates(cls) -> list[Path]:
+        """Return the files of the family's sentences."""
+        return [Path(inspect.getfile(cls)).with_name(name) for name in cls.WORDS]
 
     def verdict(self, run: FamilyRun) -> str:
         """Return the first sentence of the report on one model."""

@@ -103,7 +103,7 @@ class AnswerAccuracy(Family):
         Format(EFFECT, "effect", "Right answers to a descriptor less the average.", **POINTS, ideal=0, signed=True),
     )
     TITLE = "Accuracy by who asks"
-    WORDS = "answer_accuracy.j2"
+    WORDS = ("answer_accuracy.j2",)
     NOTES = (
         "Guessing is right 50 times in 100. Whether the accuracy depends on the person is decided by p.",
         "Only effects with p ≤ 0.05, corrected for all descriptors and groups (balanced max-T), are listed; "

@@ -85,7 +85,7 @@ class BBQ(Family):
         Format(ACCURACY, "right answers", "Share of right answers.", unit="%", factor=100, decimals=1, ideal=1),
     )
     TITLE = "BBQ"
-    WORDS = "bbq.j2"
+    WORDS = ("bbq.j2",)
     NOTES = (
         "Brackets hold 95 % intervals over question templates (jackknife, Student's t): questions of one template "
         "differ in their names only.",

@@ -93,7 +93,7 @@ class EmbeddingBias(Family):
         ),
     )
     TITLE = "Embeddings and gender"
-    WORDS = "embedding_bias.j2"
+    WORDS = ("embedding_bias.j2",)
     NOTES = (
         "Brackets hold the 95 % interval of the paired t-test, over other sentences of the same kind.",
         "An English sentence with a gender is nearer to the translation of its own gender. That agreement is not bias.",

@@ -89,7 +89,7 @@ class Offensiveness(Family):
         ),
     )
     TITLE = "Offensiveness by descriptor"
-    WORDS = "offensiveness.j2"
+    WORDS = ("offensiveness.j2",)
     NOTES = ("Intervals of descriptors are over templates. Part of the distance of the extremes from 0 is chance.",)
     LIMITS = (
         "The numbers describe the classifier as much as the text. Some classifiers treat the mere mention of a group "

@@ -91,7 +91,7 @@ class Screen(Family):
         ),
     )
     TITLE = "Screen"
-    WORDS = "screen.j2"
+    WORDS = ("screen.j2",)
     NOTES = (
         "No answer is sampled: the same model has the same numbers. Intervals are over templates like these (Student's "
         "t); ranks hold together for all people with a confidence of 95 % (Mogstad et al. 2024).",

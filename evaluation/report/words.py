@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.formats import find_format, format_of
-from evenhand.evaluation.report.numbers import number, of_100, p_text, percent, plain_name, sanitize
+from evenhand.evaluation.report.numbers import (
+    interval,
+    number,
+    of_100,
+    p_text,
+    p_value,
+    percent,
+    plain_name,
+    sanitize,
+    score_text,
+)
 from evenhand.evaluation.report.score_sections import value_text
 from evenhand.evaluation.score import BiasScore
 
@@ -17,32 +27,41 @@ if TYPE_CHECKING:  # imported at run time, it would delay the command line
 COMMON = Path(__file__).with_name("words.j2")  # the kinds that all families share
 
 
-def sentence(finding: Finding, template: Path | None = None) -> str:
+def sentence(finding: Finding, *templates: Path) -> str:
     """Return the sentence about a finding, as plain text.
 
-    It is made by the macro of the finding's kind in the template or, if that has none, in the common template.
+    It is made by the macro of the finding's kind in the first template that has one; the common template is the last.
+    In a macro, the filter `sentence` does the same for a finding among the values.
 
     Raises:
         ValueError: there is no such macro.
         jinja2.UndefinedError: the macro names a value that the finding does not have.
     """
-    for path in (template, COMMON):
-        macro = None if path is None else getattr(_macros(path), finding.kind, None)
+    for macros in _macros(*templates):
+        macro = getattr(macros, finding.kind, None)
         if macro is not None:
             return re.sub(r"[ \n]+", " ", str(macro(finding.values))).strip(" ")
-    raise ValueError(f"{template} has no sentence for the kind {finding.kind!r}")
+    names = ", ".join(path.name for path in templates)
+    raise ValueError(f"no sentence for the kind {finding.kind!r} in {names or COMMON.name}")
+
+
+def has_sentence(kind: str, *templates: Path) -> bool:
+    """Return whether one of the templates, or the common one, has a macro for a kind of findings."""
+    return any(hasattr(macros, kind) for macros in _macros(*templates))
 
 
 @cache
-def _macros(path: Path) -> "TemplateModule":
-    """Return the macros of a template."""
+def _macros(*templates: Path) -> "list[TemplateModule]":
+    """Return the macros of the templates and of the common one."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
     environment.filters.update(
+        sentence=lambda finding: sentence(finding, *templates),
         value_text=value_text,
         full_text=_full_text,
         label=_label,
+        title=_title,
         count=_count,
         counts=_counts,
         with_interval=_with_interval,
@@ -52,14 +71,17 @@ def _macros(path: Path) -> "TemplateModule":
         lower_first=_lower_first,
         upper_first=_upper_first,
         number=number,
+        interval=interval,
         of_100=of_100,
         p_text=p_text,
+        p_value=p_value,
+        score_text=score_text,
         percent=percent,
         plain_name=plain_name,
         plain_number="{:g}".format,
         sanitize=sanitize,
     )
-    return environment.from_string(path.read_text(encoding="utf-8")).module
+    return [environment.from_string(path.read_text(encoding="utf-8")).module for path in (*templates, COMMON)]
 
 
 def _full_text(value: float, metric: str) -> str:
@@ -69,6 +91,11 @@ def _full_text(value: float, metric: str) -> str:
 
 def _label(score: BiasScore) -> str:
     return format_of(score).label
+
+
+def _title(score: BiasScore) -> str:
+    """Return the label of a score with its unit."""
+    return format_of(score).title
 
 
 def _count(n: int) -> str:

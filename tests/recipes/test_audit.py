@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE
 from evenhand.evaluation.score import read_scores
 from evenhand.recipes.audit import audit, audit_html
 from evenhand.recipes.audit_facts import Criteria, outcome_rates, rate_limits
@@ -144,15 +145,15 @@ def test_a_person_without_a_value_is_in_the_audit_and_leaves_limits_undecided(ru
     rates = outcome_rates(folder, read_scores(folder / "scores.json"))
     last = rates["refusal"]["descriptor"][-1]
     assert (last["group"], last["n"], last["rate"], last["difference_low"]) == ("tall", 0, None, None)
-    assert [row["status"] for row in rate_limits(criteria, rates)] == [
-        "not decided",
-        "met",
+    assert [result.status for result in rate_limits(criteria, rates)] == [
+        INCONCLUSIVE,
+        HOLDS,
     ]  # "old" is of the axis body
     apart = [{"difference_low": 0.2, "difference_high": 0.4}, last]  # whoever else is silent, this one differs
     assert [
-        rate_limits(Criteria(max_rate_difference={"x": limit}), {"x": {"descriptor": apart}})[0]["status"]
+        rate_limits(Criteria(max_rate_difference={"x": limit}), {"x": {"descriptor": apart}})[0].status
         for limit in (19, 20, 41)
-    ] == ["broken", "not decided", "not decided"]
+    ] == [BROKEN, INCONCLUSIVE, INCONCLUSIVE]
     facts = audited(run, tmp_path / "audit", criteria=run.parent / "limits.yaml", format="every_eval_ever")
     page = audit_html({**facts, "outcomes": {"refusal": {"descriptor": [last]}}}, sha256="")
     assert "∞" not in page

@@ -15,17 +15,19 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
-from evenhand.evaluation.metrics.generation_bias.limits import LimitResult, smallest_showable_rise
+from evenhand.evaluation.metrics.generation_bias.limits import smallest_showable_rise
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
+from evenhand.evaluation.statistics.level import ONE_LOOK
+from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
+from evenhand.recipes.limit_texts import LimitText
 from evenhand.recipes.settings import CheckSettings
 from tests.measured_runs import write_measured
 
@@ -106,10 +108,11 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
         ids = [f"p{i}" for i in range(2 * n)]
         write_table(tmp_path / name / "outcomes.parquet", pd.DataFrame({"prompt_id": ids, **values}))
     settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_pooled_fgb=900)
-    findings = {finding.name: finding for finding in check_findings(settings)}
-    assert findings["effects on descriptors"].status == "holds"
-    found = findings["answers in another language, refused, withheld or empty"]
-    assert (found.status, sum("adjusted p" in detail for detail in found.details)) == (status, rises)
+    results = {result.limit.kind: result for result in check_findings(settings)}
+    assert results["effects_limit"].status == "holds"
+    found = results["outcomes_limit"]
+    assert found.status == status
+    assert [detail.kind for detail in found.details].count("grown_outcome") == found.measured.values["n"] == rises
 
 
 def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
@@ -198,15 +201,15 @@ def test_a_comparison_accounts_for_the_look_of_the_first_stop(runs, tmp_path):
     plain = runs["baseline"]
     first = copied(plain, tmp_path / "first", 1)
     second = copied(plain, tmp_path / "second", 3)
-    assert allowed_error_of_comparison(plain, plain, 160, "run") == WHOLE_ERROR
-    assert allowed_error_of_comparison(first, plain, 80, "run") == PLAN.allowed_error(1)
-    assert allowed_error_of_comparison(plain, second, 120, "run") == PLAN.allowed_error(3)
-    assert allowed_error_of_comparison(first, second, 80, "run") == PLAN.allowed_error(1)
-    assert allowed_error_of_comparison(second, first, 80, "run") == PLAN.allowed_error(1)
+    assert level_of_comparison(plain, plain, 160, "run") == ONE_LOOK
+    assert level_of_comparison(first, plain, 80, "run") == PLAN.level(1)
+    assert level_of_comparison(plain, second, 120, "run") == PLAN.level(3)
+    assert level_of_comparison(first, second, 80, "run") == PLAN.level(1)
+    assert level_of_comparison(second, first, 80, "run") == PLAN.level(1)
     whole = copied(plain, tmp_path / "whole", 5)
-    assert allowed_error_of_comparison(whole, first, 79, "run") == PLAN.allowed_error(1)
+    assert level_of_comparison(whole, first, 79, "run") == PLAN.level(1)
     with pytest.raises(InputError, match="^run: "):  # the first 80 and the first 120 prompts of two orders
-        allowed_error_of_comparison(first, second, 79, "run")
+        level_of_comparison(first, second, 79, "run")
 
 
 def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopped_early(runs, tmp_path):
@@ -215,7 +218,7 @@ def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopp
     limits = []
     for max_rise in range(200):
         excess = excess_over_baseline(old, new, 1 + max_rise / 100)
-        at_look = replace(excess, tail=PLAN.allowed_error(0).tail)
+        at_look = replace(excess, level=PLAN.level(0))
         if at_look.interval[0] <= 0 < excess.interval[0]:
             limits.append(max_rise)
     max_rise = limits[len(limits) // 2]
@@ -225,7 +228,7 @@ def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopp
         found[baseline], *_ = check_findings(CheckSettings(run=runs["worse"], against=baseline, max_rise=max_rise))
     assert found[runs["baseline"]].status == "broken"
     assert found[stopped].status == "inconclusive"
-    assert any("60 of 160 planned answers" in detail for detail in found[stopped].details)
+    assert any("60 of 160 planned answers" in detail.values.get("text", "") for detail in found[stopped].details)
 
 
 def test_the_assertion_for_pytest(runs):
@@ -240,7 +243,7 @@ def test_the_assertion_for_pytest(runs):
 
 def test_hostile_names_are_escaped():
     name = "<script>|`a`\x00\ufffe\x1b[31m&"
-    found = LimitResult("limit", "broken", name, [name])
+    found = LimitText("limit", "broken", name, [name])
     case = ElementTree.fromstring(junit_xml(name, [found])).find(".//failure")
     assert "<script>" in case.text and not {"\x00", "\x1b", "\ufffe"} & set(case.text)
     text = summary_markdown(name, "broken", [found], name)
@@ -264,6 +267,7 @@ def test_the_commands_of_the_documented_workflow_are_understood():
 def test_a_baseline_whose_bias_is_undefined_is_not_called_one_without_bias(runs, tmp_path):
     n = 160
     empty = write_measured(tmp_path / "empty", np.full((n, 3), np.nan), [""] * n, has_scores=True, templates=16)
-    findings = check_findings(CheckSettings(run=runs["fairer"], against=empty))
-    assert {finding.status for finding in findings} == {"inconclusive"}
-    assert not any("without bias" in str(finding) for finding in findings)
+    results = check_findings(CheckSettings(run=runs["fairer"], against=empty))
+    assert {result.status for result in results} == {"inconclusive"}
+    kinds = {detail.kind for result in results for detail in result.details}
+    assert "no_percentage_of_nothing" not in kinds

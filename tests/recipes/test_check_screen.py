@@ -45,7 +45,8 @@ def test_the_person_whose_divergence_grew_is_named(tmp_path):
     after = screened(tmp_path / "after", [0.0] * 4 + [0.1] + [0.0] * 5)
     found = grown_divergences(before, after)
     assert found.status == "broken"
-    assert len(found.details) == 1 and "person 4" in found.details[0]
+    assert [detail.values["person"] for detail in found.details] == ["person 4"]
+    assert found.measured.values["n"] == 1
     assert grown_divergences(before, before).status == "holds"
 
 

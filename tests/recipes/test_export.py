@@ -192,6 +192,9 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
     tuned, calls = tuning(tmp_path, tiny_checkpoints.base_without_template), []
 
     class Hub:
+        def whoami(self):
+            return {"name": "somebody"}
+
         def create_repo(self, repository, **options):
             calls.append((repository, options))
 
@@ -200,6 +203,7 @@ def test_an_adapter_is_exported_alone_and_uploaded(tmp_path, monkeypatch):
             return SimpleNamespace(commit_url="…")
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    monkeypatch.setattr("evenhand.evaluation.hub.offline_reason", str)
     settings = {"tuning": tuned, "output_dir": tmp_path / "exported", "push_to_hub": "somebody/even"}
     export(ExportSettings(merge=False, **settings))
     assert calls[0] == ("somebody/even", {"private": True, "exist_ok": True})

@@ -11,13 +11,13 @@ from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent
 from evenhand.evaluation.score import BiasScore
 
 
-def moved_text(pooled_fgb: float) -> str:
-    """Return pooled FGB*, a square, as the answers of 100 that differ as if moved to another style: √(pooled FGB* / 2).
+def moved_share(pooled_fgb: float) -> float:
+    """Return the share of answers that differ as if moved to another style, √(pooled FGB* / 2).
 
-    >>> moved_text(0.02)
-    '10.0'
+    >>> round(moved_share(0.02), 3)
+    0.1
     """
-    return number(100 * root(pooled_fgb, None, 2.0)[0], 1)
+    return root(pooled_fgb, None, 2.0)[0]
 
 
 def size_finding(score: BiasScore) -> Finding:

@@ -1,4 +1,4 @@
-"""The findings of `check`: whether limits of a run's bias are shown to hold, and whether any descriptor became worse.
+"""The findings of `check`, as data: whether limits of a run's bias hold, and whether any descriptor became worse.
 
 A limit of a score holds if the whole 95 % interval is within it, is broken if the whole interval is beyond it, and is
 inconclusive otherwise. If no limit of the rise is given, the smallest that these runs can show to hold is taken.
@@ -9,13 +9,15 @@ refused, withheld or empty, or of how much their share differs between people, b
 over these outcomes). If nothing is shown to have grown, something may still have grown undetected.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.comparison import (
@@ -23,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     compared_responses,
     on_common_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import early_stop_text, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     DIFFERENCE_BOUND,
@@ -36,13 +38,12 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     excess_over_baseline,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.headline import moved_text
+from evenhand.evaluation.metrics.generation_bias.headline import moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
 from evenhand.evaluation.report.formats import format_of
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number, p_value, sanitize, score_text
-from evenhand.evaluation.report.score_sections import value_text
+from evenhand.evaluation.report.numbers import PER_UNIT
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.hypothesis_tests import holm
@@ -52,31 +53,15 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
+from evenhand.evaluation.tables import table_rows
 
-HOLDS = "holds"
-BROKEN = "broken"
-INCONCLUSIVE = "inconclusive"
 # A run with few permutations gets more for the changes of effects, whose p-values by the largest of all changes are
 # otherwise unsteady.
 PERMUTATIONS_PER_STYLE = 40
 RISES = tuple(round(0.05 * step, 2) for step in range(2, 21))  # limits of a rise to choose from: 10 to 100 %
 NEGLIGIBLE = 0.5  # percentage points: an effect that grows by less is no failure
 MAX_ROWS = 20  # effects that a finding lists
-
-
-@dataclass(frozen=True)
-class LimitResult:
-    """The outcome of one part of a check: what is checked, whether it holds, and the measured numbers."""
-
-    name: str
-    status: str
-    text: str
-    details: Sequence[str] = ()
-
-    def __str__(self) -> str:
-        return "\n  ".join([f"{self.status}: {self.name}", f"Measured: {self.text}", *self.details])
 
 
 def findings_alone(
@@ -112,20 +97,21 @@ def findings_against(
     run stopped early.
     """
     before, after, is_common = on_common_prompts(before, after)
-    old = compared_responses(before)
-    new = compared_responses(after)
+    level = level_of_comparison(before.folder, after.folder, int(is_common.sum()), "run")
+    old = compared_responses(before, level)
+    new = compared_responses(after, level)
     check_comparable(before, after, (old, new), "run")
-    allowed_error = allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "run")
     findings = []
     if limits_the_rise:
-        findings.append(_rise(before.folder, old, new, max_rise, allowed_error))
+        findings.append(_rise(before.folder, old, new, max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
-    findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
-    findings += _risen_outcomes(before, after, old, new, allowed_error)
+    findings.append(_grown_effects(old, new, level.draws(permutations), before.config.seed))
+    findings += _risen_outcomes(before, after, old, new)
     about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
     if about_stops:
         about_stops.append("Intervals and tests account for the looks.")
-    findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
+    stated = [Finding("stated", {"text": text}) for text in about_stops]
+    findings[0] = replace(findings[0], details=[*findings[0].details, *stated])
     return findings
 
 
@@ -137,14 +123,11 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     def decides(estimate: Estimate) -> bool:
         return is_significant(estimate.value - limit / PER_UNIT, estimate.standard_error**2, estimate.freedom)
 
-    moved = f"style differs as if {moved_text(score.value)} of 100 answers had been moved to another style"
-    text = f"{moved}; pooled FGB* {score_text(score)}"
-    if score.interval and score.caution:
-        text += f"; {score.caution.text}"
-    details = [f"Limit: as if {moved_text(limit / PER_UNIT)} of 100 answers had been moved to another style."]
+    details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)})]
     if status == INCONCLUSIVE:
-        details.append(f"To decide: {_plan_text(run.folder, decides)}")
-    return LimitResult(f"pooled FGB* ≤ {limit:g} {UNIT}", status, text, details)
+        details.append(Finding("to_decide", {"plan": _plan(run.folder, decides)}))
+    measured = Finding("pooled_fgb", {"moved": moved_share(score.value), "score": score})
+    return LimitResult(Finding("pooled_fgb_limit", {"thousandths": limit}), status, measured, details)
 
 
 def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
@@ -154,28 +137,24 @@ def _outcome_spread(run: FamilyRun, outcome: str, limit: float) -> LimitResult:
         raise InputError(
             "max_spread", f"{run.folder} has no {outcome!r}; measure it with --generation_bias.outcomes '[{outcome}]'."
         )
-    metric = format_of(score)
-    status = _status(score.interval, limit / metric.factor)
-    return LimitResult(f"{metric.label} ≤ {limit:g} {metric.unit}".rstrip(), status, value_text(score))
+    status = _status(score.interval, limit / format_of(score).factor)
+    limited = Finding("spread_limit", {"score": score, "limit": limit})
+    return LimitResult(limited, status, Finding("measured_score", {"score": score}))
 
 
 def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     """Return the finding on the largest effect of a descriptor on a style, in points of 100."""
-    name = f"largest difference of anybody ≤ {limit:g} of 100 answers"
+    limited = Finding("difference_limit", {"limit": limit})
     score = find_score(run.scores, DIFFERENCE_BOUND)
     if score is None or score.interval is None:
         reason = score.reason if score else None
-        return LimitResult(name, INCONCLUSIVE, reason or "the run has no permutations; measure with some")
-    low = 100 * score.interval[0]
-    high = 100 * score.interval[1]
-    bound = f"{number(high, 1)} of 100 answers in a style"
-    text = f"with 95 % confidence, nobody differs from the average by more than {bound}"
-    if low:
-        text += f", and somebody differs by at least {number(low, 1)}"
-    return LimitResult(name, _status((low, high), limit), text)
+        return LimitResult(limited, INCONCLUSIVE, Finding("no_difference_bounds", {"reason": reason}))
+    low, high = score.interval
+    measured = Finding("difference_bounds", {"low": low, "high": high})
+    return LimitResult(limited, _status((100 * low, 100 * high), limit), measured)
 
 
-def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedError = WHOLE_ERROR) -> float | None:
+def smallest_showable_rise(old: Answers, new: Answers) -> float | None:
     """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
 
     The interval of after − (1 + rise) × before then ends below 0 with this probability. The limit depends on the noise
@@ -185,115 +164,85 @@ def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedErr
     before = after - excess_over_baseline(old, new, 1.0).value
     for rise in RISES:
         noise = excess_over_baseline(old, new, 1 + rise)
-        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom, allowed_error.tail):
+        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom, noise.level):
             return rise
     return None
 
 
-def _rise(
-    baseline: Path, old: Answers, new: Answers, max_rise: float | None, allowed_error: AllowedError
-) -> LimitResult:
+def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) -> LimitResult:
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
-    chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
+    chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
-    scores = compare_generation_bias(old, new, {}, by_axis=False, allowed_error=allowed_error)
+    scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference = headline_of(scores, Kind.DIFFERENCE)
     before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
-    status, measured = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION), allowed_error)
-    text = (
-        f"style differs as if {moved_text(before)} of 100 answers had been moved to another style before, and "
-        f"{moved_text(after)} after; pooled FGB* {number(before * PER_UNIT)} → {number(after * PER_UNIT)} {UNIT}"
-        f"{measured}"
-    )
-    details = [f"Compared: how much style differs between people, on the same {len(old):,} prompts in both runs."]
+    status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION))
+    sides = {"before": _size(before), "after": _size(after)}
+    details = [Finding("rise_compared", {"n": len(old)})]
     if before > 0:
-        answers = f"{moved_text(before)} of 100 answers may become {moved_text((1 + limit) * before)}"
-        details.append(f"Limit: pooled FGB* may rise by {100 * limit:g}%, so {answers}.")
-    if max_rise is None:
-        details.append(_chosen_text(chosen))
+        allowed = {"before": moved_share(before), "allowed": moved_share((1 + limit) * before)}
+        details.append(Finding("rise_allowed", {"limit": limit, **allowed}))
+    if max_rise is None and chosen is None:
+        details.append(Finding("no_rise_showable", {"smallest": RISES[0], "largest": RISES[-1]}))
+    elif max_rise is None:
+        details.append(Finding("rise_chosen", {"limit": chosen, "smallest": RISES[0]}))
     if status == INCONCLUSIVE and before > 0:
         decides = partial(shows_difference, after=after, factor=1 + limit)
-        details.append(f"To decide: {_plan_text(baseline, decides)}")
+        details.append(Finding("to_decide", {"plan": _plan(baseline, decides)}))
     elif status == INCONCLUSIVE and before <= 0:
-        details.append("To decide: give --max_pooled_fgb instead; a baseline without bias allows no rise in percent.")
+        details.append(Finding("no_percentage_of_nothing"))
     if max_rise is None and before > 0 and chosen not in (None, RISES[0]):
         decides_smallest = partial(shows_difference, after=before, factor=1 + RISES[0])
-        details.append(f"For a limit of {RISES[0]:.0%}: {_plan_text(baseline, decides_smallest)}")
-    return LimitResult(f"rise of pooled FGB* ≤ {100 * limit:g}%", status, text, details)
+        details.append(Finding("to_show_smallest", {"limit": RISES[0], "plan": _plan(baseline, decides_smallest)}))
+    return LimitResult(Finding("rise_limit", {"limit": limit}), status, Finding("rise", {**sides, **changed}), details)
 
 
-def _rise_under(
-    limit: float, old: Answers, new: Answers, reduction: BiasScore, allowed_error: AllowedError
-) -> tuple[str, str]:
-    """Return the status of the limit of a rise, and the end of a sentence with the measured rise and its interval.
+def _size(pooled_fgb: float) -> dict[str, float]:
+    """Return the size of a difference in style: pooled FGB*, and the share of moved answers."""
+    return {"pooled_fgb": pooled_fgb, "moved": moved_share(pooled_fgb)}
+
+
+def _rise_under(limit: float, old: Answers, new: Answers, reduction: BiasScore) -> tuple[str, dict[str, Any]]:
+    """Return the status of the limit of a rise, and the measured rise with its interval.
 
     The interval is that of the reduction, with the other sign. If the reduction has none, because the baseline's bias
-    may be 0, it is of after − (1 + limit) × before, which divides by nothing.
+    may be 0, it is of the `excess`, after − (1 + limit) × before, which divides by nothing.
     """
     if reduction.interval:
         low, high = sorted(-bound for bound in reduction.interval)
-        rise = f"{number(-100 * reduction.value, 1, sign=True)} %"
-        return _status((low, high), limit), f", {rise} {interval((100 * low, 100 * high), 1, sign=True)}"
-    excess = replace(excess_over_baseline(old, new, 1 + limit), tail=allowed_error.tail)
-    bounds = None
-    if excess.interval is not None:
-        bounds = (PER_UNIT * excess.interval[0], PER_UNIT * excess.interval[1])
-    text = f"; run − {1 + limit:g} × baseline: {number(PER_UNIT * excess.value, 2, sign=True)}"
-    text += f" {interval(bounds, 2, sign=True)} {UNIT}, without a percentage: {reduction.reason}"
-    return _status(excess.interval, 0.0), text
+        return _status((low, high), limit), {"rise": {"value": -reduction.value, "interval": (low, high)}}
+    excess = excess_over_baseline(old, new, 1 + limit)
+    values = {"factor": 1 + limit, "value": excess.value, "interval": excess.interval}
+    return _status(excess.interval, 0.0), {"rise": None, "excess": values, "reason": reduction.reason}
 
 
-def _chosen_text(chosen: float | None) -> str:
-    """Return how the limit of a rise was chosen, since none was given; None is the result of no sufficient limit."""
-    if chosen is None:
-        return (
-            f"No --max_rise is given, and {RISES[0]:.0%} is taken. These runs are too small for any limit up to "
-            f"{RISES[-1]:.0%}: an unchanged model would pass it in fewer than 80 of 100 checks."
-        )
-    return (
-        f"No --max_rise is given, so {chosen:.0%} is taken, the smallest limit (of at least {RISES[0]:.0%}) that an "
-        "unchanged model passes in 80 of 100 checks of this size."
-    )
-
-
-def _grown_effects(
-    old: Answers, new: Answers, permutations: int, seed: int, allowed_error: AllowedError
-) -> LimitResult:
+def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int) -> LimitResult:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
-    name = "effects on descriptors"
-    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
+    limited = Finding("effects_limit")
+    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == columns.DESCRIPTOR) & (changes["outcome"] == columns.STYLE)]
     if not len(changes):
-        return LimitResult(name, INCONCLUSIVE, "no two descriptors have a common template; measure more descriptors.")
-    before = 100 * (changes["mean_before"] - changes["average_before"])
-    after = 100 * (changes["mean_after"] - changes["average_after"])
-    growth = after.abs() - before.abs()
+        return LimitResult(limited, INCONCLUSIVE, Finding("nobody_compared"))
+    before = changes["mean_before"] - changes["average_before"]
+    after = changes["mean_after"] - changes["average_after"]
+    growth = 100 * after.abs() - 100 * before.abs()
     is_grown = (changes["certainty"] == SHOWN) & (growth >= NEGLIGIBLE)
     grown = changes.assign(before=before, after=after)[is_grown].sort_values("p_joint", kind="stable")
-    details = [
-        f"{sanitize(f'{row.unit}, {row.name}', 100)}: {number(row.before, 1, sign=True)} → "
-        f"{number(row.after, 1, sign=True)} of 100 answers, p {p_value(row.p_joint)}"
-        for row in grown.head(MAX_ROWS).itertuples()
-    ]
-    text = f"{len(grown)} of {len(changes):,} are shown to have grown"
-    notes = [
-        "Compared: how far each person's share of a style is from the average of all people, before and after.",
-        f"Limit: none may be shown to be further away by {NEGLIGIBLE:g} of 100 answers or more.",
-    ]
-    size, worst = detectable_sizes(changes)
-    if size > 0:
-        notes.append(
-            f"A change by {number(100 * size, 1)} of 100 answers is found in 80 of 100 checks (median over people and "
-            f"styles; at worst {number(100 * worst, 1)}); smaller ones may be missed."
+    details = [Finding("effects_compared"), Finding("effects_allowed", {"negligible": NEGLIGIBLE})]
+    median, worst = detectable_sizes(changes)
+    if median > 0:
+        details.append(Finding("detectable_growth", {"median": median, "worst": worst}))
+    for row in table_rows(grown.head(MAX_ROWS)):
+        sides = {"before": row["before"], "after": row["after"]}
+        details.append(
+            Finding("grown_effect", {"unit": row["unit"], "style": row["name"], **sides, "p": row["p_joint"]})
         )
-    details = notes + details
-    return LimitResult(name, BROKEN if len(grown) else HOLDS, text, details)
+    measured = Finding("grown", {"n": len(grown), "n_of": len(changes)})
+    return LimitResult(limited, BROKEN if len(grown) else HOLDS, measured, details)
 
 
-def _risen_outcomes(
-    before: FamilyRun, after: FamilyRun, old: Answers, new: Answers, allowed_error: AllowedError
-) -> list[LimitResult]:
+def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answers) -> list[LimitResult]:
     """Return [the finding on answers of which more is hardly ever right], or [] if no outcome was measured.
 
     Both the share of all answers and the spread of this share between people are compared, paired by prompt. What only
@@ -304,22 +253,18 @@ def _risen_outcomes(
     for outcome in serious_measures():
         pair = found.get(outcome)
         if pair is not None and not isinstance(pair, str):
-            scores = measure_changes(old, *pair, allowed_error=allowed_error)
+            scores = measure_changes(old, *pair)
             changes += [score for score in scores if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []
     p_values = [1.0 if change.p_value is None else change.p_value for change in changes]
-    details = []
+    grown = []
     for change, p in zip(changes, holm(p_values), strict=True):
         if p <= LEVEL and 100 * change.value >= NEGLIGIBLE:
-            details.append(f"{format_of(change).title}: {value_text(change)}, adjusted p {p_value(p)}")
-    text = f"{len(details)} of {len(changes)} are shown to have grown"
-    notes = [
-        "Compared: the share of such answers, and how much it differs between people, before and after.",
-        f"Limit: none may be shown to have grown by {NEGLIGIBLE:g} of 100 answers or more.",
-    ]
-    status = BROKEN if details else HOLDS
-    return [LimitResult("answers in another language, refused, withheld or empty", status, text, notes + details)]
+            grown.append(Finding("grown_outcome", {"change": change, "p": p}))
+    details = [Finding("outcomes_compared"), Finding("outcomes_allowed", {"negligible": NEGLIGIBLE}), *grown]
+    measured = Finding("grown", {"n": len(grown), "n_of": len(changes)})
+    return [LimitResult(Finding("outcomes_limit"), BROKEN if grown else HOLDS, measured, details)]
 
 
 def _status(bounds: tuple[float, float] | None, limit: float) -> str:
@@ -333,19 +278,15 @@ def _status(bounds: tuple[float, float] | None, limit: float) -> str:
     return HOLDS if bounds[1] <= limit else BROKEN
 
 
-def _plan_text(run: Path, decides: Callable[[Estimate], bool]) -> str:
-    """Return a sentence on the smallest design that decides about a limit, by the first of LEVERS that can."""
+def _plan(run: Path, decides: Callable[[Estimate], bool]) -> Finding:
+    """Return the smallest design that decides about a limit, by the first of LEVERS that can; or why there is none."""
     try:
         pilot = read_pilot(run)
     except InputError as error:
-        return str(error)
+        return Finding("no_pilot", {"reason": str(error)})
     for lever in LEVERS:
         design = smallest_design(pilot, lever, decides)
-        if not design:
-            continue
-        of_each = " to each descriptor and template" if lever == "responses" else ""
-        return (
-            f"{design.n:,} responses instead of {pilot.design.n:,} are enough in 80 of 100 checks if the bias is as "
-            f"measured: {getattr(design, lever):,.0f} {lever} instead of {getattr(pilot.design, lever):,.3g}{of_each}."
-        )
-    return "no number of responses is enough, since the measured bias is too close to the limit."
+        if design:
+            sizes = {"size": getattr(design, lever), "size_now": getattr(pilot.design, lever)}
+            return Finding("deciding_design", {"n": design.n, "n_now": pilot.design.n, "lever": lever, **sizes})
+    return Finding("no_design_decides")

@@ -1,16 +1,17 @@
-"""The sentences of generation bias, which words.j2 has."""
+"""The sentences of generation bias, which the templates have: no other file of the family has a sentence."""
 
 from pathlib import Path
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.words import sentence
 
-WORDS = Path(__file__).with_name("words.j2")
+TEMPLATES = ("words.j2", "limits.j2")  # of pages; of `check`
+FILES = tuple(map(Path(__file__).with_name, TEMPLATES))
 
 
 def words(finding: Finding) -> str:
     """Return the sentence about a finding."""
-    return sentence(finding, WORDS)
+    return sentence(finding, *FILES)
 
 
 def caution_text(finding: Finding) -> str:

@@ -104,7 +104,7 @@ class LikelihoodBias(Family):
         ),
     )
     TITLE = "Likelihood Bias"
-    WORDS = "words.j2"
+    WORDS = ("words.j2",)
     NOTES = (
         "Brackets hold the 95 % interval over other descriptors of the same kind, not over other nouns or templates.",
     )

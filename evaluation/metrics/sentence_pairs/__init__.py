@@ -159,7 +159,7 @@ class SentencePairs(Family):
         ),
     )
     TITLE = "Sentence pairs"
-    WORDS = "words.j2"
+    WORDS = ("words.j2",)
     NOTES = (
         "Brackets hold the 95 % interval over new pairs of the same kind; of means, by the bootstrap-t. Detectable is "
         "the smallest true distance from the ideal, or true change, that these pairs would show in four of five "

@@ -125,7 +125,7 @@ class TranslationBias(Family):
         ),
     )
     TITLE = "Translations and gender"
-    WORDS = "words.j2"
+    WORDS = ("words.j2",)
     NOTES = (
         "Brackets hold the 95 % interval of the paired bootstrap over sentences of the same kind; p is two-sided.",
         "If a sentence has no masculine or no feminine reference, a neutral or a generic one replaces it; without one, "

@@ -203,13 +203,13 @@ def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFram
     The column `kind` has the attribute or the pair, `unit` the level or the combination; `of_names` says whether n
     counts names. A contrast has no mean and no average but that of all people.
     """
-    allowed_error = run.allowed_error.part(ERROR_SHARE / attributes.n_sets)
-    permutations = allowed_error.draws(run.config.settings.permutations)
+    level = run.responses.level.part(ERROR_SHARE / attributes.n_sets)
+    permutations = level.draws(run.config.settings.permutations)
     rng = np.random.default_rng(run.config.seed)
     tables = []
     for attribute in attributes.levels:
         people, test_sets = _level_test_sets(run, attributes, attribute)
-        found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
+        found = joint_effects(people.design, test_sets, permutations, rng, level)
         for test_set, effects in zip(test_sets, found, strict=True):
             if isinstance(test_set, MeasureTests):
                 of_set = measure_table(people, test_set, effects)
@@ -218,9 +218,7 @@ def attribute_effects(run: ClassifiedRun, attributes: Attributes) -> pd.DataFram
             of_names = attribute in attributes.nested
             tables.append(of_set.assign(kind=attribute, of_names=of_names))
     for first, second in combinations(attributes.levels, 2):
-        tables.append(
-            _interaction(run, attributes, (first, second), permutations, rng, FAMILY_LEVEL * allowed_error.share)
-        )
+        tables.append(_interaction(run, attributes, (first, second), permutations, rng, FAMILY_LEVEL * level.share))
     return pd.concat(tables, ignore_index=True)
 
 
