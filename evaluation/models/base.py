@@ -50,8 +50,6 @@ class Model(ABC):
         without_likelihoods: why the model gives no likelihoods of responses; "" if it does.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
-        requests_per_response: the number of requests to an API that a response takes.
-        needs_partners: whether `respond` reads another person's prompt beside each prompt (`with_partners`).
     """
 
     SETTING: ClassVar[str] = "model.source"
@@ -59,8 +57,6 @@ class Model(ABC):
     without_weights: str = ""
     is_masked: bool = False
     can_be_asked: bool = True
-    requests_per_response: int = 0
-    needs_partners: bool = False
 
     def __init__(
         self,
@@ -109,6 +105,16 @@ class Model(ABC):
     def n_parameters(self) -> int:
         """The number of the model's parameters; a loaded model is loaded to find out."""
         return self.load().model.num_parameters()
+
+    @property
+    def requests_per_response(self) -> int:
+        """The number of requests to an API that a response takes."""
+        return 0
+
+    @property
+    def needs_partners(self) -> bool:
+        """Whether `respond` reads another person's prompt beside each prompt (`with_partners`)."""
+        return False
 
     @property
     def is_chat(self) -> bool:
