@@ -4,6 +4,7 @@ A family of metrics returns `Facts`; the sentence about a `Finding` is the macro
 (`report/words.py`). `facts.json` has the facts of all families of a run.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -83,6 +84,17 @@ def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
     for name, of_family in facts.items():
         families[name] = {each.name: _plain(getattr(of_family, each.name)) for each in fields(of_family)}
     write_json(path, {"version": VERSION, "families": families})
+
+
+def read_findings(path: Path, family: str, name: str) -> list[Finding]:
+    """Return the findings of a name, such as "people", of a family in a file of `write_facts`; [] if there are none.
+
+    Their values are as JSON has them: mappings in place of records.
+    """
+    if not path.exists():
+        return []
+    facts = json.loads(path.read_text(encoding="utf-8"))["families"].get(family, {})
+    return [Finding(values["kind"], values) for values in facts.get(name, ())]
 
 
 def _plain(value: Any) -> Json:

@@ -146,7 +146,7 @@ def page(sweep: Sweep) -> Page:
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
         headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
-        verdict=_verdict(rows, best, shows_bias=bool((sweep.points["base_low"] > 0).any())),
+        verdict=_verdict(rows, best, sweep),
         steps=steps,
         warnings=_warnings(rows, sweep),
         notes=[INTERVALS if len(sweep.points) > 1 else ONE_POINT, *sweep.notes],
@@ -182,16 +182,14 @@ def _caption(best: SettingRow, n_settings: int) -> str:
     return f"{POOLED_FGB} by {best['label']}{among}{shown}; the difference itself, without the square: {change}"
 
 
-def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) -> str:
-    """Return what a few settings remove and cost, or of more settings, what the best one does.
-
-    `shows_bias` is whether an interval of the base model's pooled FGB* is above 0.
-    """
+def _verdict(rows: Sequence[SettingRow], best: SettingRow, sweep: Sweep) -> str:
+    """Return what a few settings change, remove and cost, or of more settings, what the best one does."""
+    shows_bias = bool((sweep.points["base_low"] > 0).any())
     removing = [row for row in rows if math.isfinite(row["reduction"])]
     if not removing:
         return UNBOUNDED if shows_bias else NO_BIAS
     named = removing if len(removing) <= MAX_NAMED else [best]
-    sentences = []
+    sentences = list(sweep.people) if len(sweep.people) <= MAX_NAMED else []
     for row in named:
         costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
         removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")

@@ -18,9 +18,11 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, TuningRejected
+from evenhand.evaluation.facts import FACTS, read_findings
 from evenhand.evaluation.files import write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.verdict import is_bias_significant
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
@@ -329,8 +331,12 @@ def write_sweep(
     table, swept = points_table(folder, points, refused)
     write_table(folder / f"{POINTS}.parquet", table)
     links = []
+    people = []
     for row in table_rows(table[table["failed"] == ""]):
-        links.append((f"{setting_label(row, table, swept)}, seed {row['seed']}", row["folder"]))
+        label = setting_label(row, table, swept)
+        links.append((f"{label}, seed {row['seed']}", row["folder"]))
+        found = read_findings(folder / row["folder"] / FACTS, GENERATION_BIAS, "people")
+        people += [f"{label}: {words(finding)}" for finding in found[:1]]
     notes = []
     for point in {point.before.output_dir: point for point in points}.values():
         base_folder = point.before.output_dir
@@ -344,6 +350,7 @@ def write_sweep(
         "classifier": getattr(experiment.measure, GENERATION_BIAS).style_classifier.name,
         "n": None if fgb is None else fgb.n,
         "base_folder": str(points[0].before.output_dir),
+        "people": people,
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],

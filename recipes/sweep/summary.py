@@ -109,7 +109,8 @@ class Sweep:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
     classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
-    is the folder of the (first) measurement of the base model, as on the command line.
+    is the folder of the (first) measurement of the base model, as on the command line. `people` has a sentence for each
+    comparison: who is shown to be treated differently first of all, before and after.
     """
 
     title: str
@@ -121,6 +122,7 @@ class Sweep:
     classifier: str = ""
     n: int | None = None
     base_folder: str = ""
+    people: Sequence[str] = ()
 
     @property
     def settings(self) -> list[dict[str, Any]]:

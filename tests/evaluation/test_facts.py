@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evenhand.evaluation.facts import Facts, Finding, write_facts
+from evenhand.evaluation.facts import FACTS, Facts, Finding, read_findings, write_facts
 from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.report.words import has_sentence, sentence
 from evenhand.evaluation.score import BiasScore, Direction
@@ -106,3 +106,11 @@ def test_facts_are_strict_json(tmp_path):
     assert found["verdict"]["kind"] == "unknown" and found["verdict"]["cps"] is None
     expected = {"metric": "cps", "value": None, "n": 0, "n_of": "pairs", "reason": "no pair"}
     assert expected.items() <= found["headline"].items() and "signature" not in found["headline"]
+
+
+def test_findings_are_read_as_they_were_written(tmp_path):
+    person = Finding("person", {"who": Finding("group", {"name": "ability"}), "n": 3})
+    write_facts(tmp_path / FACTS, {"a": Facts(headline=None, verdict=Finding("none"), people=[person])})
+    (found,) = read_findings(tmp_path / FACTS, "a", "people")
+    assert (found.kind, found.values["who"]["name"], found.values["n"]) == ("person", "ability", 3)
+    assert read_findings(tmp_path / FACTS, "b", "people") == read_findings(tmp_path / "none", "a", "people") == []

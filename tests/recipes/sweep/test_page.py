@@ -199,6 +199,11 @@ def test_nothing_keeps_people_from_using_it(kind, request, browser):
     assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []
 
 
+def test_who_is_treated_differently_stands_first():
+    found = sweep_of(point("distill"), people=["distill: 15 of 52 before, 3 of 52 after."])
+    assert page(found).verdict.startswith("distill: 15 of 52 before, 3 of 52 after. distill removes ")
+
+
 @pytest.mark.parametrize(("reduction", "commands"), [(0.01, ["evenhand plan 'my runs/before'"]), (0.1, [])])
 def test_a_reduction_that_is_not_shown_leads_to_more_answers(reduction, commands):
     """The interval is the reduction ± 0.02."""
