@@ -300,14 +300,36 @@ class ResponseFileSettings(NamedSettings):
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="{column: its name in the file, or a path such as metadata.group} for text, response, "
-        "descriptor, …",
+        "descriptor, date, …",
     )
+    since_day: str | None = Field(
+        default=None, description="only responses of this day and later, by the column `date`"
+    )
+    before_day: str | None = Field(default=None, description="only responses before this day, such as 2026-08-31")
 
     @model_validator(mode="after")
-    def _check_columns(self) -> Self:
-        if self.columns and self.name is None:
-            raise InputError("columns", f"{self.columns} are given without a file; give --responses FILE, too.")
+    def _check_file(self) -> Self:
+        for name in ("columns", "since_day", "before_day"):
+            value = getattr(self, name)
+            if value and self.name is None:
+                raise InputError(name, f"{value} is given without a file; give --responses FILE, too.")
+        since, before = self.period
+        if since is not None and before is not None and since >= before:
+            raise InputError("before_day", f"{before} is not after `since_day`, {since}; exchange them.")
         return self
+
+    @property
+    def period(self) -> tuple[date | None, date | None]:
+        """The first day of the responses, and the day before which they are; None: all."""
+        return _day("since_day", self.since_day), _day("before_day", self.before_day)
+
+
+def _day(name: str, value: str | None) -> date | None:
+    """Return the day that a setting names; InputError if it is none."""
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise InputError(name, f"{format_value(value)} is no day; give one such as 2026-08-31.") from None
 
 
 class JudgeSettings(NamedSettings):

@@ -180,9 +180,20 @@ def person_dependent(scores: Sequence[BiasScore], table: pd.DataFrame, without: 
     names = []
     for score in spreads:
         name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
-        if score.metric in shown and name not in excluded and name not in names:
+        is_new = name not in excluded and name not in names
+        if score.metric in shown and is_new and not (name == LANGUAGE and _are_only_short(table)):
             names.append(name)
     return names
+
+
+def _are_only_short(table: pd.DataFrame) -> bool:
+    """Return whether all that effects show of languages is whose answers are too short to tell theirs."""
+    is_of_languages = table["outcome"].isin((LANGUAGE, OTHER_LANGUAGE))
+    shown = table[is_of_languages & (table["certainty"] == SHOWN)]
+    if TOO_SHORT not in set(shown["name"]):
+        return False
+    main = table.loc[is_of_languages & (table["name"] != TOO_SHORT)].groupby("name")["average"].mean().idxmax()
+    return set(shown["name"]) <= {TOO_SHORT, main}
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
