@@ -55,8 +55,10 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     Comparison,
@@ -156,7 +158,11 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     measure = find_measure(name)
     if measure is None or (measure.table and not run.has(measure.table)):
         return None
-    tables = {measure.table: run.table(measure.table)} if measure.table else {}
+    is_judged = name in (DECISION, UNDECIDED) and run.config.settings.decision_judge is not None
+    if is_judged and not run.has(JUDGED):
+        return None
+    needed = JUDGED if is_judged else measure.table
+    tables = {needed: run.table(needed)} if needed else {}
     context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
 
