@@ -217,7 +217,8 @@ def read_responses(
         table = name_descriptor(table, path, descriptor_column)
     if unknown is not None:
         given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
-        table[columns.DESCRIPTOR] = [unknown if is_blank(value) else value for value in given]
+        # A word such as "none" may be the name of a group.
+        table[columns.DESCRIPTOR] = [unknown if value is None or not str(value).strip() else value for value in given]
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
         require_columns(list(table), required, f"responses: {path}")
@@ -245,7 +246,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     if is_inspect_log(path):
         names = read_inspect(path, descriptor_column)
         return names | _named_columns(_rows_of(names), named, path)
-    table = read_rows(path, "responses", descriptor_column)
+    table = read_rows(path, "responses", descriptor_column, named.values())
     rows = _rows_of(table)
     try:
         found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)

@@ -139,8 +139,6 @@ def compared_values(
         old, new: their responses to the compared prompts, row by row.
     """
     sides = ((before, old, stored_names(before)), (after, new, stored_names(after)))
-    if not all(names for _, _, names in sides):
-        return {}
     found: dict[str, tuple[MeasureValues, MeasureValues] | str] = {}
     for name in dict.fromkeys([*sides[0][2], *sides[1][2]]):
         values = [_values_of_run(name, run, responses, names) for run, responses, names in sides]
