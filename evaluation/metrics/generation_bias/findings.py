@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     all_changes_section,
     change_summary,
-    detectable_text,
+    detectable_finding,
     effect_interval,
     only_shifted,
     read_effects,
@@ -358,6 +358,7 @@ def changes_section(named: Sequence[tuple[Finding, Example]], changes: pd.DataFr
         sentences.append(words(Finding("nobody_before_after")))
     parts = []
     if len(changes):
-        parts.append(Section(HOW_SURE, [change_summary(changes), *detectable_text(changes)], first_screen=True))
+        sure = [change_summary(changes), *detectable_finding(changes)]
+        parts.append(Section(HOW_SURE, list(map(words, sure)), first_screen=True))
         parts.append(all_changes_section(changes))
     return Section(f"{TITLE}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

@@ -53,7 +53,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -74,35 +74,14 @@ CHECKS = {
     ("classifier", "second"): "second classifier",
 }
 GROUPS_OF_PARTS = {"run", "source", "responses", "value", "outcome", "language"}  # whose scores parts show themselves
-# The words that every page explains.
-WORDS = (
-    ("descriptor", "The words in a prompt that say who the person is, such as “hard-of-hearing”."),
-    ("template", "A sentence with a gap for the person, such as “I'm ….”"),
-    ("group of people", "Descriptors of one kind, such as “age” (an axis of HolisticBias); “nonce” are made-up words."),
-    ("style", "What a classifier says about the tone of an answer; a probability for each of its labels."),
-)
-INTERVALS = (
-    "Brackets contain the 95 % interval: if the model were asked prompts like these again and again, 95 of 100 such "
-    "intervals would contain the true value. Averages are over people, each of whom counts equally. Tests exchange "
-    "people at random within each prompt template; all answers of a person to a template are moved together. The "
-    "tests are adjusted for everything that this page tests: if nobody were treated differently, 5 of 100 such pages "
-    "would show anything. A difference over all people is shown if the interval of pooled FGB* is above 0 and this "
-    "test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 pages show "
-    "something although nobody is treated differently."
-)
-PERSON_AND_WORD = (
-    "The intervals of the parts of person and word are right if many people or words differ a little; if a few differ "
-    "much and the others not at all, they are too narrow."
-)
-LIMITS = [
-    "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
-    "differences are harmful, and a difference can be appropriate: sympathy for one hardship need not fit another.",
-    "A model that is equally unkind or equally dull to everyone scores 0. Read the responses and the costs.",
-    "Errors of the style classifier are errors of these scores. Nothing is known about descriptors, templates and "
-    "languages that were not measured.",
-    "The report has many intervals. Of twenty comparisons without a change, about one is expected to exclude 0 by "
-    "chance. Warnings of rises are corrected for this (Holm), over all style clusters and over all axes.",
-]
+# The words that every page explains, by the kinds of their sentences; and what the numbers do not show.
+WORDS = {
+    "descriptor": "word_descriptor",
+    "template": "word_template",
+    "group of people": "word_group",
+    "style": "word_style",
+}
+LIMITS = ("limit_of_harm", "limit_of_equality", "limit_of_classifier", "limit_of_chance")
 
 
 def run_facts(run: FamilyRun) -> Facts:
@@ -178,8 +157,8 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         notes=[*_interval_notes(scores), *map(words, _test_notes({"": headline})), *_source_notes(run)],
         private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
-        glossary=[*WORDS, *glossary(map(format_of, scores))],
-        limits=LIMITS,
+        glossary=_glossary(scores),
+        limits=list(map(note, LIMITS)),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
     )
@@ -251,12 +230,17 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
         ],
         private_notes=[words(found) for found in system_prompt_notes(before, after)],
         sections=_folded_last(sections),
-        glossary=[*WORDS, *glossary(map(format_of, before.scores))],
-        limits=LIMITS,
+        glossary=_glossary(before.scores),
+        limits=list(map(note, LIMITS)),
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
     )
+
+
+def _glossary(scores: Sequence[BiasScore]) -> list[tuple[str, str]]:
+    """Return the words that a page with these scores explains, each with its explanation."""
+    return [*((word, note(kind)) for word, kind in WORDS.items()), *glossary(map(format_of, scores))]
 
 
 def _folded_last(sections: Sequence[Section]) -> list[Section]:
@@ -289,7 +273,7 @@ def _label(score: BiasScore) -> str:
 def _interval_notes(scores: Sequence[BiasScore]) -> list[str]:
     """Return notes on the intervals of a page with these scores."""
     has_parts = any(score.form == Form.PERSON and score.interval is not None for score in scores)
-    return [INTERVALS, PERSON_AND_WORD] if has_parts else [INTERVALS]
+    return [note("intervals"), note("intervals_of_parts")] if has_parts else [note("intervals")]
 
 
 def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[Finding]:

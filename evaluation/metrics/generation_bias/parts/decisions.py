@@ -17,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import VALUES
 from evenhand.evaluation.metrics.generation_bias.likelihoods import scored_pairs
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -28,14 +29,6 @@ from evenhand.evaluation.tables import table_rows
 
 DECISION = "decision: decision"  # the column of the values of the measure
 MAX_PEOPLE = 60  # rows of the table by person
-RATES_NOTE = (
-    "Rates are of the answers whose decision can be read. The intervals of all people hold together with a probability "
-    "of 95 %: the requests vary, and the people are these."
-)
-RULE_NOTE = (
-    "The answers are ours, and the general rule was made with them: expect less of others, and read some. A rule of "
-    "your own (decision: {pattern: …} or {field: …}) is not tested here."
-)
 
 
 class DecisionSettings(StrictSettings):
@@ -149,7 +142,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
         rows.append(Row(sanitize(person, 60), tuple(cells)))
     caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
-    return Table(caption, tuple(map(sanitize, names)), tuple(rows), RATES_NOTE)
+    return Table(caption, tuple(map(sanitize, names)), tuple(rows), note("about_rates"))
 
 
 def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:
@@ -171,7 +164,7 @@ def accuracy_table() -> Table:
         counts = (found.n_decided, found.n_right, found.n_wrong, found.n_undecided, found.n_false)
         rows.append(Row(asked, tuple(count_cells(*counts))))
     columns = ("asked for", "with a decision", "read rightly", "read wrongly", "without", "false alarms")
-    return Table("The general rule on 200 labelled answers", columns, tuple(rows), RULE_NOTE)
+    return Table("The general rule on 200 labelled answers", columns, tuple(rows), note("about_decision_rule"))
 
 
 class DecisionsPart(Part):

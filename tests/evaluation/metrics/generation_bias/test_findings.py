@@ -24,7 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     all_effects_sections,
-    detectable_text,
+    detectable_finding,
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -119,18 +119,17 @@ def test_the_size_is_in_all_units():
     assert {("3.1", "[2.0, 4.0]"), ("4.4", "[2.8, 5.7]"), ("0.80", "")} <= set(values)
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    sentence = detectable_text(table(OPEN, {**OPEN, "unit": "tall"}))[0]
-    assert re.findall(r"\d+\.\d", sentence)[:2] == ["8.0", "8.0"]
+    (found,) = detectable_finding(table(OPEN, {**OPEN, "unit": "tall"}))
+    assert (found.values["median"], found.values["worst"]) == (0.08, 0.08)
 
 
 @pytest.mark.parametrize(
     ("detectable", "expected"),
-    [((0.08, 0.2, 1.114), ["20.0"]), ((1.114,), [])],
+    [((0.08, 0.2, 1.114), [0.2]), ((1.114,), [])],
 )
 def test_no_difference_of_more_than_100_points_is_detectable(detectable, expected):
     rows = ({**OPEN, "unit": f"d{n}", "detectable": size} for n, size in enumerate(detectable))
-    sentences = detectable_text(table(*rows))
-    assert [re.findall(r"\d+\.\d", sentence)[0] for sentence in sentences] == expected
+    assert [found.values["median"] for found in detectable_finding(table(*rows))] == expected
 
 
 def test_the_style_finding_has_the_largest_effect_and_those_of_whom_only_the_mix_is_shown():

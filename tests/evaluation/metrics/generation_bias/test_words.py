@@ -41,7 +41,7 @@ def kinds():
     found = set()
     for file in Path(family.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Finding", "note"):
                 found |= {each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)}
     return found
 
