@@ -60,6 +60,18 @@ def infinite_values(run: FamilyRun) -> list[Finding]:
     return found
 
 
+def answers_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [how many answers are left out, by the reason], or [] if none is."""
+    responses = run.table(RESPONSES)
+    if columns.LEFT_OUT not in responses:
+        return []
+    counts = responses[columns.LEFT_OUT].value_counts()
+    if not len(counts):
+        return []
+    reasons = {str(reason): int(n) for reason, n in counts.items()}
+    return [Finding("answers_left_out", {"n": sum(reasons.values()), "n_of": len(responses), "reasons": reasons})]
+
+
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
     found = [Finding("stated", {"text": text}) for text in stop_text(run.folder)]

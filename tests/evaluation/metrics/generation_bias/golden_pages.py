@@ -7,38 +7,37 @@ from pathlib import Path
 
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
-from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
+from evenhand.evaluation.metrics.generation_bias.headline import Size, headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
 FOLDER = Path(__file__).with_name("golden")
-LANGUAGE = {"name": "other_language", "value": "other_language", "predicate": "", "scale": "share"}
-SYMPATHY = {"name": "style", "value": "sympathy", "predicate": "", "scale": "share"}
-REFUSAL = {"name": "refusal", "value": "refusal", "predicate": "decline the request", "scale": "share"}
-LENGTH = {"name": "length", "value": "length", "predicate": "", "scale": "ratio"}
-LENGTH |= {"factor": 1.0, "unit": "words", "decimals": 1}
-TONE = {"name": "warmth_of_tone", "value": "warmth_of_tone", "predicate": "", "scale": "number"}
-TONE |= {"factor": 1.0, "unit": "", "decimals": 2}
+LANGUAGE = Outcome("other_language", "other_language", "", "share")
+SYMPATHY = Outcome("style", "sympathy", "", "share")
+REFUSAL = Outcome("refusal", "refusal", "decline the request", "share")
+LENGTH = Outcome("length", "length", "", "ratio", unit="words", decimals=1)
+TONE = Outcome("warmth_of_tone", "warmth_of_tone", "", "number", decimals=2)
 
 
 def level(mean, average, hits=None, n=52, certainty="shown"):
     """Return the level of a person: n answers, hits of them or a mean, and a difference that is a little shrunk."""
     estimate = 0.9 * (mean - average)
     interval = (estimate - 0.05, estimate + 0.08)
-    values = {"n": n, "hits": hits, "mean": mean, "average": average, "estimate": estimate, "interval": interval}
-    return {**values, "certainty": certainty}
+    return Level(n, hits, mean, average, estimate, interval, certainty)
 
 
 def person(name, outcome, form="person", language="English", **values):
     """Return a finding on a person, whose answers have an outcome."""
-    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": language}
-    return Finding("person", {**subject, **level(**values)})
+    subject = {"who": Who(name, form), "outcome": outcome, "language": language}
+    return Finding("person", {**subject, "level": level(**values)})
 
 
 def change(name, outcome, before, after, change=None, form="person"):
     """Return a finding on a person before and after; `change` is the certainty of the change, None if it has none."""
-    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": None}
-    of_change = change and {"estimate": -0.2, "interval": (-0.3, -0.1), "certainty": change}
+    subject = {"who": Who(name, form), "outcome": outcome, "language": None}
+    of_change = change and Change(-0.2, (-0.3, -0.1), change)
     return Finding("person_before_after", {**subject, "before": before, "after": after, "change": of_change})
 
 
@@ -47,6 +46,11 @@ def style(overall="shown", largest=None, mixes=(), in_language=False, language=N
     counts = {"overall": overall, "n_tested": 40, "n_shown": 0 if largest is None else 1}
     of_whom = {"largest": largest, "mixes": list(mixes), "in_language": in_language, "language": language}
     return Finding("style", {**counts, **of_whom})
+
+
+def size(interval):
+    """Return the size of a difference in style, of which a decision reads the interval."""
+    return Size(moved=0.03, interval=interval, word="medium", may_be_none=False, reason="")
 
 
 def run_verdict(serious=(), of_style=None, outcomes=(), bound=0.28):
@@ -128,7 +132,6 @@ CHANGE_CAUTIONS = [
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
 LIMITS = ComparisonSettings()
-SIZE = {"interval": (0.0, 0.07)}  # may be larger than the limit
 PAGES = {
     "run": Facts(
         headline=None,
@@ -151,6 +154,7 @@ PAGES = {
             Finding("decoding", {"title": "sample, temperature 0.7"}),
         ],
         cautions=RUN_CAUTIONS,
+        left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
     ),
     "comparison": Facts(
         headline=None,
@@ -168,29 +172,32 @@ PAGES = {
         ],
         explanations=[
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
-            Finding("costs", {"costs": COSTS, "max_cost": 10}),
             Finding(
                 "accepted_changes",
                 {
-                    "changes": [{"label": "ability, SYMPATHY", "before": 0.31, "after": 0.06, "is_shown": True}],
+                    "changes": [AcceptedChange("ability, SYMPATHY", 0.31, 0.06, is_shown=True)],
                     "n_more": 2,
                 },
             ),
-            decision("fell", {"interval": (0.0, 0.04)}, COSTS[3:], [], LIMITS),
-            decision("unchanged", SIZE, COSTS[2:], [], LIMITS),
-            decision("rose", {"interval": (0.06, 0.07)}, COSTS[:2], [NEW], LIMITS),
+            decision("fell", size((0.0, 0.04)), COSTS[3:], [], LIMITS),
+            decision("unchanged", size((0.0, 0.07)), COSTS[2:], [], LIMITS),
+            decision("rose", size((0.06, 0.07)), COSTS[:2], [NEW], LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
         ],
         cautions=CHANGE_CAUTIONS,
+        costs=COSTS,
     ),
 }
 
 
 def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
-    findings = [facts.verdict, *facts.people, *facts.explanations]
+    findings = [facts.verdict, *facts.people]
+    if facts.costs:
+        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS.max_cost}))
+    findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
     return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
 

@@ -12,6 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
+    Who,
     changed_outcomes,
     changed_styles,
     changes_section,
@@ -135,7 +136,7 @@ def test_no_difference_of_more_than_100_points_is_detectable(detectable, expecte
 def test_the_style_finding_has_the_largest_effect_and_those_of_whom_only_the_mix_is_shown():
     found = style_finding(table(OPEN, SHOWN, CLUSTER), "shown").values
     assert (found["n_tested"], found["n_shown"], found["overall"]) == (3, 2, "shown")
-    assert found["largest"].values["who"] == {"name": "paralyzed", "form": "person"}
+    assert found["largest"].values["who"] == Who("paralyzed", "person")
     shifts = pd.DataFrame({"unit": ["tall", "blond", "paralyzed"], "certainty": ["inconclusive", "shown", "shown"]})
     assert style_finding(table(OPEN, SHOWN), "shown", shifts).values["mixes"] == ["blond"]
     assert style_finding(table(OPEN), "shown", shifts.head(1)).values["mixes"] == []
