@@ -29,6 +29,7 @@ from evenhand.evaluation.metrics.generation_bias.comparison import compared_resp
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.html import responses_html
 from evenhand.evaluation.report.output import present
@@ -130,7 +131,7 @@ def typed_command() -> list[str] | None:
 def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{fault} What needs no styles is in {folder}.")
+        raise InputError(f"generation_bias.{name}", f"{words(fault)} What needs no styles is in {folder}.")
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:
@@ -215,9 +216,11 @@ def finish(
     if store is not None:
         store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        write_facts(store.folder / FACTS, find_facts(settings))
+        facts = find_facts(settings)
+        write_facts(store.folder / FACTS, facts)
         files = report(settings, write=True, show=show)
         store.tracker.log_scores(scores)
+        store.tracker.log_facts(facts)
         store.tracker.log_report(files)
         store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
     elif show:

@@ -38,7 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     excess_over_baseline,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.headline import moved_share
+from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
@@ -127,7 +127,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)})]
     if status == INCONCLUSIVE:
         details.append(Finding("to_decide", {"plan": _plan(run.folder, decides)}))
-    measured = Finding("pooled_fgb", {"moved": moved_share(score.value), "score": score})
+    measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
     return LimitResult(Finding("pooled_fgb_limit", {"thousandths": limit}), status, measured, details)
 
 

@@ -90,7 +90,7 @@ RUN_CAUTIONS = [
     Finding("verdict_unclear", {"reason": Finding("unclear_caution", {"text": "there is one template"})}),
     Finding("planted_model"),
     Finding("small_model"),
-    Finding("unread", {"fault": "The classifier reads no Greek."}),
+    Finding("unread", {"fault": Finding("reads_english", {"classifier": "goemotions", "share": 0.96})}),
     Finding("few_responses", {"n": 32}),
     Finding("one_sided", {"text": "each cell has two responses"}),
     Finding("these_prompts", {"text": "they are of these prompts only"}),
