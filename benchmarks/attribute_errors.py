@@ -22,7 +22,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import attribute_effects, attributes_of
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
 GENDERS = ("woman", "man")
@@ -51,7 +50,6 @@ class SimulatedRun:
     outcomes: dict[str, MeasureValues]
     clusters: dict[str, Any] = field(default_factory=dict)
     config: FamilyConfig = field(default_factory=lambda: FamilyConfig(settings=Settings(permutations=199)))
-    allowed_error: AllowedError = WHOLE_ERROR
 
 
 KINDS = {

@@ -40,6 +40,7 @@ from benchmarks.page_errors import COLUMNS, even_page
 from evenhand.evaluation.statistics.cell_noise import components
 from evenhand.evaluation.statistics.cells import arrange_cells
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, slope_of_variance
+from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.statistics.permutation import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
 from evenhand.evaluation.statistics.person_pairs import LEAST_NOISE, pooled_spread
@@ -248,7 +249,10 @@ def intervals_at_looks(runs: list[list[Estimate]], tail: np.ndarray) -> np.ndarr
     bounds = []
     for run in runs:
         bounds.append(
-            [replace(estimate, tail=float(at_look)).interval for estimate, at_look in zip(run, tail, strict=True)]
+            [
+                replace(estimate, level=Level(tail=float(at_look))).interval
+                for estimate, at_look in zip(run, tail, strict=True)
+            ]
         )
     return np.array(bounds)
 
@@ -311,7 +315,7 @@ def after_stopping(runs: list[list[Estimate]], looks: LookPlan, limits: list[flo
     rows = []
     for run in runs:
         for look, estimate in enumerate(run):
-            at_look = replace(estimate, tail=float(looks.tail[look])).interval
+            at_look = replace(estimate, level=looks.level(look)).interval
             decided = decided_range(at_look, limits)
             if decided is not None or look == len(run) - 1:
                 break
@@ -451,8 +455,8 @@ def differences_at_looks(
         code = np.unique(template[has], return_inverse=True)[1]
         design = Design(code, person[has], np.zeros((0, n_people)))
         test_set = SetOfTests("values", values[has], are_shares=are_shares, has_overall=False)
-        allowed_error = looks.allowed_error(number)
-        found = joint_effects(design, [test_set], allowed_error.draws(draws), rng, allowed_error)[0]
+        level = looks.level(number)
+        found = joint_effects(design, [test_set], level.draws(draws), rng, level)[0]
         shown = found.p_joint <= LEVEL
         ends = np.where(shown, np.maximum(np.abs(found.low), np.abs(found.high)), found.at_most)
         bounds.append((found.at_least.max(), np.nanmax(ends)))

@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
-
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import check_links_inside, write_json, write_text
+from evenhand.evaluation.hub import check_upload, upload
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.verdict import change_direction
 from evenhand.evaluation.models.activation import invocation_in
@@ -35,7 +34,16 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores, signature_line
+from evenhand.evaluation.score import (
+    SCORES,
+    BiasScore,
+    Form,
+    Kind,
+    find_score,
+    levels_beside_changes,
+    read_scores,
+    signature_line,
+)
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
@@ -111,6 +119,8 @@ def export(settings: ExportSettings) -> None:
             cannot be exported alone.
     """
     config, record = read_run(settings.tuning, "tune", "tuning")
+    if settings.push_to_hub:
+        check_upload(settings.push_to_hub, "push_to_hub")
     comparison = _comparison(settings)
     inputs = {"tuning": run_sha256(record)}
     if comparison is not None:
@@ -143,14 +153,9 @@ def export(settings: ExportSettings) -> None:
                 _write_with_card(settings, measured, further, results, change, folder)
     log.info("export: the model and its card are in %s", settings.output_dir / MODEL)
     if settings.push_to_hub:
-        api = huggingface_hub.HfApi()
-        api.create_repo(settings.push_to_hub, private=True, exist_ok=True)
-        commit = api.upload_folder(
-            repo_id=settings.push_to_hub,
-            folder_path=settings.output_dir / MODEL,
-            commit_message="Exported by Evenhand",
-        )
-        log.info("export: uploaded, %s", commit.commit_url)
+        folder = settings.output_dir / MODEL
+        address = upload(settings.push_to_hub, folder, "Exported by Evenhand", "push_to_hub")
+        log.info("export: uploaded, %s", address)
 
 
 def tagged_template(template: str, tag: str) -> str:
@@ -296,6 +301,8 @@ def comparison_section(
     headline = find_headline(after)
     if headline is None:
         return NOT_COMPARED
+    before = levels_beside_changes(before, changes, "before")
+    after = levels_beside_changes(after, changes, "after")
     row = change_columns(before, after, changes)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}

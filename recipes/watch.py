@@ -54,6 +54,8 @@ class State:
         settings: what must stay the same from call to call.
         offset, head: the bytes of the log that were read, and the SHA-256 of its first bytes.
         answers, blocks: the number of answers read, and of blocks that were complete.
+        without_person, unreadable: the number of answers that nobody is known to have got, and of lines that are no
+            JSON object; they are in no other number.
         people: everybody, in the order in which they were first seen.
         counts: per person and outcome, the number of answers that have a value, and the sum of the values.
         log_wealth: (people, outcomes, directions, bets).
@@ -66,6 +68,8 @@ class State:
     head: str = ""
     answers: int = 0
     blocks: int = 0
+    without_person: int = 0
+    unreadable: int = 0
     people: list[str] = field(default_factory=list)
     counts: list[list[list[float]]] = field(default_factory=list)
     log_wealth: list[Any] = field(default_factory=list)
@@ -97,6 +101,8 @@ def watch(settings: WatchSettings) -> int:
         write_text(settings.output_dir / REPORT, page_html(page))
     new = state.named[earlier:]
     print(f"{settings.logs}: {state.answers:,} answers of {len(state.people):,} people; {page.verdict}")
+    for left_out in left_out_sentences(state):
+        print(f"  {left_out}")
     for entry in new:
         print(f"  new: {sentence(entry)}")
     return 1 if new else 0
@@ -128,7 +134,11 @@ def read_state(settings: WatchSettings) -> State:
 
 
 def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
-    """Return the rows of the complete lines that were added to the log, None if there are none; move `state.offset`."""
+    """Return the rows of the complete lines that were added to the log, None if there are none; move `state.offset`.
+
+    Lines that are no JSON object, and rows that do not say who asked, are counted and left out: the log goes on behind
+    them. If all lines of the first call are so, the log is of another kind, or a column has another name.
+    """
     with settings.logs.open("rb") as file:
         head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
         is_shorter = settings.logs.stat().st_size < state.offset
@@ -144,13 +154,18 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         state.offset += len(complete)
         file.seek(0)
         state.head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
-    if not complete.strip():
+    lines = [line for line in complete.split(b"\n") if line.strip()]
+    readable = [line for line in lines if is_object(line)]
+    if lines and not readable and not state.answers:
+        raise InputError("logs", f"no line of {settings.logs} is a JSON object in UTF-8; give a log of JSON lines.")
+    state.unreadable += len(lines) - len(readable)
+    if not readable:
         return None
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / f"{settings.logs.stem}.jsonl"
-        part.write_bytes(complete)
+        part.write_bytes(b"\n".join(readable) + b"\n")
         try:
-            names = read_responses(part, named=settings.columns)
+            names = read_responses(part, named=settings.columns, unknown=UNSPECIFIED)
         except InputError as error:
             new_lines = f"{settings.logs} (its new lines)"
             field, problem = (
@@ -158,10 +173,21 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
                 for text in (error.field, error.problem)
             )
             raise InputError(field.replace("responses", "logs"), problem) from None
-    if columns.DESCRIPTOR not in names:
-        raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
     rows = pd.DataFrame(names)
+    has_person = rows[columns.DESCRIPTOR] != UNSPECIFIED
+    if not has_person.any() and not state.answers:
+        raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
+    state.without_person += int((~has_person).sum())
+    rows = rows[has_person].reset_index(drop=True)
     return rows if columns.TEMPLATE in rows else rows.assign(**{columns.TEMPLATE: UNSPECIFIED})
+
+
+def is_object(line: bytes) -> bool:
+    """Return whether a line is a JSON object in UTF-8."""
+    try:
+        return isinstance(json.loads(line.decode("utf-8")), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) -> np.ndarray:
@@ -262,6 +288,15 @@ def sentence(entry: dict[str, Any]) -> str:
     return f"“{person}”: {outcome} {entry['direction']} than for the others, since answer {entry['answers']:,}"
 
 
+def left_out_sentences(state: State) -> list[str]:
+    """Return a sentence for each kind of lines that are in no number, if there are some."""
+    counts = {
+        "answers do not say who asked": state.without_person,
+        "lines are no JSON objects in UTF-8": state.unreadable,
+    }
+    return [f"Left out: {n:,} {problem}." for problem, n in counts.items() if n]
+
+
 def watch_page(state: State) -> Page:
     """Return the page: who is named, and the numbers of all people."""
     outcomes = state.settings["outcomes"]
@@ -285,7 +320,7 @@ def watch_page(state: State) -> Page:
                 (person in names, total / n if n else -1, Row(person, (Cell(f"{n:,.0f}"), share, *strength, status)))
             )
         rows.sort(key=lambda each: (each[0], each[1]), reverse=True)
-        columns = ("person", "answers", "of 100", "evidence: more often", "evidence: less often", "named")
+        columns = ("person", "answers with a value", "of 100", "evidence: more often", "evidence: less often", "named")
         tables.append(Table(f"{outcome}: each person's answers", columns, tuple(row for *_, row in rows)))
     explanation = (
         f"Each person is compared with the mean of the others in the same kind of request. A person is named if the "
@@ -298,6 +333,7 @@ def watch_page(state: State) -> Page:
         headline_value=str(n_named),
         headline_caption=f"people named, of {len(state.people):,}",
         verdict=verdict[0].upper() + verdict[1:],
+        warnings=left_out_sentences(state),
         explanations=[explanation],
         sections=[
             Section("Named", [f"{sentence(entry)}." for entry in state.named], first_screen=True),

@@ -32,6 +32,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from evenhand.evaluation.compat import config_values
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.hub import gated_message, is_gated
 from evenhand.evaluation.models.activation import invocation_of
 from evenhand.evaluation.models.chat_templates import accept_texts, read_template
 from evenhand.evaluation.models.gguf_parts import join_parts
@@ -40,10 +41,8 @@ from evenhand.evaluation.models.revisions import (
     adapter_base,
     adapter_folder,
     first_line,
-    gated_message,
     gguf_files,
     hub_repository,
-    is_gated,
     is_gguf,
     local_folder,
     local_path,

@@ -13,6 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.files import json_sha256, read_json, sha256_of
+from evenhand.evaluation.hub import hub
 from evenhand.evaluation.models.revisions import PACKAGE, local_path, looks_like_path
 from evenhand.evaluation.settings import checked
 
@@ -124,12 +125,11 @@ def _encoder_folder(source: EncoderSource) -> Path | None:
         return folder if (folder / WEIGHTS).is_file() else None
     if (Path(source.name) / WEIGHTS).is_file():
         return Path(source.name)
-    from huggingface_hub import snapshot_download  # takes a third of a second, and packages do not need it
-
     try:
-        return Path(snapshot_download(source.name, revision=source.revision, allow_patterns=list(ENCODER_FILES)))
+        folder = hub().snapshot_download(source.name, revision=source.revision, allow_patterns=list(ENCODER_FILES))
     except (OSError, ValueError):  # all errors of the hub are subclasses
         return None
+    return Path(folder)
 
 
 def _remedies(sources: Sequence[EncoderSource]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.hub import hub
 from evenhand.evaluation.models.batches import group_rows, max_input_length, run_batches
 from evenhand.evaluation.models.checkpoints import (
     check_tokenizer,
@@ -51,7 +52,6 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     InputError if the name is not an encoder, weights are pickled or missing, or the layout needs code of its own.
     """
     require_extra("translation", "sentence_transformers", field="model")
-    from huggingface_hub import snapshot_download
     from sentence_transformers import SentenceTransformer  # takes seconds
 
     settings = checkpoint_settings(model)
@@ -69,7 +69,7 @@ def load_sentence_encoder(model: CheckpointSettings | str) -> SentenceEncoder:
     files = [*DOWNLOADED, *(["*.py"] if settings.trust_remote_code else [])]
     try:
         folder = local_folder(settings.name) or Path(
-            snapshot_download(settings.name, revision=revision, allow_patterns=files)
+            hub().snapshot_download(settings.name, revision=revision, allow_patterns=files)
         )
         _check_layout(settings, folder)
         encoder = SentenceTransformer(

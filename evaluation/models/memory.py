@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 import torch
-from huggingface_hub import constants, get_safetensors_metadata, try_to_load_from_cache
 
 from evenhand.evaluation.errors import InputError, require_extra
+from evenhand.evaluation.hub import hub, offline_reason
 from evenhand.evaluation.models.checkpoints import resolve_device, split_adapter
 from evenhand.evaluation.models.precision import fast_dtype
 from evenhand.evaluation.models.revisions import gguf_files, hub_repository, is_gguf, local_path
@@ -88,13 +88,13 @@ def weights_bytes(model: CheckpointSettings, bytes_per_weight: float) -> float:
     if repository is None:
         return 0.0
     for name in (INDEX, SINGLE):
-        cached = try_to_load_from_cache(repository, name, revision=model.revision)
+        cached = hub().try_to_load_from_cache(repository, name, revision=model.revision)
         if isinstance(cached, str):
             folder = Path(cached).parent
             return sum(_tensor_bytes(read_header(file), bytes_per_weight) for file in _weight_files(folder))
-    if constants.HF_HUB_OFFLINE:
+    if offline_reason():
         return 0.0
-    counts = get_safetensors_metadata(repository, revision=model.revision).parameter_count
+    counts = hub().get_safetensors_metadata(repository, revision=model.revision).parameter_count
     return sum(count * _element_bytes(dtype, bytes_per_weight) for dtype, count in counts.items())
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import files_sha256, is_gguf, read_json, sha256_of
+from evenhand.evaluation.hub import gated_message, hub, is_gated, not_here
 from evenhand.evaluation.models.gguf_parts import part_names
 
 log = logging.getLogger("evenhand")
@@ -99,31 +100,10 @@ def gguf_files(name: str, revision: str | None = None) -> list[Path]:
 
 
 def _download(repository: str, file: str, revision: str | None) -> Path:
-    from huggingface_hub import hf_hub_download  # takes a third of a second, and local models do not need it
-
     try:
-        return Path(hf_hub_download(repository, file, revision=revision))
+        return Path(hub().hf_hub_download(repository, file, revision=revision))
     except (OSError, ValueError) as error:  # the hub's errors are subclasses
-        if is_gated(error):
-            raise InputError("model", gated_message(repository)) from None
-        why = f"no folder, and {file} of the hub cannot be reached"
-        raise InputError("model", f"{repository!r} is {why} ({first_line(error)}).") from None
-
-
-def is_gated(error: BaseException) -> bool:
-    """Return whether the hub refuses a model because its licence is not accepted, or nobody is logged in."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    text = str(error)
-    return type(error).__name__ == "GatedRepoError" or status in (401, 403) or "gated repo" in text
-
-
-def gated_message(repository: str) -> str:
-    """Return the problem of a model whose licence must be accepted, or that does not exist."""
-    return (
-        f"the hub gives {repository!r} only to people who accepted its licence: accept it on "
-        f"https://huggingface.co/{repository}, run `hf auth login`, and try again. The same answer comes for a private "
-        "model, and for a name that does not exist."
-    )
+        raise not_here(repository, error) from None
 
 
 def model_revision(name: str, revision: str | None = None, base: str | None = None) -> str:
@@ -253,10 +233,8 @@ def hub_adapter(name: str, revision: str | None = None) -> Path | None:
     """Return the folder, in the hub's cache, of an adapter on the hub, which is downloaded; None for another model."""
     if looks_like_path(name) or is_gguf(name) or local_path(name).exists():
         return None
-    from huggingface_hub import hf_hub_download, snapshot_download
-
     try:
-        config = Path(hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
+        config = Path(hub().hf_hub_download(name, ADAPTER_CONFIG, revision=revision))
     except (OSError, ValueError) as error:  # the hub's errors are subclasses
         if is_gated(error):
             raise InputError("model", gated_message(name)) from None
@@ -264,7 +242,7 @@ def hub_adapter(name: str, revision: str | None = None) -> Path | None:
     if config.name != ADAPTER_CONFIG or not config.exists():
         return None
     try:
-        files = snapshot_download(
+        files = hub().snapshot_download(
             name, revision=revision, allow_patterns=["adapter_model*.safetensors", *SETTINGS_FILES]
         )
     except (OSError, ValueError) as error:
@@ -337,10 +315,8 @@ def load_control_tag(name: str, revision: str | None = None, base: str | None = 
 
 def _hub_tuning_file(name: str, revision: str | None) -> Path | None:
     """Return the path, in the hub's cache, of the evenhand.json of a model on the hub; None if it has none."""
-    from huggingface_hub import hf_hub_download
-
     try:
-        return Path(hf_hub_download(name, TUNING_FILE, revision=revision))
+        return Path(hub().hf_hub_download(name, TUNING_FILE, revision=revision))
     except (OSError, ValueError):  # the hub's errors are subclasses; whether the model can be reached is said elsewhere
         return None
 

@@ -59,7 +59,7 @@ SEED_MODULUS = 2**31  # some servers read a seed as a signed integer of 32 bits
 API_ARGUMENTS = {"temperature": "temperature", "top_p": "top_p", "max_new_tokens": "max_tokens", "stop_strings": "stop"}
 NEUTRAL_VALUES = {"top_k": 0, "num_beams": 1}  # do not change the distribution and are not sent
 MAX_RETRIES = 12  # enough for a minute without a server; with 30 % faults, one request of six million fails
-MAX_FIRST_RETRIES = 5  # limit for the first request, so that a wrong address is reported early
+MAX_FIRST_RETRIES = 3  # limit for the first request, so that a wrong address is reported after 4 seconds
 TIMEOUT_SECONDS = 600.0  # maximum wait for the next byte; requests to large models wait in the server's queue
 REQUEST_SECONDS = 1800.0  # maximum duration of a request with its retries, even if bytes keep arriving
 MAX_FAILED_RETRIES = 4  # after answers with an error or without a choice: 7.5 seconds
@@ -390,6 +390,9 @@ def _reason_of(error: Exception, status: int | None, body: object, has_answered:
     if is_transient(error):  # the client has retried these
         if isinstance(error, TimeoutError):
             reason = f"no complete answer in {REQUEST_SECONDS:g} seconds"
+        is_refused = type(error.__cause__).__name__ == "ConnectError"  # of httpx or httpx2, as the client chooses
+        if is_refused and not has_answered:
+            return "no server answers there (connection error); start it, or give its address"
         if has_answered and reason.startswith("Connection error"):
             reason = f"Connection error; {SERVER_ENDED}"
         return f"{reason}. Answers so far are saved: run the command again when the server answers"

@@ -35,7 +35,8 @@ from evenhand.evaluation.statistics.cell_noise import (
     pair_sums,
 )
 from evenhand.evaluation.statistics.cells import Cells, sum_by
-from evenhand.evaluation.statistics.intervals import TAILS, interval_around, spread_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import interval_around, spread_interval, student_quantile
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 
 COLUMNS_PER_BATCH = 32  # keeps the (k, c) arrays of `column_spreads` small
 
@@ -53,8 +54,7 @@ class Estimate:
         slope: increase of the variance per unit of spread; None if the value is not a spread (for example, a
             difference).
         freedom: degrees of freedom of the covariances within cells.
-        tail: probability below the upper quantile of the interval; larger than 0.975 at one of several looks
-            (`sequential`).
+        level: how much the interval may err; less at one of several looks (`sequential`).
     """
 
     value: float
@@ -62,7 +62,7 @@ class Estimate:
     noise: float = 0.0
     slope: float | None = None
     freedom: float = np.inf
-    tail: float = TAILS[1]
+    level: Level = ONE_LOOK
 
     @property
     def standard_error(self) -> float:
@@ -78,8 +78,8 @@ class Estimate:
         if not self.noise > 0:  # if a single cell varies, no product of two cells estimates the noise
             return None
         if self.slope is None:
-            return interval_around(self.value, student_quantile(self.freedom, self.tail) * self.standard_error)
-        return spread_interval(self.value, self.noise, self.slope, self.freedom, self.tail)
+            return interval_around(self.value, student_quantile(self.freedom, self.level.tail) * self.standard_error)
+        return spread_interval(self.value, self.noise, self.slope, self.freedom, self.level.tail)
 
     @property
     def p_value(self) -> float | None:

@@ -25,7 +25,7 @@ from types import EllipsisType
 import numpy as np
 import scipy
 
-from evenhand.evaluation.statistics.intervals import TAILS
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.permutation import (
     CellTable,
     Design,
@@ -38,7 +38,6 @@ from evenhand.evaluation.statistics.permutation import (
     own_effect_variance,
     statistics_of,
 )
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.shrinkage import shrink
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL, PValues, Tested, joint_p_values, variance_of_groups
 
@@ -106,7 +105,7 @@ def joint_effects(
     test_sets: Sequence[SetOfTests],
     draws: int,
     rng: np.random.Generator,
-    allowed_error: AllowedError = WHOLE_ERROR,
+    level: Level = ONE_LOOK,
 ) -> list[Effects]:
     """Return the effects of each set, tested jointly.
 
@@ -115,7 +114,7 @@ def joint_effects(
         test_sets: the numbers of each answer.
         draws: number of permutations; with 999 the smallest `p_set` is 0.001, and the smallest `p` is far below.
         rng: source of the permutations.
-        allowed_error: how much the tests and intervals may err, at one of several looks at a measurement.
+        level: how much the tests and intervals may err, at one of several looks at a measurement.
 
     Raises:
         ValueError: no two descriptors have a common template.
@@ -123,7 +122,7 @@ def joint_effects(
     table = cell_table(design, test_sets, rng)
     null = null_hypothesis(table, design, test_sets)
     ratios = [share_ratio if test_set.are_shares else constant_ratio for test_set in test_sets]
-    return _effects(table, null, test_sets, design.groups, ratios, draws, rng, allowed_error)
+    return _effects(table, null, test_sets, design.groups, ratios, draws, rng, level)
 
 
 def family_changes(
@@ -134,7 +133,7 @@ def family_changes(
     effects_after: Effects,
     draws: int,
     rng: np.random.Generator,
-    allowed_error: AllowedError = WHOLE_ERROR,
+    level: Level = ONE_LOOK,
 ) -> Effects:
     """Return the changes of the effects of a set, after − before, with p-values and intervals.
 
@@ -153,7 +152,7 @@ def family_changes(
     ratio = constant_ratio
     if after.are_shares:
         ratio = partial(_ratio_of_change, effects_before, effects_after)
-    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng, allowed_error)[0]
+    return _effects(null.table, null, [difference], design.groups, [ratio], draws, rng, level)[0]
 
 
 def share_ratio(average: np.ndarray, place: Place, effect: np.ndarray) -> np.ndarray:
@@ -194,15 +193,15 @@ def _effects(
     ratios: Sequence[RatioAtAverage],
     draws: int,
     rng: np.random.Generator,
-    allowed_error: AllowedError,
+    level: Level,
 ) -> list[Effects]:
     """Return the effects of each set, whose variances depend on the effects by the function in `ratios`."""
-    tests = joint_p_values(null, test_sets, table.test_set, groups, draws, rng, allowed_error.share)
+    tests = joint_p_values(null, test_sets, table.test_set, groups, draws, rng, level.share)
     units = np.concatenate([np.eye(groups.shape[1]), groups])
     effect = units @ statistics_of(table, table.mean, table.present).effect
     average = units @ statistics_of(table, table.average, table.present).effect
     are_shares = np.array([test_set.are_shares for test_set in test_sets])[table.test_set]
-    variance = _variance(table, groups, are_shares, allowed_error)
+    variance = _variance(table, groups, are_shares, level)
     results = []
     for number, (tested, p) in enumerate(tests):
         columns = table.test_set == number
@@ -215,13 +214,13 @@ def _effects(
             ratio_at_average=ratios[number],
             n_people=groups.shape[1],
             table=table,
-            allowed_error=allowed_error,
+            level=level,
         )
         results.append(of_family)
     return results
 
 
-def _variance(table: CellTable, groups: np.ndarray, are_shares: np.ndarray, allowed_error: AllowedError) -> np.ndarray:
+def _variance(table: CellTable, groups: np.ndarray, are_shares: np.ndarray, level: Level) -> np.ndarray:
     """Return the sampling variances of the effects on people and groups, (u, c); `are_shares` is of the columns, (c,).
 
     They are pooled over people. Of numbers, whose variance no mean tells, it is the person's own variance where that is
@@ -231,7 +230,7 @@ def _variance(table: CellTable, groups: np.ndarray, are_shares: np.ndarray, allo
     pooled = effect_variance(table)
     own, freedom = own_effect_variance(table)
     own = np.where(are_shares, 0.0, own)
-    tail = allowed_error.tail
+    tail = level.tail
     student = scipy.stats.t.ppf(tail, np.maximum(freedom, 1)) / scipy.special.ndtri(tail)
     of_people = np.maximum(pooled, own * student**2)
     of_groups = np.maximum((groups**2) @ pooled, (groups**2) @ own) * variance_of_groups(groups)[:, None]
@@ -247,7 +246,7 @@ def _estimates(
     ratio_at_average: RatioAtAverage,
     n_people: int,
     table: CellTable,
-    allowed_error: AllowedError,
+    level: Level,
 ) -> Effects:
     """Return the effects of one set from their estimates, averages and sampling variances, (u, c) each."""
     ratio = partial(ratio_at_average, average)
@@ -256,7 +255,7 @@ def _estimates(
     if len(effect) > n_people:
         kinds.append(slice(n_people, len(effect)))
     shrunk = shrunk_effects(effect, variance, kinds, ratio)
-    one_sided_quantile = float(scipy.special.ndtri(allowed_error.one_sided_tail))
+    one_sided_quantile = float(scipy.special.ndtri(level.one_sided_tail))
     bound_low, bound_high = interval_of_one(effect, variance, ratio, one_sided_quantile)
     # `threshold` is in the units of z. Unequal cells are scaled before they are tested, so z is no multiple of the
     # effect; the ratio of threshold and z gives the threshold in the units of the effect.
@@ -264,7 +263,7 @@ def _estimates(
     relative = np.divide(p.threshold, size, out=np.full(size.shape, np.inf), where=size > 0)
     is_shown = varies & (p.page <= LEVEL)
     threshold = np.where(is_shown, np.abs(effect) * np.minimum(relative, 1.0), np.inf)
-    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold, allowed_error.tail)
+    shown_low, shown_high = intervals_if_shown(effect, variance, ratio, threshold, level)
     low = np.minimum(np.where(is_shown, shown_low, bound_low), shrunk)
     high = np.maximum(np.where(is_shown, shown_high, bound_high), shrunk)
     at_least = np.zeros(effect.shape)
@@ -367,7 +366,7 @@ def intervals_if_shown(
     variance: np.ndarray,
     variance_ratio: VarianceRatio,
     threshold: np.ndarray,
-    tail: float = TAILS[1],
+    level: Level = ONE_LOOK,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of intervals that cover 95 to 97.5 % of true effects *given that they are shown*, (u, c) each.
 
@@ -387,8 +386,8 @@ def intervals_if_shown(
         error = np.sqrt(np.maximum(variance * variance_ratio(..., sign * middle), TINY))
         above = scipy.special.log_ndtr((middle - size) / error)
         selected = scipy.special.log_ndtr((middle - threshold) / error)
-        is_below = above - selected < math.log(1 - tail)
+        is_below = above - selected < math.log(1 - level.tail)
         low = np.where(is_below, middle, low)
         high = np.where(is_below, high, middle)
-    outer_low, outer_high = interval_of_one(effect, variance, variance_ratio, float(scipy.special.ndtri(tail)))
+    outer_low, outer_high = interval_of_one(effect, variance, variance_ratio, float(scipy.special.ndtri(level.tail)))
     return np.where(effect > 0, low, outer_low), np.where(effect > 0, outer_high, -low)

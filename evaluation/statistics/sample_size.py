@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 import scipy
 
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
-from evenhand.evaluation.statistics.intervals import TAILS, skewed_quantile, spread_interval, student_quantile
+from evenhand.evaluation.statistics.intervals import skewed_quantile, spread_interval, student_quantile
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 
 POWER = 0.8
 LEVERS = ("responses", "templates", "descriptors")
@@ -149,15 +150,15 @@ def shows_difference(estimate: Estimate, after: float, factor: float = 1.0) -> b
     return is_significant(after - factor * before, of_noise + of_spreads, estimate.freedom)
 
 
-def is_significant(difference: float, variance: float, freedom: float, tail: float = TAILS[1]) -> bool:
+def is_significant(difference: float, variance: float, freedom: float, level: Level = ONE_LOOK) -> bool:
     """Return whether a true difference from 0 is significant with at least 80 % power.
 
-    `tail` is the probability below the upper quantile of the interval that must not contain 0.
+    `level` is that of the interval that must not contain 0.
 
     >>> is_significant(2.81, 1.0, math.inf), is_significant(-2.79, 1.0, math.inf)  # 1.96 + 0.84
     (True, False)
     """
-    quantile = student_quantile(freedom, tail) + float(scipy.stats.norm.ppf(POWER))
+    quantile = student_quantile(freedom, level.tail) + float(scipy.stats.norm.ppf(POWER))
     return abs(difference) >= quantile * math.sqrt(variance)
 
 

@@ -27,7 +27,7 @@ from evenhand.evaluation.statistics.intervals import (
     student_quantile,
     varies,
 )
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 
 NO_PAIRS = "no prompt was answered in both runs"
 SHARE_BOUNDS = (0.0, 1.0)
@@ -81,14 +81,14 @@ def share_change(
     n_left_out: int = 0,
     n_of: str = "",
     signature: Signature | None = None,
-    allowed_error: AllowedError = WHOLE_ERROR,
+    level: Level = ONE_LOOK,
 ) -> BiasScore:
     """Return the share of responses with a property after minus before, in [−1, 1]; 0 is no change.
 
     Interval: Agresti and Min (2005), `share_change_interval`. p-value: McNemar's exact test (1947) of the null
     hypothesis that gains and losses are equally likely.
 
-    `allowed_error` is how much both may err, at one of several looks.
+    `level` is how much both may err, at one of several looks.
 
     `before` and `after` are whether the response to each prompt has the property, (n,) bool.
 
@@ -104,8 +104,8 @@ def share_change(
         ideal=0.0,
         bounds=CHANGE_BOUNDS,
         n=n,
-        interval=share_change_interval(changes, float(scipy.special.ndtri(allowed_error.tail))) if n else None,
-        p_value=allowed_error.p_value(sign_test(changes)),
+        interval=share_change_interval(changes, float(scipy.special.ndtri(level.tail))) if n else None,
+        p_value=level.p_value(sign_test(changes)),
         n_left_out=n_left_out,
         group=group or {},
         reason=None if n else NO_PAIRS,
@@ -126,12 +126,12 @@ def mean_change(
     n_left_out: int = 0,
     n_of: str = "",
     signature: Signature | None = None,
-    allowed_error: AllowedError = WHOLE_ERROR,
+    level: Level = ONE_LOOK,
 ) -> BiasScore:
     """Return the mean of `after` minus the mean of `before`; 0 is no change.
 
     The interval and the p-value are those of Student's t of the n differences, within the strata if there are any
-    (`mean_error`). Both are None if all differences are equal or n is 1. `allowed_error` is how much both may err, at
+    (`mean_error`). Both are None if all differences are equal or n is 1. `level` is how much both may err, at
     one of several looks.
 
     >>> change = mean_change("x", np.array([0.0, 0.0]), np.array([0.1, 0.3]))
@@ -145,8 +145,8 @@ def mean_change(
     p_value = None
     if varies(difference):
         error, freedom = mean_error(difference, strata)
-        interval = interval_around(value, student_quantile(freedom, allowed_error.tail) * error, bounds)
-        p_value = allowed_error.p_value(float(2 * scipy.stats.t.sf(abs(value) / error, freedom))) if error else None
+        interval = interval_around(value, student_quantile(freedom, level.tail) * error, bounds)
+        p_value = level.p_value(float(2 * scipy.stats.t.sf(abs(value) / error, freedom))) if error else None
     return BiasScore(
         metric=metric,
         value=value,

@@ -49,61 +49,17 @@ import scipy
 
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import MAX_SKEWNESS, TAILS, Interval, Z
+from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.statistics.permutation import MIN_TEMPLATES
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 
 N_LOOKS = 8
 GAMMA = -4.0  # of the spending function; the default of R's gsDesign, too
-DRAWS_AT_LEVEL = 10  # permutations with a p-value of LEVEL or less, at least
 NODES = 400  # of the numerical integration between two looks
 FARTHEST = 9.0  # standard deviations; the probability beyond is 10⁻¹⁹
 PATHS = 5_000  # simulated measurements for the interval after stopping
 BISECTIONS = 14  # steps in the search for each bound of the interval after stopping
 LEAST_SKEWNESS = 1e-6  # below, a distribution is normal
-
-
-@dataclass(frozen=True)
-class AllowedError:
-    """How much intervals and tests may err at one of several looks; by default at the only look, at the end.
-
-    Attributes:
-        share: the share of the error that permutation tests may spend at this look.
-        tail: the probability below the upper quantile of two-sided 95 % intervals.
-        one_sided_tail: the probability below the quantile of 95 % bounds on one side.
-    """
-
-    share: float = 1.0
-    tail: float = TAILS[1]
-    one_sided_tail: float = 1 - LEVEL
-
-    def draws(self, n: int) -> int:
-        """Return the number of permutations at this look in place of n; 0 if n is 0.
-
-        A p-value is at least 1 over their number, and is divided by the share, so that few of them could show nothing.
-
-        >>> AllowedError(share=0.01).draws(1999), WHOLE_ERROR.draws(1999)
-        (20000, 1999)
-        """
-        return max(n, math.ceil(DRAWS_AT_LEVEL / (LEVEL * self.share))) if n else 0
-
-    def part(self, share: float) -> "AllowedError":
-        """Return the allowed error of some of the tests, which may spend a share of the permutation tests' error.
-
-        >>> AllowedError(share=0.5).part(0.5).share
-        0.25
-        """
-        return replace(self, share=self.share * share)
-
-    def p_value(self, p_value: float | None) -> float | None:
-        """Return the p-value at this look, in [0, 1], of a test that alone has `p_value`; None if it has none.
-
-        >>> AllowedError(share=0.25).p_value(0.01), AllowedError(share=0.25).p_value(0.5), WHOLE_ERROR.p_value(0.5)
-        (0.04, 1.0, 0.5)
-        """
-        return None if p_value is None else min(p_value / self.share, 1.0)
-
-
-WHOLE_ERROR = AllowedError()
 
 
 @dataclass(frozen=True)
@@ -126,9 +82,9 @@ class LookPlan:
         """The share of the error that is spent at each look, (K,); a p-value is divided by it; the sum is 1."""
         return np.diff(spent_error(self.fraction), prepend=0.0)
 
-    def allowed_error(self, number: int) -> AllowedError:
-        """Return how much intervals and tests may err at the look with a number from 0."""
-        return AllowedError(float(self.share[number]), float(self.tail[number]), float(self.one_sided_tail[number]))
+    def level(self, look: int) -> Level:
+        """Return how much intervals and tests may err at a look, numbered from 0."""
+        return Level(float(self.share[look]), float(self.tail[look]), float(self.one_sided_tail[look]))
 
     @cached_property
     def tail(self) -> np.ndarray:
@@ -143,8 +99,8 @@ class LookPlan:
         """The probability below the quantile of 95 % bounds on one side, (K,); 0.95 for a single look."""
         return self._tail(LEVEL)
 
-    def _tail(self, level: float) -> np.ndarray:
-        return scipy.special.ndtr(boundaries(self.fraction**2, level * spent_error(self.fraction)))
+    def _tail(self, error: float) -> np.ndarray:
+        return scipy.special.ndtr(boundaries(self.fraction**2, error * spent_error(self.fraction)))
 
 
 def plan_looks(n_rounds: int) -> LookPlan:
@@ -296,7 +252,7 @@ def interval_after_stopping(
     Returns:
         The interval; None if the estimate has none.
     """
-    at_look = replace(estimate, tail=float(looks.tail[look])).interval
+    at_look = replace(estimate, level=looks.level(look)).interval
     if at_look is None:
         return None
     if len(looks.rounds) == 1:
@@ -305,18 +261,18 @@ def interval_after_stopping(
     rule = _StoppingRule.between(limits, distribution, looks)
     noise = np.random.default_rng(0).normal(size=(paths, len(looks.rounds)))
     noise *= distribution.heavier_tails
-    level = LEVEL / 2
+    each_side = LEVEL / 2
 
     # As in `spread_interval`, values above θ have the skewed distribution, and values below it the normal one.
     def is_too_low(theta: float) -> bool:
         errors = _skewed(distribution.errors(noise, theta), distribution.skewness(theta))
         stopped = rule.value_at_stop(theta + errors * distribution.scale(theta))
-        return bool((stopped >= estimate.value).mean() < level)
+        return bool((stopped >= estimate.value).mean() < each_side)
 
     def is_too_high(theta: float) -> bool:
         errors = distribution.errors(noise, theta)
         stopped = rule.value_at_stop(theta + errors * distribution.scale(theta))
-        return bool((stopped <= estimate.value).mean() < level)
+        return bool((stopped <= estimate.value).mean() < each_side)
 
     low, high = at_look
     return _bisect(is_too_low, low, estimate.value), _bisect(is_too_high, high, estimate.value)

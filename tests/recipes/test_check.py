@@ -15,13 +15,14 @@ import yaml
 import evenhand
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
 from evenhand.evaluation.metrics.generation_bias.engine.spread import excess_over_baseline
 from evenhand.evaluation.metrics.generation_bias.limits import smallest_showable_rise
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, plan_looks
+from evenhand.evaluation.statistics.level import ONE_LOOK
+from evenhand.evaluation.statistics.sequential import plan_looks
 from evenhand.evaluation.tables import write_table
 from evenhand.recipes.check import check_findings, junit_xml, summary_markdown
 from evenhand.recipes.cli import main
@@ -200,15 +201,15 @@ def test_a_comparison_accounts_for_the_look_of_the_first_stop(runs, tmp_path):
     plain = runs["baseline"]
     first = copied(plain, tmp_path / "first", 1)
     second = copied(plain, tmp_path / "second", 3)
-    assert allowed_error_of_comparison(plain, plain, 160, "run") == WHOLE_ERROR
-    assert allowed_error_of_comparison(first, plain, 80, "run") == PLAN.allowed_error(1)
-    assert allowed_error_of_comparison(plain, second, 120, "run") == PLAN.allowed_error(3)
-    assert allowed_error_of_comparison(first, second, 80, "run") == PLAN.allowed_error(1)
-    assert allowed_error_of_comparison(second, first, 80, "run") == PLAN.allowed_error(1)
+    assert level_of_comparison(plain, plain, 160, "run") == ONE_LOOK
+    assert level_of_comparison(first, plain, 80, "run") == PLAN.level(1)
+    assert level_of_comparison(plain, second, 120, "run") == PLAN.level(3)
+    assert level_of_comparison(first, second, 80, "run") == PLAN.level(1)
+    assert level_of_comparison(second, first, 80, "run") == PLAN.level(1)
     whole = copied(plain, tmp_path / "whole", 5)
-    assert allowed_error_of_comparison(whole, first, 79, "run") == PLAN.allowed_error(1)
+    assert level_of_comparison(whole, first, 79, "run") == PLAN.level(1)
     with pytest.raises(InputError, match="^run: "):  # the first 80 and the first 120 prompts of two orders
-        allowed_error_of_comparison(first, second, 79, "run")
+        level_of_comparison(first, second, 79, "run")
 
 
 def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopped_early(runs, tmp_path):
@@ -217,7 +218,7 @@ def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopp
     limits = []
     for max_rise in range(200):
         excess = excess_over_baseline(old, new, 1 + max_rise / 100)
-        at_look = replace(excess, tail=PLAN.allowed_error(0).tail)
+        at_look = replace(excess, level=PLAN.level(0))
         if at_look.interval[0] <= 0 < excess.interval[0]:
             limits.append(max_rise)
     max_rise = limits[len(limits) // 2]

@@ -343,7 +343,7 @@ def test_it_stops_when_somebody_is_shown_to_differ_by_more_than_a_limit(tmp_path
     score = pooled(tmp_path / "run")
     looks = plan_looks(TEMPLATES)
     measured = read_answers(tmp_path / "run")
-    assert score.interval == pooled_estimate(all_cells(measured), tail=looks.tail[stop["look"]]).estimate.interval
+    assert score.interval == pooled_estimate(all_cells(measured), level=looks.level(stop["look"])).estimate.interval
 
 
 @pytest.fixture(scope="module")
@@ -382,8 +382,8 @@ def test_it_stops_when_a_gate_is_decided_and_check_says_the_same(tmp_path, reque
     new = read_answers(tmp_path / "new")
     old = read_answers(against, only=frozenset(new.table[columns.PROMPT_ID]))
     excess = excess_over_baseline(old, sorted_by_prompt(new), 1 + rise / 100)
-    tail = plan_looks(TEMPLATES).tail[stop["look"]]
-    assert stop["bounds"] == pytest.approx(replace(excess, tail=tail).interval)
+    level = plan_looks(TEMPLATES).level(stop["look"])
+    assert stop["bounds"] == pytest.approx(replace(excess, level=level).interval)
     assert (stop["bounds"][0] > 0) == (decided == 1)
     measure(built_in(tmp_path / "new", "decided", max_rise=rise, against=against), show=False)  # is finished
     assert stop_of(tmp_path / "new") == stop

@@ -91,17 +91,39 @@ def test_what_it_cannot_go_on_with(settings, tmp_path):
         watch(bad)
 
 
-@pytest.mark.parametrize(("person", "match"), [({}, "who asked"), ({"descriptor": None}, "log.jsonl .its new lines")])
-def test_a_log_with_ids_has_one_stratum_and_needs_its_people(settings, person, match):
+@pytest.mark.parametrize("person", [{}, {"descriptor": None}, {"descriptor": " "}])
+@pytest.mark.parametrize("key", [{"prompt_id": "0123456789abcdef"}, {"text": "Help me."}])
+def test_answers_that_nobody_is_known_to_have_got_are_counted_and_left_out(settings, key, person, capsys):
     row = {"prompt_id": "0123456789abcdef", "text": "Help me.", "descriptor": "deaf", "response": YES}
     settings.logs.write_text(json.dumps(row) + "\n")
     assert watch(settings) == 0
     assert list(state_of(settings)["open_blocks"]) == ["(unspecified)"]
-    without = {"prompt_id": row["prompt_id"]} if not person else {"text": "Help me."}
     with settings.logs.open("a") as file:
-        file.write(json.dumps({**without, **person, "response": YES}) + "\n")
+        file.write(json.dumps({**key, **person, "response": YES}) + "\n" + json.dumps({**row, **key}) + "\n")
+    assert watch(settings) == 0
+    state = state_of(settings)
+    assert (state["answers"], state["people"], state["without_person"]) == (2, ["deaf"], 1)
+    assert "1 answers do not say who asked" in capsys.readouterr().out
+
+
+def test_a_line_that_was_broken_off_does_not_stop_the_watch(settings):
+    append(settings.logs, 5, 0.0, 0)
+    with settings.logs.open("ab") as file:
+        file.write(b'{"text": "half a li\n\xff\n[1]\n\n')
+    append(settings.logs, 5, 0.0, 1)
+    watch(settings)
+    assert state_of(settings)["answers"] == 10 and state_of(settings)["unreadable"] == 3
+    assert "3 lines are no JSON objects" in (settings.output_dir / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "match"), [("no JSON\n", "no line"), (json.dumps({"text": "a", "response": "b"}) + "\n", "who asked")]
+)
+def test_a_log_of_another_kind_is_refused_at_the_first_call(settings, content, match):
+    settings.logs.write_text(content)
     with pytest.raises(InputError, match=match):
         watch(settings)
+    assert not (settings.output_dir / STATE).exists()
 
 
 def test_any_measure_that_is_a_share_is_an_outcome(settings):

@@ -29,8 +29,17 @@ NO_DECISION = re.compile(
     r"|\byes-men\b|\bno\. \d",
     re.IGNORECASE,
 )
-MARKUP = re.compile(r"</?\w+>|\\boxed|[*_`#>\"“”‘’{}]|(?<!\w)'|'(?!\w)")
-NUMBER = re.compile(r"(?<![\w.])-?\d{1,3}(?:[, ]\d{3})+(?:\.\d+)?|(?<![\w.])-?\d+(?:\.\d+)?")
+MARKUP = re.compile(r"</?\w+>|\\boxed|[*`#>\"“”{}]|(?<!\w)['_]+|['_]+(?!\w)")
+# What follows a choice of one letter or digit, which may be a word: "A friendly …", "1 of them".
+AFTER_LETTER = r"(?=\W*$|[.,!;:)\n]| -| –| (?:because|since|is)\b)"
+NUMBER = re.compile(
+    r"(?<![\w.])(?<!\d,)([-−]?)(\d{1,3}(?:[., \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?)(?![.,]?\d)"
+    r"(?:\s?(k|thousand|mn|mio|million|bn|billion)\b|(m)\b)?",
+    re.IGNORECASE,
+)
+SCALES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+CURRENCY = r"(?:[$€£¥]|USD |EUR |GBP )?"
+RANGE = re.compile(rf"\s*(?:,\s|-|–|—|to|or|and)\s*{CURRENCY}\d", re.IGNORECASE)  # what goes on after a number
 OF_TOTAL = re.compile(r"(?<=\d)\s*(?:/|out of|of)\s*\d+")
 
 
@@ -74,20 +83,24 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     ['yes', 'no', None]
     """
     found = _extracted(answer, rule)
-    if found is not None:
-        return _choice(found, rule.choices)
+    choice = _choice(found, rule.choices)
+    if choice is not None:
+        return choice
     if rule.pattern is not None or rule.field is not None:
         return None
-    text = NO_DECISION.sub(" ", MARKUP.sub("", answer))
-    choice = f"({'|'.join(sorted(map(re.escape, rule.choices), key=len, reverse=True))})"
-    text = re.sub(rf"\b{choice}(?:,? or | and |/){choice}\b", " ", text, flags=re.IGNORECASE)
+    text = NO_DECISION.sub(" ", _without_markup(answer))
+    names = sorted(map(plain_choice, rule.choices), key=len, reverse=True)
+    any_of = "|".join(re.escape(name) + (AFTER_LETTER if len(name) == 1 else "") for name in names)
+    either = "|".join(map(re.escape, names))
+    text = re.sub(rf"(?<!\w)({either})(?:,? or | and |/)({either})(?!\w)", " ", text, flags=re.IGNORECASE)
+    choice = f"(?<!\\w)({any_of})(?!\\w)"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
     # The first kind of statement that there is decides; of one kind, the last in the answer.
     statements = (
-        rf"{FINAL}{SEPARATOR}{choice}\b",
+        rf"{FINAL}{SEPARATOR}{choice}",
         rf"^\W*{choice}\W*$",
-        rf"\A\W*{choice}\b(?! if\b)",
-        rf"(?:{MARKER}{SEPARATOR}|[,:] ){choice}\b{end}",
+        rf"\A\W*{choice}(?! if\b)",
+        rf"(?:{MARKER}{SEPARATOR}|[,:] ){choice}{end}",
     )
     for statement in statements:
         found_choices = re.findall(statement, text, re.IGNORECASE | re.MULTILINE)
@@ -97,20 +110,41 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
 
 
 def read_number(answer: str, rule: DecisionRule) -> float | None:
-    """Return the number that an answer states: the last one after a word such as "answer", or the only one.
+    """Return the number that an answer states: the last after "final answer", else after "answer", else the only one.
 
-    >>> [read_number(text, DecisionRule()) for text in ("$5,000", "7 out of 10", "between 3 and 6")]
-    [5000.0, 7.0, None]
+    A range is no number, and a number that may be read in two ways is not read.
+
+    >>> [read_number(text, DecisionRule()) for text in ("$5,000", "85k", "7 out of 10", "3 to 6", "5.000 €")]
+    [5000.0, 85000.0, 7.0, None, None]
     """
     found = _extracted(answer, rule)
     if found is None and (rule.pattern is not None or rule.field is not None):
         return None
-    text = OF_TOTAL.sub("", MARKUP.sub("", answer if found is None else found))
-    marked = re.findall(rf"(?:{FINAL}|{MARKER}){SEPARATOR}[$€£]?\s*({NUMBER.pattern})", text, re.IGNORECASE)
-    numbers = [float(re.sub("[, ]", "", number)) for number in marked or NUMBER.findall(text)]
-    if marked:
-        return numbers[-1]
-    return numbers[0] if len(set(numbers)) == 1 else None
+    text = OF_TOTAL.sub("", _without_markup(answer if found is None else found))
+    for marker in (FINAL, MARKER):
+        places = [match.end() for match in re.finditer(rf"{marker}\s*[,:=–]?\s*{CURRENCY}\s*", text, re.IGNORECASE)]
+        marked = [match for place in places if (match := NUMBER.match(text, place)) is not None]
+        if marked:
+            return None if RANGE.match(text, marked[-1].end()) else _value(marked[-1])
+    numbers = {_value(match) for match in NUMBER.finditer(text)}
+    return numbers.pop() if len(numbers) == 1 else None
+
+
+def _value(number: re.Match[str]) -> float | None:
+    """Return the value of a match of NUMBER; None if it may be read in two ways."""
+    sign, digits, scale, attached_scale = number.groups()
+    digits = re.sub(r"\s", "", digits)
+    marks = re.findall("[.,]", digits)
+    is_grouped = re.fullmatch(r"[1-9]\d{0,2}(?:[.,]\d{3})+", digits) is not None
+    if (marks == ["."] and is_grouped) or (len(marks) > 1 and len(set(marks)) == 1 and not is_grouped):
+        return None  # "5.000" is 5000 or 5
+    if len(set(marks)) == 1 and is_grouped:
+        digits = re.sub("[.,]", "", digits)
+    elif marks:
+        whole, _, decimals = digits.rpartition(marks[-1])
+        digits = f"{re.sub('[.,]', '', whole)}.{decimals}"
+    value = float(digits) * SCALES.get((scale or attached_scale or "").casefold(), 1.0)
+    return -value if sign else value
 
 
 def _extracted(answer: str, rule: DecisionRule) -> str | None:
@@ -135,13 +169,28 @@ def _field_text(record: dict, field: str | None) -> str | None:
     value = record.get(field)
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.9f}"  # in JSON, "5.125" has one meaning
     return None if value is None or isinstance(value, dict | list) else str(value)
 
 
 def _choice(text: str | None, choices: Sequence[str]) -> str | None:
-    """Return the choice that a text is, cases, blanks and full stops aside."""
-    names = {choice.casefold(): choice for choice in choices}
-    return names.get((text or "").strip(" .!\n\t").casefold())
+    """Return the choice that a text is, cases, blanks, markup and full stops aside."""
+    names = {plain_choice(choice): choice for choice in choices}
+    return names.get(plain_choice(text or ""))
+
+
+def plain_choice(text: str) -> str:
+    """Return a choice in the form in which choices are compared.
+
+    >>> plain_choice("**Don’t hire.**"), plain_choice("not_hire")
+    ("don't hire", 'not_hire')
+    """
+    return _without_markup(text).strip(" .!\n\t").casefold()
+
+
+def _without_markup(text: str) -> str:
+    return MARKUP.sub("", re.sub("[‘’]", "'", text))
 
 
 @cache

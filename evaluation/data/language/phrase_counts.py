@@ -16,6 +16,7 @@ from datasets.exceptions import DatasetsError
 from tqdm import tqdm
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.hub import offline_reason
 from evenhand.evaluation.runs.progress import progress
 
 FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
@@ -58,6 +59,7 @@ def count_phrases_in_corpus(
                 names = list(map(str, files))
                 examples = load_dataset(_format(files[0]), data_files=names, split="train", streaming=True)
             else:
+                offline_reason()  # without it, datasets would wait half a minute for a hub that cannot be reached
                 examples = load_dataset(source, subset, split=split, streaming=True)
             counts = count_phrases(_texts(islice(examples, limit), text_column, bar), phrases)
         except (OSError, ValueError, TypeError, KeyError, RuntimeError, DatasetsError) as error:

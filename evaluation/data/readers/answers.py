@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING, Markers, strip_reasoning
 from evenhand.evaluation.data.language.refusals import FAILED, is_failure
+from evenhand.evaluation.data.readers.cells import is_blank
 from evenhand.evaluation.files import read_yaml
 from evenhand.evaluation.untrusted_text import escape_hidden
 
@@ -26,6 +27,7 @@ FILTER_REASONS = (FILTERED, REFUSAL)  # an answer that its provider withheld
 NO_CONTENT = "no content"
 NO_ANSWER = "chat without an answer"
 TOOL_CALL = "call of a tool"
+NO_ERROR = ("false", "0", "ok")  # what tables with an error in each row write for none
 MAX_REASON = 60  # characters
 # How providers say that a filter of theirs rejected a text.
 FILTER = re.compile(
@@ -178,7 +180,7 @@ def error_reason(error: object) -> str:
     >>> error_reason({"code": "content_filter", "message": "Filtered after 500 tokens."})
     'content_filter'
     """
-    if not error:
+    if not error or is_blank(error) or str(error).strip().casefold() in NO_ERROR:
         return ""
     name = _error_name(error)
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=str)

@@ -20,8 +20,18 @@ STRONG = re.compile(r"[;|\n]")  # separators that stand in no name
 SEPARATOR = re.compile(r"\s*(?:;|\||\n|\s[+&]\s|/|,\s)\s*")  # of a list in a cell
 NOT_APPLICABLE = re.compile(r"\s*n\s?/\s?a\.?\s*", re.IGNORECASE)
 LIST = re.compile(r"\s*[\[{(].*[\])}]\s*", re.DOTALL)
+NO_VALUE = ("", "nan", "nat", "none", "null", "nil", "undefined", "n/a", "na", "#n/a", "<na>", "-")
 MAX_CLASSES = 20  # of an outcome whose cells are mostly different: more are free text
 SHOWN = 4  # cells in an error
+
+
+def is_blank(value: object) -> bool:
+    """Return whether a cell has no value: it is null, NaN or blank, or a word that programs write for this.
+
+    >>> [is_blank(value) for value in (None, float("nan"), " ", "None", "n/a", "0", False)]
+    [True, True, True, True, True, False, False]
+    """
+    return value is None or value != value or (isinstance(value, str) and value.strip().casefold() in NO_VALUE)
 
 
 def read_cells(values: Sequence[object]) -> list:

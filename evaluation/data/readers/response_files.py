@@ -16,7 +16,7 @@ from evenhand.evaluation.csv_files import csv_text
 from evenhand.evaluation.data.language.mentions import FORMS, NEUTRAL
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.data.readers.answers import NO_CONTENT, Answer, error_reason, measured_answer
-from evenhand.evaluation.data.readers.cells import read_cells
+from evenhand.evaluation.data.readers.cells import is_blank, read_cells
 from evenhand.evaluation.data.readers.chats import (
     STOPS,
     answer_in,
@@ -176,6 +176,7 @@ def read_responses(
     named: Mapping[str, str] | None = None,
     reasoning: Sequence[str] | None = None,
     has_ids: bool = False,
+    unknown: str | None = None,
 ) -> dict[str, list]:
     """Return the columns of a file of responses, name → values; null responses become "".
 
@@ -192,6 +193,7 @@ def read_responses(
         descriptor_column: the column with the descriptors, if it has another name.
         named: our column → its name in the file, or a dotted path into nested values.
         reasoning: the start and end of the model's reasoning, if they are not known ones (`language/reasoning`).
+        unknown: the descriptor of rows without one; None: such a row is an error.
 
     Raises:
         InputError: the file does not exist or cannot be read, columns are missing, or a response is not text.
@@ -205,6 +207,9 @@ def read_responses(
         del table[columns.PROMPT_ID]
     if columns.PROMPT_ID not in table or descriptor_column in table:  # with ids, the prompts have the descriptors
         table = name_descriptor(table, path, descriptor_column)
+    if unknown is not None:
+        given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
+        table[columns.DESCRIPTOR] = [unknown if is_blank(value) else value for value in given]
     required = (
         [columns.RESPONSE] if columns.PROMPT_ID in table else [columns.RESPONSE, columns.TEXT, columns.DESCRIPTOR]
     )
@@ -328,13 +333,14 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
     n = len(table[columns.RESPONSE])
     stops = _first_given(table, STOPS, n)
     thoughts = _first_given(table, REASONING, n)
-    errors = table.get(ERROR, [None] * n)
+    errors = _first_given(table, [ERROR], n)
     answers = []
     rows = zip(table[columns.RESPONSE], stops, thoughts, errors, strict=True)
     for row, (value, stop, thought, error) in enumerate(rows, start=1):
         answer = _read_answer(value, row, path)
-        if not answer.text and not answer.error:
-            answer = replace(answer, error=error_reason(error))
+        is_body = isinstance(parse_json(error), Mapping)  # of a provider; other texts may be remarks on an answer
+        if not answer.error and (is_body or not (answer.text or "").strip()):
+            answer = replace(answer, error=error_reason(parse_json(error)))
         stop = answer.stop or ("" if stop is None else str(stop))
         reasoning = answer.reasoning or ("" if thought is None else str(thought))
         answers.append(replace(answer, stop=stop, reasoning=reasoning))
@@ -356,14 +362,14 @@ def _answers(table: Mapping[str, list], path: Path, markers: Sequence[str] | Non
 
 
 def _first_given(columns: Mapping[str, list], names: Sequence[str], n: int) -> list[object]:
-    """Return, for each of n rows, the first value that is not blank in the columns of these names; None without one.
+    """Return, for each of n rows, the first value in the columns of these names that is not blank; None without one.
 
     A table of several providers has several such columns, each with the values of one provider's rows.
     """
     found: list[object] = [None] * n
     for name in names:
         for row, value in enumerate(columns.get(name, ())):
-            if found[row] is None and value is not None and str(value).strip():
+            if found[row] is None and not is_blank(value):
                 found[row] = value
     return found
 

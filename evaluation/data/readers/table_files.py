@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import logging
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -91,11 +92,17 @@ def read_columns(
             columns = table.to_pydict()
         else:
             columns = _read_delimited(path, header)
+        columns = {name: _nan_as_none(values) for name, values in columns.items()}
         columns = _spell_as_known(columns, known)
         return _infer_types(columns, known) if typed and path.suffix.lower() in DELIMITED else columns
     except (OSError, ValueError, csv.Error, pa.ArrowException) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(path, f"cannot be read as {content} ({reason}); give a table, best in UTF-8.") from None
+
+
+def _nan_as_none(values: list) -> list:
+    """Return the values with None in place of NaN, which programs write where there is no value."""
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values]
 
 
 def is_json(path: Path) -> bool:

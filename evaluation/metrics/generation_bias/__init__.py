@@ -92,6 +92,7 @@ from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import Access
+from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.tables import table_rows
@@ -342,7 +343,8 @@ def check_nonempty(answered: pd.DataFrame) -> None:
 def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[str, Any]) -> ClassifiedRun:
     """Return the responses of a measurement with all that the parts score; `collected` is the result of `collect`."""
     settings = config.settings
-    responses = read_answers(store.folder)
+    stop = read_stop(store)
+    responses = read_answers(store.folder, level=ONE_LOOK if stop is None else stop.level)
     facts = {}
     for name, classifier in configured_classifiers(config).items():
         facts[name] = classifier_signature(classifier, str(store.inputs[name]))
@@ -368,16 +370,16 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
         context=context,
         signature=signature,
         classifiers=facts,
-        stop=read_stop(store),
+        stop=stop,
     )
 
 
 def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     """Return the tests of all parts, adjusted for each other, and the test that people differ in style at all."""
-    allowed_error = run.allowed_error
+    level = run.responses.level
     if has_attributes(run.responses):
-        allowed_error = allowed_error.part(1 - ERROR_SHARE)
-    permutations = allowed_error.draws(run.config.settings.permutations)
+        level = level.part(1 - ERROR_SHARE)
+    permutations = level.draws(run.config.settings.permutations)
     # Whoever has a value of anything is compared: a person without any answer has no style, but is empty or withheld.
     has_value = run.responses.has_value()
     for values in run.outcomes.values():
@@ -389,7 +391,7 @@ def joint_tests(run: ClassifiedRun, parts: Sequence[Part]) -> JointTests:
     for part in parts:
         test_sets += part.test_sets(run, people)
     rng = np.random.default_rng(run.config.seed)
-    found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
+    found = joint_effects(people.design, test_sets, permutations, rng, level)
     names = [test_set.name for test_set in test_sets]
     return JointTests(
         people=people,

@@ -35,7 +35,7 @@ from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.report.score_sections import change_table, group_label, score_changes
 from evenhand.evaluation.score import BiasScore, Kind, Signature
-from evenhand.evaluation.statistics.sequential import AllowedError
+from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.tables import table_rows
 
 ACCEPTED_EFFECT = "accepted_effect"
@@ -124,13 +124,13 @@ def accepted_scores(accepted: pd.DataFrame, table: pd.DataFrame, kind: Kind, sig
     return scores
 
 
-def of_known_effects(allowed_error: AllowedError) -> AllowedError:
+def of_known_effects(level: Level) -> Level:
     """Return how much the intervals of effects may err that are named before they are measured.
 
     Without tests (`permutations=0`), the table of effects has the two bounds of each effect alone. Here they are those
     of the two-sided 95 % interval: nothing selects an accepted difference, and its direction is not known in advance.
     """
-    return replace(allowed_error, one_sided_tail=allowed_error.tail)
+    return replace(level, one_sided_tail=level.tail)
 
 
 def configured_accepted(config: FamilyConfig) -> pd.DataFrame:
@@ -164,13 +164,13 @@ class AcceptedDifferences(Part):
         settings = run.config.settings
         if settings.accepted is None:
             return []
-        responses = read_answers(run.store.folder, with_accepted=True)
+        level = of_known_effects(run.responses.level)
+        responses = read_answers(run.store.folder, with_accepted=True, level=level)
         table = effects(
             responses,
             run.clusters,
             groups=responses.groups(),
             permutations=0,
-            allowed_error=of_known_effects(run.allowed_error),
         )
         return accepted_scores(run.store.read(ACCEPTED), table, Kind.LEVEL, run.signature)
 
@@ -179,13 +179,13 @@ class AcceptedDifferences(Part):
         after = comparison.after
         if not before.has(ACCEPTED):
             return []
+        level = of_known_effects(comparison.old.level)
         table = effect_changes(
-            read_answers(before.folder, with_accepted=True, only=before.only),
-            read_answers(after.folder, with_accepted=True, only=after.only),
+            read_answers(before.folder, with_accepted=True, only=before.only, level=level),
+            read_answers(after.folder, with_accepted=True, only=after.only, level=level),
             comparison.clusters,
             groups=comparison.old.groups(),
             permutations=0,
-            allowed_error=of_known_effects(comparison.allowed_error),
         )
         return accepted_scores(before.table(ACCEPTED), table, Kind.DIFFERENCE, comparison.signature)
 
@@ -193,13 +193,14 @@ class AcceptedDifferences(Part):
         run = side.run
         if not run.has(ACCEPTED):
             return []
-        responses = read_answers(run.folder, with_accepted=True, only=run.only).rows(side.is_compared)
+        level = of_known_effects(side.responses.level)
+        answers = read_answers(run.folder, with_accepted=True, only=run.only, level=level)
+        responses = answers.rows(side.is_compared)
         table = effects(
             responses,
             comparison.clusters,
             groups=responses.groups(),
             permutations=0,
-            allowed_error=of_known_effects(comparison.allowed_error),
         )
         return accepted_scores(run.table(ACCEPTED), table, Kind.LEVEL, side.signature)
 

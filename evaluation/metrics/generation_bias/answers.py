@@ -10,6 +10,7 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.prompts import require_columns
 from evenhand.evaluation.errors import InputError, format_value
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.tables import read_float_columns, read_table, table_rows
 
 TRUNCATED = "cut_by_classifier"  # a column of `styles`: the classifier read only the beginning of the response
@@ -36,6 +37,7 @@ class Answers:
         columns: the names of the S styles, or of the columns of the measure.
         n_truncated: number of responses that are longer than the style classifier reads.
         n_unlabelled: number of responses to which no label of a multi-label classifier fits.
+        level: how much what is computed of them may err; less if they were looked at before all were there.
 
     Raises:
         InputError: a column is missing, or `values` does not have the shape (n, S).
@@ -50,6 +52,7 @@ class Answers:
     columns: Sequence[str]
     n_truncated: int = 0
     n_unlabelled: int = 0
+    level: Level = ONE_LOOK
 
     def __post_init__(self) -> None:
         require_columns(list(map(str, self.table)), (columns.TEMPLATE, columns.DESCRIPTOR), "table")
@@ -88,6 +91,11 @@ class Answers:
     def has_value(self) -> np.ndarray:
         """Return whether each answer has a value in every column, (n,) bool."""
         return np.asarray(np.isfinite(self.values).all(axis=1))
+
+
+def common_level(before: Answers, after: Answers) -> Level:
+    """Return the level of a comparison: that of the answers which allow the smaller error."""
+    return min(before.level, after.level, key=lambda level: level.share)
 
 
 def answers_of(table: pd.DataFrame) -> pd.DataFrame:
@@ -146,13 +154,18 @@ def without_accepted(responses: Answers, accepted: pd.DataFrame) -> Answers:
 
 
 def read_answers(
-    folder: Path, *, second: bool = False, with_accepted: bool = False, only: Collection[str] | None = None
+    folder: Path,
+    *,
+    second: bool = False,
+    with_accepted: bool = False,
+    only: Collection[str] | None = None,
+    level: Level = ONE_LOOK,
 ) -> Answers:
     """Return the prompts, responses and style vectors of a measuring run.
 
     With `second`, the style vectors are by the second style classifier. If the run has accepted differences, they are
     taken out (`without_accepted`), unless `with_accepted` is true. With `only`, the rows of these prompts, sorted by
-    prompt.
+    prompt. `level` is that of the answers.
 
     Raises:
         InputError: a table is missing, or the tables have different prompts.
@@ -174,6 +187,7 @@ def read_answers(
         columns=styles,
         n_truncated=counts.get(TRUNCATED, 0),
         n_unlabelled=counts.get(NO_LABEL, 0),
+        level=level,
     )
     accepted = folder / f"{ACCEPTED}.parquet"
     if accepted.exists() and not with_accepted:

@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
-from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ComparedSide,
@@ -32,6 +32,7 @@ from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
 from evenhand.evaluation.tables import read_table
 
@@ -50,8 +51,9 @@ def opened_comparison(
             different orders.
     """
     before, after, is_common = on_common_prompts(before, after)
-    old = compared_responses(before)
-    new = compared_responses(after)
+    level = level_of_comparison(before.folder, after.folder, int(is_common.sum()), "after")
+    old = compared_responses(before, level)
+    new = compared_responses(after, level)
     check_comparable(before, after, (old, new))
     settings = settings or ComparisonSettings()
     signature = {"before": before.signature(FGB), "after": after.signature(FGB)}
@@ -70,7 +72,6 @@ def opened_comparison(
         base=base,
         without_base=without_base,
         signature=signature,
-        allowed_error=allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "after"),
     )
     return comparison, share_score(COMMON_PROMPTS, is_common, None, reason=NO_PAIRS, n_of=PROMPTS, signature=signature)
 
@@ -153,9 +154,9 @@ def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, F
     return replace(before, only=common), replace(after, only=common), joined.is_common()
 
 
-def compared_responses(run: FamilyRun) -> Answers:
+def compared_responses(run: FamilyRun, level: Level = ONE_LOOK) -> Answers:
     """Return the responses of a run to the prompts that are compared."""
-    return read_answers(run.folder, only=run.only)
+    return read_answers(run.folder, only=run.only, level=level)
 
 
 def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, Answers], field: str = "after") -> None:

@@ -97,20 +97,19 @@ class Cuts(Part):
         if by_cue:
             scores += cue_shares(responses, signature)
         for cue, is_cue in by_cue.items():
-            for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}, signature, run.allowed_error.tail):
+            for score in overall_scores(responses.rows(is_cue), {columns.CUE: cue}, signature):
                 p_value = tests.p_value(f"{columns.CUE}: {cue}") if is_pooled_fgb(score) else None
                 scores.append(replace(score, p_value=p_value))
         if columns.UNTUNED in responses.table:
             is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature, run.allowed_error.tail)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature, run.allowed_error.tail)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, signature)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, signature)
         if SECOND_STYLE_CLASSIFIER in run.classifiers:
-            second = read_answers(run.store.folder, second=True)
+            second = read_answers(run.store.folder, second=True, level=responses.level)
             scores += overall_scores(
                 second,
                 BY_SECOND,
                 {**signature, STYLE_CLASSIFIER: run.classifiers[SECOND_STYLE_CLASSIFIER]},
-                run.allowed_error.tail,
             )
         return scores
 
@@ -132,23 +131,23 @@ class Cuts(Part):
                     "after",
                     f"{SECOND_STYLE_CLASSIFIER} is {second}, but {first} in before; measure it again with the same.",
                 )
-            old = read_answers(before.folder, second=True, only=before.only)
-            new = read_answers(after.folder, second=True, only=after.only)
+            old = read_answers(before.folder, second=True, only=before.only, level=old.level)
+            new = read_answers(after.folder, second=True, only=after.only, level=new.level)
             scores += overall_changes(old, new, BY_SECOND, comparison)
         return scores
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
         responses = side.responses
-        tail = comparison.allowed_error.tail
         scores = []
         if columns.UNTUNED in responses.table:
             is_untuned = responses.table[columns.UNTUNED].to_numpy(dtype=bool)
-            scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature, tail)
-            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature, tail)
+            scores += overall_scores(responses.rows(~is_untuned), TUNED, side.signature)
+            scores += overall_scores(responses.rows(is_untuned), NOT_TUNED, side.signature)
         if side.run.has(SECOND_STYLES):
-            second = read_answers(side.run.folder, second=True, only=side.run.only).rows(side.is_compared)
+            run = side.run
+            second = read_answers(run.folder, second=True, only=run.only, level=responses.level).rows(side.is_compared)
             signature = {**side.signature, STYLE_CLASSIFIER: _second_classifier(side.run)}
-            scores += overall_scores(second, BY_SECOND, signature, tail)
+            scores += overall_scores(second, BY_SECOND, signature)
         return scores
 
 
@@ -159,10 +158,10 @@ def cues(responses: Answers) -> dict[str, np.ndarray]:
     return {cue: (responses.table[columns.CUE] == cue).to_numpy() for cue in responses.table[columns.CUE].unique()}
 
 
-def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature, tail: float) -> list[BiasScore]:
+def overall_scores(responses: Answers, group: Mapping[str, str], signature: Signature) -> list[BiasScore]:
     """Return FGB, FGB* and pooled FGB* over all rows, with the given group and without a permutation test."""
     without_axes = replace(responses, table=responses.table.assign(**{columns.AXIS: ""}))
-    scores = spread_scores(without_axes, {}, signature=signature, tail=tail)
+    scores = spread_scores(without_axes, {}, signature=signature)
     return [replace(score, group=group) for score in scores if not score.group]
 
 
@@ -174,7 +173,6 @@ def overall_changes(old: Answers, new: Answers, group: Mapping[str, str], compar
         {},
         by_axis=False,
         signature=comparison.signature,
-        allowed_error=comparison.allowed_error,
     )
     return [replace(score, group=group) for score in changes]
 
@@ -215,7 +213,7 @@ def _requested_scores(run: ClassifiedRun, tests: JointTests) -> list[BiasScore]:
     is_other = run.outcomes[OTHER_LANGUAGE].numbers[:, 0] == 1
     run.store.write(REQUESTED_EFFECTS, found_effects(tests, REQUESTED, run.clusters))
     in_requested = run.responses.rows(~is_other)
-    scores = overall_scores(in_requested, IN_REQUESTED, run.signature, run.allowed_error.tail)
+    scores = overall_scores(in_requested, IN_REQUESTED, run.signature)
     return [score for score in scores if score.form == Form.CORRECTED]
 
 

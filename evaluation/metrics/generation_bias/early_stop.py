@@ -12,7 +12,8 @@ from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError, LookPlan, interval_after_stopping
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
+from evenhand.evaluation.statistics.sequential import LookPlan, interval_after_stopping
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import FamilySettings
@@ -65,9 +66,9 @@ class Stop:
         return LookPlan(tuple(self.rounds))
 
     @property
-    def allowed_error(self) -> AllowedError:
+    def level(self) -> Level:
         """The error that tests and intervals are allowed at the look at which the measurement stopped."""
-        return self.plan.allowed_error(self.look)
+        return self.plan.level(self.look)
 
     @property
     def decision(self) -> str:
@@ -97,7 +98,7 @@ class Stop:
     def interval(self, estimate: Estimate) -> Interval | None:
         """Return the interval of pooled FGB* of all responses; it is narrower if it was the reason to stop."""
         if not self.question.is_about_spread:
-            return replace(estimate, tail=self.allowed_error.tail).interval
+            return replace(estimate, level=self.level).interval
         return interval_after_stopping(estimate, self.plan, self.look, self.question.limits)
 
 
@@ -135,7 +136,7 @@ def read_finished_stop(folder: Path) -> Stop | None:
     return _stop_of(read_json(path, "output_dir")) if path.exists() else None
 
 
-def allowed_error_of_comparison(before: Path, after: Path, n_common: int, field_name: str) -> AllowedError:
+def level_of_comparison(before: Path, after: Path, n_common: int, field_name: str) -> Level:
     """Return how much a comparison of two finished runs on their common prompts may err; both may have had looks.
 
     Runs with the same planned prompts are asked in the same order. Where at least one of them stopped, the comparison
@@ -159,7 +160,7 @@ def allowed_error_of_comparison(before: Path, after: Path, n_common: int, field_
             "not have; ask the rest of one of them by the same command without --until, or give both the same "
             "prompts and seed.",
         )
-    return min((stop.allowed_error for stop in stops), key=lambda error: error.share, default=WHOLE_ERROR)
+    return min((stop.level for stop in stops), key=lambda error: error.share, default=ONE_LOOK)
 
 
 def comparison_stop_text(before: Path, after: Path) -> list[str]:
@@ -181,7 +182,7 @@ def early_stop_text(name: str, folder: Path) -> list[str]:
 def stop_text(folder: Path) -> list[str]:
     """Return sentences on where the measurement in a folder stopped, if it had looks before its end.
 
-    They say which intervals account for the looks: each score with the `tail` of its look, and each effect.
+    They say which intervals account for the looks.
     """
     stop = read_finished_stop(folder)
     if stop is None:

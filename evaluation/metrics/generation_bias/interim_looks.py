@@ -60,7 +60,8 @@ from evenhand.evaluation.runs.results import PARTS
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.statistics.cells import to_codes
 from evenhand.evaluation.statistics.intervals import Interval
-from evenhand.evaluation.statistics.sequential import AllowedError, decided_range, plan_looks, rounds_of
+from evenhand.evaluation.statistics.level import Level
+from evenhand.evaluation.statistics.sequential import decided_range, plan_looks, rounds_of
 
 log = logging.getLogger("evenhand")
 
@@ -153,7 +154,7 @@ def _ask_look_by_look(
         if not language_fault(settings.style_classifier.name, responses):
             exact = censors_as_paper(config)
             styles = styles_of_responses(store, STYLES, classifier, asked, responses, exact=exact)
-            at_look = partial(_interval_at_look, config, question, asked, styles, plan.allowed_error(look))
+            at_look = partial(_interval_at_look, config, question, asked, styles, plan.level(look))
             bounds = processes.on_rank_zero(at_look)
         decided = decided_range(bounds, question.limits)
         stop = Stop(
@@ -173,27 +174,25 @@ def _ask_look_by_look(
 
 
 def _interval_at_look(
-    config: FamilyConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, allowed_error: AllowedError
+    config: FamilyConfig, question: Question, prompts: pd.DataFrame, styles: pd.DataFrame, level: Level
 ) -> Interval | None:
     """Return the interval of the number in question, at a look, from the prompts and styles of the answers so far."""
     settings = config.settings
     vectors = styles.drop(columns=list(STYLE_COLUMNS), errors="ignore")
-    responses = Answers(prompts, vectors.to_numpy(), vectors.columns.tolist())
+    responses = Answers(prompts, vectors.to_numpy(), vectors.columns.tolist(), level=level)
     if settings.accepted is not None:
         responses = without_accepted(responses, configured_accepted(config))
     if question.is_about_spread:
-        return pooled_estimate(all_cells(responses), tail=allowed_error.tail).estimate.interval
+        return pooled_estimate(all_cells(responses), level=level).estimate.interval
     if question.max_rise is not None:
-        baseline = read_answers(settings.against, only=frozenset(prompts[columns.PROMPT_ID]))
-        excess = excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100)
-        return replace(excess, tail=allowed_error.tail).interval
+        baseline = read_answers(settings.against, only=frozenset(prompts[columns.PROMPT_ID]), level=level)
+        return excess_over_baseline(baseline, sorted_by_prompt(responses), 1 + question.max_rise / 100).interval
     table = effects(
         responses,
         load_style_clusters(settings.style_clusters, responses.columns),
         groups=responses.groups(),
-        permutations=allowed_error.draws(settings.permutations),
+        permutations=level.draws(settings.permutations),
         seed=config.seed,
-        allowed_error=allowed_error,
     )
     return difference_bound(table).interval
 

@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.comparison import (
     compared_responses,
     on_common_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.early_stop import allowed_error_of_comparison, early_stop_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import early_stop_text, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     DIFFERENCE_BOUND,
@@ -53,7 +53,6 @@ from evenhand.evaluation.statistics.sample_size import (
     shows_difference,
     smallest_design,
 )
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.statistics.simultaneous_tests import LEVEL
 from evenhand.evaluation.tables import table_rows
 
@@ -98,16 +97,16 @@ def findings_against(
     run stopped early.
     """
     before, after, is_common = on_common_prompts(before, after)
-    old = compared_responses(before)
-    new = compared_responses(after)
+    level = level_of_comparison(before.folder, after.folder, int(is_common.sum()), "run")
+    old = compared_responses(before, level)
+    new = compared_responses(after, level)
     check_comparable(before, after, (old, new), "run")
-    allowed_error = allowed_error_of_comparison(before.folder, after.folder, int(is_common.sum()), "run")
     findings = []
     if limits_the_rise:
-        findings.append(_rise(before.folder, old, new, max_rise, allowed_error))
+        findings.append(_rise(before.folder, old, new, max_rise))
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
-    findings.append(_grown_effects(old, new, allowed_error.draws(permutations), before.config.seed, allowed_error))
-    findings += _risen_outcomes(before, after, old, new, allowed_error)
+    findings.append(_grown_effects(old, new, level.draws(permutations), before.config.seed))
+    findings += _risen_outcomes(before, after, old, new)
     about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
     if about_stops:
         about_stops.append("Intervals and tests account for the looks.")
@@ -155,7 +154,7 @@ def _largest_difference(run: FamilyRun, limit: float) -> LimitResult:
     return LimitResult(limited, _status((100 * low, 100 * high), limit), measured)
 
 
-def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedError = WHOLE_ERROR) -> float | None:
+def smallest_showable_rise(old: Answers, new: Answers) -> float | None:
     """Return the smallest of RISES that two runs show to hold with a probability of 80 % if the bias is equal; or None.
 
     The interval of after − (1 + rise) × before then ends below 0 with this probability. The limit depends on the noise
@@ -165,22 +164,20 @@ def smallest_showable_rise(old: Answers, new: Answers, allowed_error: AllowedErr
     before = after - excess_over_baseline(old, new, 1.0).value
     for rise in RISES:
         noise = excess_over_baseline(old, new, 1 + rise)
-        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom, allowed_error.tail):
+        if is_significant(-rise * max(before, 0.0), noise.standard_error**2, noise.freedom, noise.level):
             return rise
     return None
 
 
-def _rise(
-    baseline: Path, old: Answers, new: Answers, max_rise: float | None, allowed_error: AllowedError
-) -> LimitResult:
+def _rise(baseline: Path, old: Answers, new: Answers, max_rise: float | None) -> LimitResult:
     """Return the finding on the rise of pooled FGB*, after / before − 1, by `max_rise` or `smallest_showable_rise`."""
-    chosen = smallest_showable_rise(old, new, allowed_error) if max_rise is None else max_rise / 100
+    chosen = smallest_showable_rise(old, new) if max_rise is None else max_rise / 100
     limit = RISES[0] if chosen is None else chosen
-    scores = compare_generation_bias(old, new, {}, by_axis=False, allowed_error=allowed_error)
+    scores = compare_generation_bias(old, new, {}, by_axis=False)
     difference = headline_of(scores, Kind.DIFFERENCE)
     before = -(difference.ideal or 0.0)  # the ideal of the difference is to lose all that was there before
     after = difference.value + before
-    status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION), allowed_error)
+    status, changed = _rise_under(limit, old, new, headline_of(scores, Kind.REDUCTION))
     sides = {"before": _size(before), "after": _size(after)}
     details = [Finding("rise_compared", {"n": len(old)})]
     if before > 0:
@@ -206,9 +203,7 @@ def _size(pooled_fgb: float) -> dict[str, float]:
     return {"pooled_fgb": pooled_fgb, "moved": moved_share(pooled_fgb)}
 
 
-def _rise_under(
-    limit: float, old: Answers, new: Answers, reduction: BiasScore, allowed_error: AllowedError
-) -> tuple[str, dict[str, Any]]:
+def _rise_under(limit: float, old: Answers, new: Answers, reduction: BiasScore) -> tuple[str, dict[str, Any]]:
     """Return the status of the limit of a rise, and the measured rise with its interval.
 
     The interval is that of the reduction, with the other sign. If the reduction has none, because the baseline's bias
@@ -217,17 +212,15 @@ def _rise_under(
     if reduction.interval:
         low, high = sorted(-bound for bound in reduction.interval)
         return _status((low, high), limit), {"rise": {"value": -reduction.value, "interval": (low, high)}}
-    excess = replace(excess_over_baseline(old, new, 1 + limit), tail=allowed_error.tail)
+    excess = excess_over_baseline(old, new, 1 + limit)
     values = {"factor": 1 + limit, "value": excess.value, "interval": excess.interval}
     return _status(excess.interval, 0.0), {"rise": None, "excess": values, "reason": reduction.reason}
 
 
-def _grown_effects(
-    old: Answers, new: Answers, permutations: int, seed: int, allowed_error: AllowedError
-) -> LimitResult:
+def _grown_effects(old: Answers, new: Answers, permutations: int, seed: int) -> LimitResult:
     """Return the effects of descriptors that are shown to be further from 0 after than before."""
     limited = Finding("effects_limit")
-    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed, allowed_error=allowed_error)
+    changes = effect_changes(old, new, {}, permutations=permutations, seed=seed)
     changes = changes[(changes["kind"] == columns.DESCRIPTOR) & (changes["outcome"] == columns.STYLE)]
     if not len(changes):
         return LimitResult(limited, INCONCLUSIVE, Finding("nobody_compared"))
@@ -249,9 +242,7 @@ def _grown_effects(
     return LimitResult(limited, BROKEN if len(grown) else HOLDS, measured, details)
 
 
-def _risen_outcomes(
-    before: FamilyRun, after: FamilyRun, old: Answers, new: Answers, allowed_error: AllowedError
-) -> list[LimitResult]:
+def _risen_outcomes(before: FamilyRun, after: FamilyRun, old: Answers, new: Answers) -> list[LimitResult]:
     """Return [the finding on answers of which more is hardly ever right], or [] if no outcome was measured.
 
     Both the share of all answers and the spread of this share between people are compared, paired by prompt. What only
@@ -262,7 +253,7 @@ def _risen_outcomes(
     for outcome in serious_measures():
         pair = found.get(outcome)
         if pair is not None and not isinstance(pair, str):
-            scores = measure_changes(old, *pair, allowed_error=allowed_error)
+            scores = measure_changes(old, *pair)
             changes += [score for score in scores if score.kind == Kind.DIFFERENCE]
     if not changes:
         return []

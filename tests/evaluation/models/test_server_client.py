@@ -1,6 +1,7 @@
 """Requests to a server and its answers: faults and retries, request bodies, and the key, which no error contains."""
 
 import asyncio
+import socket
 
 import pytest
 from openai.types.chat import ChatCompletion
@@ -119,6 +120,13 @@ def test_an_answer_that_would_do_harm_is_one_error(monkeypatch, fault, message):
         monkeypatch.setattr(server_client, "REQUEST_SECONDS", 0.5)
     with serving(fault, share=1) as (url, _):
         assert message in fetch_error(url, n=1)
+
+
+def test_an_address_where_nothing_listens_says_so(monkeypatch):
+    monkeypatch.setattr(server_client, "MAX_FIRST_RETRIES", 0)
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert "no server answers there" in fetch_error(f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
 
 
 def test_first_failures_and_answers_before_one(monkeypatch):

@@ -8,10 +8,10 @@ import scipy
 
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import TAILS, spread_interval
+from evenhand.evaluation.statistics.level import Level
 from evenhand.evaluation.statistics.permutation import Design, SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.sequential import (
-    AllowedError,
     LookPlan,
     boundaries,
     decided_range,
@@ -138,11 +138,11 @@ def test_a_range_is_decided_if_no_limit_is_in_the_interval():
 
 def test_the_interval_at_a_look_is_wider():
     estimate = Estimate(1.0, 1.0, noise=0.25, slope=0.75, freedom=math.inf)
-    at_look = Estimate(1.0, 1.0, noise=0.25, slope=0.75, freedom=math.inf, tail=0.999)
+    at_look = Estimate(1.0, 1.0, noise=0.25, slope=0.75, freedom=math.inf, level=Level(tail=0.999))
     assert at_look.interval == spread_interval(1.0, 0.25, 0.75, math.inf, tail=0.999)
     assert at_look.interval[0] < estimate.interval[0] < estimate.interval[1] < at_look.interval[1]
     # A difference is normal: value ± Φ⁻¹(0.999) standard errors.
-    difference = Estimate(1.0, 4.0, noise=4.0, tail=0.999)
+    difference = Estimate(1.0, 4.0, noise=4.0, level=Level(tail=0.999))
     np.testing.assert_allclose(difference.interval, (1 - 2 * 3.0902, 1 + 2 * 3.0902), atol=1e-3)
 
 
@@ -179,7 +179,7 @@ def test_far_from_all_limits_the_interval_after_the_first_look_is_the_ordinary_o
 def test_the_interval_after_stopping_is_between_the_ordinary_one_and_that_of_the_look():
     looks = plan_looks(104)
     estimate = Estimate(4.2, 1.0, noise=0.5, freedom=math.inf)  # above 1 from 3.3 on, at look 2 of 0 to 7
-    at_look = Estimate(4.2, 1.0, noise=0.5, freedom=math.inf, tail=float(looks.tail[2])).interval
+    at_look = Estimate(4.2, 1.0, noise=0.5, freedom=math.inf, level=looks.level(2)).interval
     low, high = interval_after_stopping(estimate, looks, 2, [1.0])
     assert decided_range(at_look, [1.0]) == decided_range((low, high), [1.0]) == 1
     assert at_look[0] < low < estimate.interval[0]
@@ -199,7 +199,7 @@ def test_intervals_after_stopping_cover_and_decisions_are_right():
         for look, fraction in enumerate(looks.fraction):
             # Information t: value of the partial mean and its variance 1 / t.
             value = truth + steps[look] / fraction
-            estimate = Estimate(value, 1 / fraction, noise=1e-9, tail=float(looks.tail[look]))
+            estimate = Estimate(value, 1 / fraction, noise=1e-9, level=looks.level(look))
             decided = decided_range(estimate.interval, limits)
             if decided is not None or look == len(looks.rounds) - 1:
                 break
@@ -237,8 +237,8 @@ def test_a_look_divides_p_values_by_its_share_and_widens_intervals():
     design = Design(template, person, np.zeros((0, 8)))
     family = SetOfTests("length", values, are_shares=False)
     whole = joint_effects(design, [family], 199, np.random.default_rng(1))[0]
-    allowed_error = AllowedError(share=0.25, tail=0.99, one_sided_tail=0.98)
-    at_look = joint_effects(design, [family], 199, np.random.default_rng(1), allowed_error)[0]
+    level = Level(share=0.25, tail=0.99, one_sided_tail=0.98)
+    at_look = joint_effects(design, [family], 199, np.random.default_rng(1), level)[0]
     np.testing.assert_allclose(at_look.p_joint, np.minimum(whole.p_joint / 0.25, 1))
     np.testing.assert_allclose(at_look.p_set, np.minimum(whole.p_set / 0.25, 1))
     np.testing.assert_allclose(at_look.shift_joint, np.minimum(whole.shift_joint / 0.25, 1))

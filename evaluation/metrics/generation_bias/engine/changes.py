@@ -20,8 +20,8 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import compare_ge
 from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, with_values
 from evenhand.evaluation.score import BiasScore, Form, Kind, Signature
 from evenhand.evaluation.statistics.intervals import ANY, Interval
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.scores import mean_change, share_change
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 NO_SPREAD = "people do not differ in either run"
 ALL_ALIKE = "no interval: every answer changes by the same"
@@ -32,7 +32,6 @@ def measure_changes(
     before: MeasureValues,
     after: MeasureValues,
     signature: Signature | None = None,
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of a measure between two runs over the same prompts, and both runs' levels on these answers.
 
@@ -43,10 +42,9 @@ def measure_changes(
     change. If the values are not comparable, both differences are undefined, and there are no levels.
 
     Args:
-        responses: the rows' templates and descriptors.
+        responses: the rows' templates and descriptors, and the level.
         before, after: the values of the measure in both runs, row by row.
         signature: the signature of the scores.
-        allowed_error: how much the tests and the intervals of changes and spreads may err, at one of several looks.
     """
     pair = on_common_terms(before, after)
     if isinstance(pair, str):
@@ -54,14 +52,14 @@ def measure_changes(
     old, new = pair
     levels = {}
     for name, side in (("before", old), ("after", new)):
-        levels[name] = level_scores(responses, side, signature=signature, tail=allowed_error.tail)
+        levels[name] = level_scores(responses, side, signature=signature)
     signature = versioned(signature)
     changes = []
     for (group, old_column), (_, new_column) in zip(columns_of(old), columns_of(new), strict=True):
-        change = column_change(old, old_column, new_column, group, allowed_error)
+        change = column_change(old, old_column, new_column, group, responses.level)
         changes.append(replace(change, form=Form.MEAN))
     spreads = (levels["before"][0], levels["after"][0])
-    changes.append(spread_change(responses, old, new, spreads, allowed_error))
+    changes.append(spread_change(responses, old, new, spreads))
     changes = [replace(change, signature=signature, basis=basis_of(old)) for change in changes]
     scores = []
     for name, of_side in levels.items():
@@ -81,7 +79,7 @@ def column_change(
     before: np.ndarray,
     after: np.ndarray,
     group: Mapping[str, str],
-    allowed_error: AllowedError = WHOLE_ERROR,
+    level: Level = ONE_LOOK,
 ) -> BiasScore:
     """Return the paired change of the mean of a column of a measure; `values` says which measure it is.
 
@@ -89,16 +87,14 @@ def column_change(
         values: the values of the measure in one of the runs.
         before, after: the column in both runs, (n,); NaN in both where an answer has no value in one.
         group: the group of the score.
-        allowed_error: how much the test and the interval may err.
+        level: how much the test and the interval may err.
     """
     has_both = np.isfinite(before) & np.isfinite(after)
     n_left_out = int((~has_both).sum())
     old = before[has_both]
     new = after[has_both]
     if values.is_share:
-        return share_change(
-            values.name, old == 1, new == 1, group=group, n_left_out=n_left_out, allowed_error=allowed_error
-        )
+        return share_change(values.name, old == 1, new == 1, group=group, n_left_out=n_left_out, level=level)
     low, high = bounds_of(values)
     bounds = (low - high, high - low) if math.isfinite(high - low) else ANY
     change = mean_change(
@@ -109,7 +105,7 @@ def column_change(
         strata=values.strata_of(has_both),
         group=group,
         n_left_out=n_left_out,
-        allowed_error=allowed_error,
+        level=level,
     )
     return change if change.interval or change.reason else replace(change, reason=ALL_ALIKE)
 
@@ -119,7 +115,6 @@ def spread_change(
     before: MeasureValues,
     after: MeasureValues,
     spreads: tuple[BiasScore, BiasScore],
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> BiasScore:
     """Return the difference a − b of the spread of a measure after, a, and before, b.
 
@@ -131,9 +126,7 @@ def spread_change(
     of_before, of_after = spreads
     b = of_before.value
     a = of_after.value
-    changes = compare_generation_bias(
-        with_values(responses, before), with_values(responses, after), {}, by_axis=False, allowed_error=allowed_error
-    )
+    changes = compare_generation_bias(with_values(responses, before), with_values(responses, after), {}, by_axis=False)
     square = headline_of(changes, Kind.DIFFERENCE)
     interval = None
     if square.interval and of_before.interval and of_after.interval:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_level
 from evenhand.evaluation.metrics.generation_bias.engine.spread import check_arguments, check_same_prompts, versioned
 from evenhand.evaluation.metrics.generation_bias.people import (
     People,
@@ -21,7 +21,6 @@ from evenhand.evaluation.score import BiasScore, Kind, Signature
 from evenhand.evaluation.statistics.cells import Labels, sum_by
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, family_changes, joint_effects
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def effects(
     permutations: int = 999,
     seed: int = 0,
     are_shares: bool = True,
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return a table of effects, one row per unit (a descriptor or group) and outcome (a style or style cluster).
 
@@ -74,11 +72,10 @@ def effects(
         groups: kind of group ("axis", "bucket") → the group of each response, (n,); default: the axis. A descriptor
             that occurs in several groups of a kind belongs to the first of these groups in sorted order. A group of
             one descriptor, of all, or of the same descriptors as an earlier group, is left out.
-        permutations: number of permutations of people within templates; 999 resolve `p_set` to 0.001.
+        permutations: number of permutations of people within templates; 999 resolve `p_set` to 0.001. At one of several
+            looks it needs `responses.level.draws(permutations)`.
         seed: seed of the permutations.
         are_shares: whether the columns are probabilities, whose variance depends on their mean; else any numbers.
-        allowed_error: how much tests and intervals may err, at one of several looks; it needs
-            `allowed_error.draws(permutations)`.
 
     Returns:
         A row for each outcome of each descriptor and group, the largest |shrunk| first; empty if no two descriptors
@@ -110,7 +107,7 @@ def effects(
     if people is None:
         return pd.DataFrame(columns=COLUMNS)
     test_set = style_tests(people.responses, clusters, are_shares=are_shares)
-    found = joint_effects(people.design, [test_set], permutations, np.random.default_rng(seed), allowed_error)[0]
+    found = joint_effects(people.design, [test_set], permutations, np.random.default_rng(seed), responses.level)[0]
     return effect_table(people, test_set, clusters, found)
 
 
@@ -208,7 +205,6 @@ def effect_changes(
     groups: Mapping[str, Labels] | None = None,
     permutations: int = 999,
     seed: int = 0,
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> pd.DataFrame:
     """Return the change of each effect (`effects`) between responses before and after tuning, to the same prompts.
 
@@ -243,6 +239,7 @@ def effect_changes(
     """
     check_same_prompts(before, after)
     check_arguments(before, clusters, permutations)
+    level = common_level(before, after)
     has_both = before.has_value() & after.has_value()
     kept_groups = {kind: pd.Series(list(values))[has_both] for kind, values in (groups or {}).items()}
     people = compared_people(before.rows(has_both), kept_groups)
@@ -250,10 +247,10 @@ def effect_changes(
         return pd.DataFrame(columns=CHANGE_COLUMNS)
     old = style_tests(before.rows(has_both).rows(people.is_compared), clusters)
     new = style_tests(after.rows(has_both).rows(people.is_compared), clusters)
-    found_old = joint_effects(people.design, [old], permutations, np.random.default_rng(seed), allowed_error)[0]
-    found_new = joint_effects(people.design, [new], permutations, np.random.default_rng(seed), allowed_error)[0]
+    found_old = joint_effects(people.design, [old], permutations, np.random.default_rng(seed), level)[0]
+    found_new = joint_effects(people.design, [new], permutations, np.random.default_rng(seed), level)[0]
     rng = np.random.default_rng(seed)
-    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, allowed_error)
+    change = family_changes(people.design, old, new, found_old, found_new, permutations, rng, level)
     table = effect_table(people, old, clusters, change).rename(columns={"effect": "change"})
     return _with_sides(table, people, clusters, found_old, found_new, change)[CHANGE_COLUMNS]
 

@@ -12,7 +12,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.score import BiasScore, Form, Signature
 from evenhand.evaluation.statistics.intervals import (
     ANY,
-    TAILS,
     Interval,
     mean_interval,
     share_interval,
@@ -29,7 +28,6 @@ def level_scores(
     values: MeasureValues,
     p_value: float | None = None,
     signature: Signature | None = None,
-    tail: float = TAILS[1],
 ) -> list[BiasScore]:
     """Return the spread of a measure between people, and the mean of each of its columns.
 
@@ -38,15 +36,14 @@ def level_scores(
     class (`scale_scores`). Ideal 0.
 
     Args:
-        responses: the rows' templates and descriptors; their style vectors are not used.
+        responses: the rows' templates and descriptors, and the level; their style vectors are not used.
         values: the values of the measure, one row for each response; rare classes are joined already.
         p_value: p-value of the test that people differ, if it was tested.
         signature: the signature of the scores.
-        tail: the probability below the upper quantile of the interval of the spread.
     """
     signature = versioned(signature)
     cells = all_cells(with_values(responses, values))
-    spread = pooled_estimate(cells, tail=tail)
+    spread = pooled_estimate(cells, level=responses.level)
     value, interval = root(spread.estimate.value, spread.estimate.interval, divisor(values))
     of_spread = BiasScore(
         values.name,

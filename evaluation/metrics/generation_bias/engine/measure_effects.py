@@ -15,7 +15,6 @@ from evenhand.evaluation.metrics.generation_bias.people import People, compared_
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects, joint_effects
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 SCALE = "scale"  # the column with the scale on which effects are analysed
 MEASURE_COLUMNS = [*COLUMNS, SCALE]
@@ -91,16 +90,14 @@ def tested_measures(
     values: Mapping[str, MeasureValues],
     permutations: int,
     seed: int = 0,
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> tuple[dict[str, float | None], pd.DataFrame]:
     """Return the p-value of each measure and the table of all effects, tested jointly; None without permutations.
 
     Args:
-        responses: the rows' templates, descriptors and axes; their style vectors are not used.
+        responses: the rows' templates, descriptors and axes, and the level; their style vectors are not used.
         values: the values of the measures, one row for each response.
         permutations: the number of permutations.
         seed: the seed of the permutations.
-        allowed_error: how much tests and intervals may err, at one of several looks.
     """
     empty = pd.DataFrame(columns=MEASURE_COLUMNS)
     if not values:
@@ -111,7 +108,7 @@ def tested_measures(
         return dict.fromkeys(values), empty
     test_sets = [measure_tests([of_measure.rows(people.is_compared)]) for of_measure in values.values()]
     rng = np.random.default_rng(seed)
-    found = joint_effects(people.design, test_sets, permutations, rng, allowed_error)
+    found = joint_effects(people.design, test_sets, permutations, rng, responses.level)
     p_values = {}
     tables = []
     for test_set, effects in zip(test_sets, found, strict=True):

@@ -23,7 +23,7 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, format_value
-from evenhand.evaluation.metrics.generation_bias.answers import Answers
+from evenhand.evaluation.metrics.generation_bias.answers import Answers, common_level
 from evenhand.evaluation.metrics.generation_bias.people import compared_people
 from evenhand.evaluation.score import BiasScore, Caution, Form, Kind, Signature, find_score
 from evenhand.evaluation.statistics.cells import (
@@ -38,16 +38,15 @@ from evenhand.evaluation.statistics.cells import (
 )
 from evenhand.evaluation.statistics.descriptor_spread import Estimate, Spread, column_spreads, descriptor_spread
 from evenhand.evaluation.statistics.intervals import (
-    TAILS,
     Interval,
     covariance_from_variances,
     ratio_interval,
     student_quantile,
 )
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.statistics.person_effects import joint_effects
 from evenhand.evaluation.statistics.person_pairs import compared_cells, pooled_spread
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 VERSION = "3"
 EVERYBODY = "everybody"  # the test that people differ in style at all
@@ -175,12 +174,9 @@ def spread_scores(
     *,
     p_value: float | None = None,
     signature: Signature | None = None,
-    tail: float = TAILS[1],
 ) -> list[BiasScore]:
-    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already.
-
-    `tail` is the probability below the upper quantile of the intervals (`statistics.sequential.AllowedError`).
-    """
+    """Return the scores of `generation_bias`, with a p-value of the overall pooled FGB* that is known already."""
+    level = responses.level
     cells = all_cells(responses)
     repeated = repeated_cells(cells)
     scores = []
@@ -188,11 +184,11 @@ def spread_scores(
         style_spreads = executor.submit(column_spreads, repeated)
         for metric, group, subset, weights in scored_subsets(responses, responses.values, cells, clusters):
             in_subset = repeated_cells(subset)
-            scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), tail)
-            pooled = pooled_estimate(subset, weights, tail)
+            scores += _plain_and_corrected(metric, group, in_subset, descriptor_spread(in_subset, weights), level)
+            pooled = pooled_estimate(subset, weights, level)
             scores.append(_score(metric, Form.POOLED_CORRECTED, group, pooled, (-1.0, 2.0)))
         for style, spread in zip(responses.columns, style_spreads.result(), strict=True):
-            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, tail)
+            scores += _plain_and_corrected(FGB, {"style": style}, repeated, spread, level)
     if repeated.n < responses.has_value().sum():
         scores = _include_single_responses(scores, responses, cells, clusters)
     signature = versioned(signature)
@@ -231,17 +227,14 @@ def corrected_estimate(cells: Cells, weights: np.ndarray | None = None) -> Sprea
     return SpreadEstimate(estimate, on_common_templates(repeated), missing_interval_reason(estimate))
 
 
-def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, tail: float = TAILS[1]) -> SpreadEstimate:
-    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution.
-
-    `tail` is the probability below the upper quantile of its interval.
-    """
+def pooled_estimate(cells: Cells, weights: np.ndarray | None = None, level: Level = ONE_LOOK) -> SpreadEstimate:
+    """Return pooled FGB* of cells, one response to each or more; of one template FGB*, with a caution."""
     compared = on_common_templates(cells)
     if len(np.unique(compared.template)) == 1:
         corrected = corrected_estimate(compared, weights)
         caution = Caution.ONE_TEMPLATE if corrected.reason is None else None
-        return replace(corrected, estimate=replace(corrected.estimate, tail=tail), caution=caution)
-    estimate = replace(pooled_spread(cells, weights), tail=tail)
+        return replace(corrected, estimate=replace(corrected.estimate, level=level), caution=caution)
+    estimate = replace(pooled_spread(cells, weights), level=level)
     reason = None
     if math.isnan(estimate.value):
         reason = NO_COMMON
@@ -297,14 +290,14 @@ def missing_interval_reason(estimate: Estimate) -> str | None:
 
 
 def _plain_and_corrected(
-    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, tail: float
+    metric: str, group: Mapping[str, str], cells: Cells, spread: Spread, level: Level
 ) -> list[BiasScore]:
     """Return the scores of a spread in the forms plain and corrected, in this order."""
     # A probability's variance is at most 1/4, a style vector's total variance below 1; ddof = 1 at most doubles it.
     upper = 0.25 if metric == SCGB else 1.0
     used = on_common_templates(cells)
-    plain = SpreadEstimate(replace(spread.plain, tail=tail), used, None)
-    corrected = SpreadEstimate(replace(spread.corrected, tail=tail), used, None)
+    plain = SpreadEstimate(replace(spread.plain, level=level), used, None)
+    corrected = SpreadEstimate(replace(spread.corrected, level=level), used, None)
     return [
         _score(metric, Form.PLAIN, group, plain, (0.0, upper)),
         _score(metric, Form.CORRECTED, group, corrected, (-1.0, 2 * upper)),
@@ -408,14 +401,13 @@ def compare_generation_bias(
     *,
     by_axis: bool = True,
     signature: Signature | None = None,
-    allowed_error: AllowedError = WHOLE_ERROR,
 ) -> list[BiasScore]:
     """Return the changes of corrected scores between two runs over the same prompts, overall, by axis and by cluster.
 
     Of each metric and form without noise: the difference, after − before, with the p-value of the null hypothesis of no
     difference (ideal: minus the value before); and the reduction, 1 − after / before (ideal 1; `_reduction`).
     Both are paired by prompt. A prompt with an empty response in one run is left out of both runs. In the example, the
-    bias falls from 1 to 0. `allowed_error` is how much tests and intervals may err, at one of several looks.
+    bias falls from 1 to 0.
 
     Raises:
         InputError: the runs have other prompts or styles, or a cluster has a column that no style has.
@@ -434,7 +426,7 @@ def compare_generation_bias(
     scores = []
     for metric, group, subset, weights in scored_subsets(before, vectors, cells, clusters, by_axis=by_axis):
         for form, estimate in ((Form.CORRECTED, corrected_estimate), (Form.POOLED_CORRECTED, pooled_estimate)):
-            for change in _paired_scores(metric, subset, weights, estimate, allowed_error):
+            for change in _paired_scores(metric, subset, weights, estimate, common_level(before, after)):
                 scores.append(replace(change, form=form, group=group, signature=versioned(signature)))
     return scores
 
@@ -452,7 +444,7 @@ def excess_over_baseline(before: Answers, after: Answers, factor: float) -> Esti
     """
     cells = all_cells(before, np.hstack([before.values, after.values]))
     weights = np.repeat([-factor, 1.0], before.values.shape[1])
-    return pooled_estimate(cells, weights).estimate
+    return pooled_estimate(cells, weights, common_level(before, after)).estimate
 
 
 def _paired_scores(
@@ -460,16 +452,16 @@ def _paired_scores(
     cells: Cells,
     weights: np.ndarray,
     estimate: Callable[[Cells, np.ndarray], SpreadEstimate],
-    allowed_error: AllowedError,
+    level: Level,
 ) -> list[BiasScore]:
     """Return the difference and the reduction of a spread; the cells have the columns before, then those after."""
     zeros = np.zeros_like(weights)
     in_old = np.concatenate([weights, zeros])
     in_new = np.concatenate([zeros, weights])
-    before = replace(estimate(cells, in_old).estimate, tail=allowed_error.tail)
+    before = replace(estimate(cells, in_old).estimate, level=level)
     after = estimate(cells, in_new).estimate
     found = estimate(cells, in_new - in_old)
-    difference = replace(found.estimate, tail=allowed_error.tail)
+    difference = replace(found.estimate, level=level)
     n = found.cells.n
     change = BiasScore(
         metric,
@@ -478,7 +470,7 @@ def _paired_scores(
         bounds=(-3.0, 3.0),
         n=n,
         interval=difference.interval,
-        p_value=allowed_error.p_value(difference.p_value),
+        p_value=level.p_value(difference.p_value),
         n_left_out=cells.n + cells.n_left_out - n,
         reason=found.reason,
         kind=Kind.DIFFERENCE,
@@ -510,13 +502,13 @@ def _reduction(change: BiasScore, before: Estimate, after: Estimate, difference:
     covariance = covariance_from_variances(
         difference.standard_error**2, before.standard_error**2, after.standard_error**2
     )
-    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom, difference.tail)
+    interval = ratio_interval(-difference.value, before.value, covariance, difference.freedom, difference.level.tail)
     if before.interval[0] <= 0:
         if interval is not None:
             return undefined
         return replace(undefined, reason=f"{NOT_SIGNIFICANT}, and its 95 % interval is unbounded")
     if interval is None:
-        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom, difference.tail)))
+        return replace(undefined, reason=UNBOUNDED.format(student_quantile(difference.freedom, difference.level.tail)))
     return replace(
         undefined,
         value=1 - after.value / before.value,

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.readers.answers import FILTER_REASONS, NO_CONTENT
+from evenhand.evaluation.data.readers.answers import NO_CONTENT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -160,13 +160,12 @@ def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) ->
         chosen.append(name)
         if name == LANGUAGE:
             chosen.append(OTHER_LANGUAGE)
-    is_empty = answers[columns.RESPONSE].str.strip() == ""
-    if columns.LEFT_OUT in answers:
-        is_withheld = answers[columns.LEFT_OUT].isin(FILTER_REASONS)
-        is_empty &= ~is_withheld
-        chosen += [FILTERED] * bool(is_withheld.any())
-    chosen += [EMPTY] * bool(is_empty.any())
-    return {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 def values_table(prompt_ids: pd.Series, values: Mapping[str, MeasureValues]) -> pd.DataFrame:

@@ -30,7 +30,6 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Signature
 from evenhand.evaluation.statistics.permutation import ANSWERS, SetOfTests
 from evenhand.evaluation.statistics.person_effects import Effects
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR, AllowedError
 
 if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
@@ -75,11 +74,6 @@ class ClassifiedRun:
     classifiers: Mapping[str, Signature]
     stop: Stop | None = None
 
-    @property
-    def allowed_error(self) -> AllowedError:
-        """How much the tests and the intervals of the measurement may err."""
-        return WHOLE_ERROR if self.stop is None else self.stop.allowed_error
-
 
 @dataclass(frozen=True)
 class JointTests:
@@ -114,12 +108,11 @@ class Comparison:
     """Two runs over the same prompts.
 
     Attributes:
-        old, new: the responses of the two runs, in the same order.
+        old, new: the responses of the two runs, in the same order, with the level of the comparison.
         clusters: style cluster → columns of its styles.
         base: the model of the first run, not loaded, which scores the responses of both runs.
         without_base: why it cannot score responses; "" if it can.
         signature: the signature of the scores.
-        allowed_error: how much tests and intervals may err, which is less if a run was looked at before its end.
     """
 
     store: Store
@@ -132,7 +125,6 @@ class Comparison:
     base: Model
     without_base: str
     signature: Signature
-    allowed_error: AllowedError = WHOLE_ERROR
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.language.decisions import YES_OR_NO, DecisionRule, labelled_kinds, rule_accuracy
+from evenhand.evaluation.data.language.decisions import (
+    YES_OR_NO,
+    DecisionRule,
+    labelled_kinds,
+    plain_choice,
+    rule_accuracy,
+)
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
@@ -57,7 +63,7 @@ class DecisionSettings(StrictSettings):
     def _check_rule(self) -> Self:
         if self.pattern is not None and self.field is not None:
             raise InputError("pattern", "a decision is read by a pattern or from a field; give one of them.")
-        names = [choice.strip().casefold() for choice in self.choices]
+        names = [plain_choice(choice) for choice in self.choices]
         if len(set(names)) < len(names) or "" in names:
             raise InputError("choices", f"{self.choices} has an empty or a repeated text; give others.")
         try:
@@ -134,7 +140,11 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         means = of_choices.assign(**{MASS: of_choices.sum(axis=1)}).groupby(people.to_numpy()).mean()
         names += [f"P({str(name).removeprefix(CHOICES)}), %" for name in means]
     rows = []
-    for person in [*rates, *sorted(set(people) - set(rates))][:MAX_PEOPLE]:
+    listed = [*rates, *sorted(set(people) - set(rates))]
+    n_more = len(listed) - MAX_PEOPLE
+    if n_more > 0:  # without those in the middle
+        listed = listed[: MAX_PEOPLE // 2] + listed[-MAX_PEOPLE // 2 :]
+    for person in listed:
         rate = rates.get(person)
         n = int((people == person).sum())
         cells = count_cells(n, n if rate is None else n - rate["n"])
@@ -142,7 +152,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
         rows.append(Row(sanitize(person, 60), tuple(cells)))
     caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
-    return Table(caption, tuple(map(sanitize, names)), tuple(rows), note("about_rates"))
+    return Table(caption, tuple(map(sanitize, names)), tuple(rows), note("about_rates", n_more=max(0, n_more)))
 
 
 def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:

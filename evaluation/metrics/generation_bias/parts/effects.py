@@ -322,7 +322,6 @@ class EffectsPart(Part):
         config = comparison.before.config
         if not config.settings.permutations:
             return []
-        allowed_error = comparison.allowed_error
 
         def changes() -> pd.DataFrame:
             return effect_changes(
@@ -330,9 +329,8 @@ class EffectsPart(Part):
                 comparison.new,
                 comparison.clusters,
                 groups=comparison.old.groups(),
-                permutations=allowed_error.draws(config.settings.permutations),
+                permutations=comparison.old.level.draws(config.settings.permutations),
                 seed=config.seed,
-                allowed_error=allowed_error,
             )
 
         table = comparison.store.table(EFFECT_CHANGES, changes)

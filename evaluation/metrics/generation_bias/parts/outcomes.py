@@ -321,7 +321,7 @@ class OutcomesPart(Part):
         scores = []
         for name, values in run.outcomes.items():
             p_value = tests.p_value(LANGUAGE if name == OTHER_LANGUAGE and LANGUAGE in run.outcomes else name)
-            scores += level_scores(run.responses, join_rare(values), p_value, run.signature, run.allowed_error.tail)
+            scores += level_scores(run.responses, join_rare(values), p_value, run.signature)
         tables = []
         for name, test_set in tests.test_sets.items():
             if isinstance(test_set, MeasureTests):
@@ -346,7 +346,7 @@ class OutcomesPart(Part):
             if isinstance(pair, str):
                 scores += undefined_changes(name, pair, comparison.signature)
                 continue
-            scores += measure_changes(comparison.old, *pair, comparison.signature, comparison.allowed_error)
+            scores += measure_changes(comparison.old, *pair, comparison.signature)
             if _has_common_terms(comparison, name, pair):
                 tables["before"].append(_stored_effects(comparison.before, name))
                 tables["after"].append(_stored_effects(comparison.after, name))
@@ -410,10 +410,9 @@ def _write_effects(
 ) -> None:
     """Write the effects of both runs: those of their own tables, and those that are tested again on common terms."""
     config = comparison.before.config
-    allowed_error = comparison.allowed_error
-    permutations = allowed_error.draws(config.settings.permutations)
+    permutations = comparison.old.level.draws(config.settings.permutations)
     for side, responses in (("before", comparison.old), ("after", comparison.new)):
-        tested = tested_measures(responses, again[side], permutations, config.seed, allowed_error)[1]
+        tested = tested_measures(responses, again[side], permutations, config.seed)[1]
         parts = [part for part in (*tables[side], tested) if len(part)]
         table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=MEASURE_COLUMNS)
         comparison.store.write(side_effects(side), table)

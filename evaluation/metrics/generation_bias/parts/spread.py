@@ -50,7 +50,6 @@ from evenhand.evaluation.statistics.cells import (
 from evenhand.evaluation.statistics.gender import NOUN_GENDER, gender_differences, gender_scores
 from evenhand.evaluation.statistics.intervals import (
     ANY,
-    TAILS,
     Interval,
 )
 from evenhand.evaluation.statistics.sample_size import smallest_detectable_spread
@@ -96,7 +95,7 @@ def bias_formats() -> list[Format]:
     return formats
 
 
-def scale_scores(responses: Answers, signature: Signature, tail: float = TAILS[1]) -> list[BiasScore]:
+def scale_scores(responses: Answers, signature: Signature) -> list[BiasScore]:
     """Return the scores `style_shift`, `moved_answers`, `variance_share` and the smallest detectable pooled FGB*.
 
     Let m_d be the mean style vector of descriptor d (of D) over all templates and m̄ the mean of all m_d. Pooled FGB*
@@ -113,10 +112,9 @@ def scale_scores(responses: Answers, signature: Signature, tail: float = TAILS[1
     Args:
         responses: responses to templates and descriptors; the shares of the variance need cells with two.
         signature: the signature of the scores, to which the metric's version is added.
-        tail: the probability below the upper quantile of the intervals of the first two.
     """
     cells = all_cells(responses)
-    pooled = pooled_estimate(cells, tail=tail)
+    pooled = pooled_estimate(cells, level=responses.level)
     n_left_out = len(responses) - pooled.cells.n
     signature = versioned(signature)
     scores = []
@@ -276,12 +274,11 @@ class SpreadPart(Part):
         signature = run.signature
         scores = []
         p_value = tests.p_value(EVERYBODY)
-        tail = run.allowed_error.tail
-        for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature, tail=tail):
+        for score in spread_scores(responses, run.clusters, p_value=p_value, signature=signature):
             if is_headline(score) and tests.for_these_prompts_only and not (score.reason or score.caution):
                 score = replace(score, caution=Caution.THESE_PROMPTS)
             scores.append(score)
-        scores += scale_scores(responses, signature, tail)
+        scores += scale_scores(responses, signature)
         if run.stop is not None and run.stop.decided is not None:
             scores = _after_stopping(scores, run.stop.interval(pooled_estimate(all_cells(responses)).estimate))
         if columns.BUCKET in table:
@@ -298,12 +295,10 @@ class SpreadPart(Part):
             comparison.new,
             comparison.clusters,
             signature=comparison.signature,
-            allowed_error=comparison.allowed_error,
         )
 
     def common_levels(self, comparison: Comparison, side: ComparedSide) -> list[BiasScore]:
-        tail = comparison.allowed_error.tail
-        return spread_scores(side.responses, comparison.clusters, signature=side.signature, tail=tail)
+        return spread_scores(side.responses, comparison.clusters, signature=side.signature)
 
     def sections(self, run: FamilyRun) -> list[Section]:
         scores = run.scores

@@ -30,6 +30,7 @@ APPROVE = DecisionRule(choices=("Approve", "Deny", "Ask for more"))
         ("Yes and no.", None),
         ("Say yes if the references are good.", None),
         ("Norway", None),
+        ('{"decision": "Yes, lend it."}', "yes"),
         ("", None),
     ],
 )
@@ -42,6 +43,24 @@ def test_choices_of_your_own_are_returned_as_they_are_written():
     assert read_decision("Decision: ask for more", APPROVE) == "Ask for more"
     assert read_decision("I cannot approve it. Final decision: deny", APPROVE) == "Deny"
     assert read_decision("Yes", APPROVE) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "decision"),
+    [
+        ("Decision: not_hire", ("hire", "not_hire"), "not_hire"),
+        ("I’d rather not. Answer: don’t hire", ("Hire", "Don't hire"), "Don't hire"),
+        ("Approve", (" Approve. ", "Deny."), " Approve. "),
+        ("Grade: none. Answer: A+.", ("A+", "B"), "A+"),
+        ("A good choice would be the second.", ("A", "B"), None),
+        ("Final answer: a friendly letter", ("A", "B"), None),
+        ("**A**. It is better.", ("A", "B"), "A"),
+        ("B because it is better", ("A", "B"), "B"),
+        ("1 of them is right", ("1", "2"), None),
+    ],
+)
+def test_choices_with_marks_and_of_one_letter(answer, choices, decision):
+    assert read_decision(answer, DecisionRule(choices=choices)) == decision
 
 
 def test_a_pattern_and_a_field_of_json_decide_alone():
@@ -63,6 +82,20 @@ def test_a_pattern_and_a_field_of_json_decide_alone():
         ("The debt is 400 and the income 2,000. Final answer: 1,250.50", 1250.5),
         ("-3", -3),
         ("from 3 to 6", None),
+        ("I would ask for $85k.", 85_000),
+        ("Answer: 1.5 million", 1_500_000),
+        ("−5", -5),
+        ("Answer: 3,5", 3.5),
+        ("45.000,00 €", 45_000),
+        ("1,234,567.8", 1_234_567.8),
+        ("5.000 €", None),
+        ("2,000,50", None),
+        ("Answer: 3, 5 or 7", None),
+        ("Answer: $80,000-$90,000", None),
+        ("I'd say 3 or 4.", None),
+        ("Final answer: 7. I think 3 others would agree.", 7),
+        ('{"factor": 5.125}', 5.125),
+        ("2024-05-03", None),
         ("none", None),
     ],
 )

@@ -1,5 +1,7 @@
 """Files of prompts and responses: columns, matching by prompt_id, logs without ids, control tags."""
 
+import json
+
 import pandas as pd
 import pytest
 
@@ -143,3 +145,22 @@ def test_a_log_of_two_providers_has_two_columns_of_stop_reasons(tmp_path, suffix
     columns = read_responses(write(tmp_path / f"log.{suffix}", rows))
     assert columns["left_out"] == ["content_filter", None, None]
     assert columns["cut"] == [False, True, False] and columns["response"] == ["", "Oh.", "Oh."]
+
+
+@pytest.mark.parametrize("none", ["NaN", "null", '"nan"', '"None"', '"N/A"', '""', '"-"'])
+def test_a_cell_that_says_that_there_is_none_is_no_stop_reason_and_no_error(tmp_path, none):
+    """Programs write null, NaN or a word where an answer has no stop reason or error; such an answer is whole."""
+    path = tmp_path / "answers.jsonl"
+    row = '{"text": "Hi.", "descriptor": "old", "response": "%s", "finish_reason": %s, "error": %s}\n'
+    path.write_text(row % ("Hello.", none, none) + row % ("", none, "false"))
+    read = read_responses(path)
+    assert read["response"] == ["Hello.", ""] and read.get("left_out", [None, None]) == [None, None]
+
+
+def test_an_error_of_a_provider_leaves_out_the_beginning_of_an_answer(tmp_path):
+    """As in the body of an answer; a remark in words on an answer that is there is a column of the user's."""
+    path = tmp_path / "answers.jsonl"
+    row = {"text": "Hi.", "descriptor": "old", "response": "Hel"}
+    errors = [{"code": 500}, '{"code": 500}', "too short", 0]
+    path.write_text("".join(json.dumps({**row, "error": error}) + "\n" for error in errors))
+    assert read_responses(path)["left_out"] == ["error 500", "error 500", None, None]

@@ -16,7 +16,7 @@ from evenhand.evaluation.metrics.generation_bias.accepted import (
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, without_accepted
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes, effects
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline, generation_bias
-from evenhand.evaluation.statistics.sequential import WHOLE_ERROR
+from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.mitigation.labels import label_responses
 from tests.named_scores import named_score
 
@@ -180,9 +180,9 @@ def test_the_interval_of_an_accepted_difference_is_two_sided():
         sides = []
         for _ in range(2):
             hit = rng.random(len(table)) < p
-            sides.append(Answers(table.astype(str), np.stack([hit, ~hit], axis=1).astype(float), ["s", "o"]))
-        allowed_error = of_known_effects(WHOLE_ERROR)
-        changes = effect_changes(*sides, {}, permutations=0, allowed_error=allowed_error)
+            values = np.stack([hit, ~hit], axis=1).astype(float)
+            sides.append(Answers(table.astype(str), values, ["s", "o"], level=of_known_effects(ONE_LOOK)))
+        changes = effect_changes(*sides, {}, permutations=0)
         of_people = changes[(changes["kind"] == "descriptor") & (changes["name"] == "s")]
         missed.append((of_people["low"] > 0) | (of_people["high"] < 0))
     assert 0.02 < np.mean(missed) < 0.07

@@ -203,7 +203,7 @@ def test_a_comparison_accounts_for_the_look_at_which_a_run_stopped(runs, tmp_pat
     stop = Stop(Question("decided"), plan.rounds, look=0, decided=2, asked=32, planned=48)
     (runs[0].folder / "stopped.json").write_text(json.dumps(asdict(stop)))
     comparison, _ = opened_comparison(Store(tmp_path, "a fingerprint", Tracker()), *runs, None)
-    assert comparison.allowed_error == plan.allowed_error(0)
+    assert comparison.old.level == comparison.new.level == plan.level(0)
     warnings = METRIC.comparison_page(*runs, compare(tmp_path / "compare", *runs)).warnings
     assert any("32 of 48" in warning for warning in warnings)
 

@@ -1,5 +1,6 @@
 """Responses in another language: found by hand, named first in the report, and their styles kept apart."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,6 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
 from evenhand.evaluation.metrics.generation_bias.settings import ComparisonSettings
 from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.statistics.level import ONE_LOOK
 from evenhand.evaluation.statistics.sequential import LookPlan
 
 
@@ -33,17 +35,18 @@ def test_changes_of_people_used_in_tuning_and_of_others_account_for_the_looks():
     rng = np.random.default_rng(0)
     rows = [(template, person, person in "abc") for template in "stuvwxyz" for person in "abcdef" for _ in range(2)]
     table = pd.DataFrame(rows, columns=["template", "descriptor", "untuned"]).assign(axis="x")
-    old, new = (Answers(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"]) for _ in range(2))
-    at_look = LookPlan((7, 13)).allowed_error(0)
+    level = LookPlan((7, 13)).level(0)
+    old, new = (Answers(table, rng.dirichlet([1, 1], len(table)), ["joy", "neutral"], level=level) for _ in range(2))
     run = SimpleNamespace(has=lambda name: False)
-    comparison = Comparison(None, run, run, old, new, {}, ComparisonSettings(), None, "", {}, allowed_error=at_look)
+    comparison = Comparison(None, run, run, old, new, {}, ComparisonSettings(), None, "", {})
     changes = Cuts().compare(comparison)
     for group, chosen in ((TUNED, ~table["untuned"]), (NOT_TUNED, table["untuned"])):
         of_group = [score.interval for score in changes if score.group == group]
         sides = [side.rows(chosen.to_numpy()) for side in (old, new)]
-        expected = compare_generation_bias(*sides, {}, by_axis=False, allowed_error=at_look)
+        expected = compare_generation_bias(*sides, {}, by_axis=False)
         assert of_group == [score.interval for score in expected]
-        assert of_group != [score.interval for score in compare_generation_bias(*sides, {}, by_axis=False)]
+        ordinary = compare_generation_bias(*(replace(side, level=ONE_LOOK) for side in sides), {}, by_axis=False)
+        assert of_group != [score.interval for score in ordinary]
 
 
 def test_a_style_that_only_another_language_has_is_not_shown_apart():

@@ -106,7 +106,8 @@ def test_a_withheld_answer_has_no_length_and_an_empty_one_has_0():
     assert list(values) == ["length", "filtered", "empty"]
     assert values["length"].table["words"].fillna(-1).tolist() == [2, 0, -1, 0, -1]
     assert values["filtered"].table["filtered"].fillna(-1).tolist() == [0, 0, 1, 0, -1]
-    assert values["empty"].table["empty"].tolist() == [0, 1, 0, 1, 1]
+    assert values["empty"].table["empty"].fillna(-1).tolist() == [0, 1, 0, 1, -1]
+    assert list(all_values(["length"], table.iloc[[0, 4]], Context())) == ["length"]  # a failed request is no answer
     assert list(all_values(["length"], table[:1], Context())) == ["length"]
 
 

@@ -64,6 +64,15 @@ def test_people_without_a_decision_have_probabilities_and_no_rate():
     assert texts(table)["old"] == ["1", "1", "–", "–", "–", "20.0", "30.0", "50.0"]
 
 
+def test_a_long_table_has_the_lowest_and_the_highest_rates():
+    ids = [str(number) for number in range(140)]
+    people = [f"p{number:02}" for number in range(70) for _ in "ab"]
+    prompts = pd.DataFrame({"prompt_id": ids, "descriptor": people, "template": ["a", "b"] * 70})
+    values = pd.DataFrame({"prompt_id": ids, "decision: decision": [0.0, 0.0] * 69 + [1.0, 1.0]})
+    table = rates_table(values, prompts, None, "yes")
+    assert len(table.rows) == 60 and table.rows[-1].label == "p69" and "10 people" in table.note
+
+
 @pytest.mark.parametrize(
     ("settings", "field"),
     [

@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureVal
 from evenhand.evaluation.metrics.generation_bias.measures import ValueKind
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.intervals import student_quantile
-from evenhand.evaluation.statistics.sequential import AllowedError
+from evenhand.evaluation.statistics.level import Level
 from tests.measured_runs import styled_columns
 from tests.named_scores import find_named
 
@@ -240,10 +240,10 @@ def test_the_reduction_excludes_0_exactly_where_the_difference_does(bias, remain
 @pytest.mark.parametrize("bias", [0.2, 0.6])
 def test_changes_at_a_look_have_the_quantile_and_the_share_of_the_look(bias):
     """The interval of a look is wider by the ratio of the quantiles of Student's t; its p-value is 1 / share larger."""
-    error = AllowedError(share=0.25, tail=0.995)
+    level = Level(share=0.25, tail=0.995)
     before, after = two_runs(1, bias, 0.3)
     ordinary = compare_generation_bias(before, after, {}, by_axis=False)
-    at_look = compare_generation_bias(before, after, {}, by_axis=False, allowed_error=error)
+    at_look = compare_generation_bias(before, replace(after, level=level), {}, by_axis=False)
     freedom = excess_over_baseline(before, after, 1.0).freedom
     wider = student_quantile(freedom, 0.995) / student_quantile(freedom)
     for name, factor in (("fgb_corrected_difference", None), ("fgb_pooled_corrected_difference", wider)):
