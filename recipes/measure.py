@@ -13,7 +13,7 @@ import numpy as np
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import FACTS, Facts, write_facts
+from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -26,7 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
 )
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
+from evenhand.evaluation.metrics.generation_bias.early_stop import has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
 from evenhand.evaluation.metrics.generation_bias.words import words
@@ -155,7 +155,7 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
         stop = read_finished_stop(folder)
         fix = "measure the baseline with the same prompts and seed."
         if stop is not None and stop.is_early:
-            fix = f"it stopped early, after {stop.extent}. {HOW_TO_GO_ON}"
+            fix = words(Finding("prompts_not_asked", stop.extent))
         raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
 
 

@@ -14,6 +14,7 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
@@ -228,7 +229,7 @@ def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopp
         found[baseline], *_ = check_findings(CheckSettings(run=runs["worse"], against=baseline, max_rise=max_rise))
     assert found[runs["baseline"]].status == "broken"
     assert found[stopped].status == "inconclusive"
-    assert any("60 of 160 planned answers" in detail.values.get("text", "") for detail in found[stopped].details)
+    assert Finding("stopped_early", {"which": "baseline", "asked": 60, "planned": 160}) in found[stopped].details
 
 
 def test_the_assertion_for_pytest(runs):

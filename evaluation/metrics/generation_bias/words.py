@@ -5,7 +5,7 @@ from pathlib import Path
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.words import sentence
 
-TEMPLATES = ("words.j2", "notes.j2", "published.j2", "limits.j2")  # of the first screen, sections, and `check`
+TEMPLATES = ("words.j2", "notes.j2", "looks.j2", "published.j2", "limits.j2")
 FILES = tuple(map(Path(__file__).with_name, TEMPLATES))
 
 

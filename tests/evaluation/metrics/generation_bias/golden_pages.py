@@ -83,8 +83,14 @@ CHANGED = {
     "difference": score("scgb_pooled_corrected_difference", 0.00058, (0.00041, 0.00074), 0.0003, cluster="HATE"),
 }
 SHIFTED = {name: score("style_share", value, cluster="CARE") for name, value in (("before", 0.13), ("after", 0.028))}
+SAVED = Finding("saved", {"n": 16, "requests": {}})
+LARGE = Finding("decided_size", {"word": "large"})
 RUN_CAUTIONS = [
-    Finding("stated", {"text": "Stopped after 32 of 48 prompts."}),
+    Finding(
+        "stopped", {"asked": 32, "planned": 48, "saving": SAVED, "decision": Finding("decided_size", {"word": "large"})}
+    ),
+    Finding("looked_at", {"decision": None}),
+    Finding("intervals_after_looks", {"of": "run"}),
     Finding("verdict_unclear", {"reason": Finding("unclear_test", {"p": 0.04})}),
     Finding("verdict_unclear", {"reason": Finding("unclear_interval", {"p": 0.2})}),
     Finding("verdict_unclear", {"reason": Finding("unclear_caution", {"text": "there is one template"})}),
@@ -128,6 +134,9 @@ CHANGE_CAUTIONS = [
     Finding("large_cost", {"label": "different word pairs (distinct-2)", "change": -0.25, "is_relative": True}),
     Finding("task_worse", {"name": "piqa, acc", **CHANGED}),
     Finding("cut_answers", {"shares": [0.75, 0.8]}),
+    Finding("stopped_early", {"which": "before", "asked": 32, "planned": 48}),
+    Finding("a_run_was_looked_at"),
+    Finding("intervals_after_looks", {"of": "changes"}),
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
