@@ -66,7 +66,7 @@ DESCRIPTIONS = {
     PGB: "Part of FGB from one cluster of styles: the variances of its styles, summed",
     SCGB: "Variance of the summed probability of a cluster of styles over descriptors",
 }
-WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
+WITHOUT_NOISE = "without the noise of sampling; may be slightly negative"
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
 IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
@@ -82,8 +82,8 @@ def bias_formats() -> list[Format]:
         label = name.upper()
         pooled = f"{label} of descriptor means over all templates, {WITHOUT_NOISE}"
         formats.append(of_bias(name, label, f"{text}; with few responses mostly noise.", Form.PLAIN))
-        formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}", Form.CORRECTED))
-        formats.append(of_bias(name, f"pooled {label}*", pooled, Form.POOLED_CORRECTED))
+        formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}.", Form.CORRECTED))
+        formats.append(of_bias(name, f"pooled {label}*", f"{pooled}.", Form.POOLED_CORRECTED))
     formats.append(
         of_bias(
             FGB, "pooled FGB* of the person", "The part that words for the same people have in common.", Form.PERSON

@@ -5,6 +5,7 @@ $ python -m tests.evaluation.metrics.generation_bias.golden_pages     # writes t
 
 from pathlib import Path
 
+from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
@@ -116,6 +117,7 @@ RUN_CAUTIONS = [
     Finding("other_text", {"name": "role", "label": "the name of a role", "is_removable": True, **WHOSE}),
     Finding("other_text", {"name": "sheet", "label": "a cell's formula", "is_removable": False, **WHOSE}),
     Finding("without_style", WHOSE),
+    Finding("few_mentions", {"shares": MentionShares(0.002, 0.04)}),
     Finding("equal_answers", {"n": 6, "n_of": 6}),
     Finding("unanswered", WHOSE),
     Finding("several_people", {"names": ["old, young", "deaf and blind"]}),

@@ -51,6 +51,40 @@ def test_each_kind_of_finding_has_a_sentence():
     assert [kind for kind in kinds() if not has_sentence(kind, *FILES)] == []
 
 
+SENTENCE = re.compile(r"\w+\W+\w+\W+\w+.*[.?!:]$", re.DOTALL)
+# What declares a number with its definition; errors; the formats of the log.
+DECLARES = {"measure", "Measure", "Format", "COST", "KEPT", "POINTS", "SHARE", "of_bias", "relative", "Field", "log"}
+
+
+def sentences(node):
+    """Yield the sentences in Python code, apart from docstrings, errors, logs, and definitions of numbers."""
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        return
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "id", "") or getattr(getattr(node.func, "value", None), "id", "")
+        if name in DECLARES or name.endswith("Error"):
+            return
+    if isinstance(node, ast.JoinedStr):
+        text = "".join(part.value if isinstance(part, ast.Constant) else "0" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        text = node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from sentences(child)
+        return
+    if SENTENCE.search(text):
+        yield text
+
+
+def test_numbers_are_made_in_python_and_sentences_in_templates():
+    found = {}
+    for file in Path(family.__file__).parent.rglob("*.py"):
+        texts = list(sentences(ast.parse(file.read_text(encoding="utf-8"))))
+        if texts:
+            found[file.name] = texts
+    assert found == {}
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_the_words_of_a_page(name):
     """After a change of words: python -m tests.evaluation.metrics.generation_bias.golden_pages"""
