@@ -13,6 +13,7 @@ from evenhand.evaluation.metrics.generation_bias.headline import Size, headline_
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
+from tests.evaluation.metrics.generation_bias.golden_sentences import SENTENCES
 
 FOLDER = Path(__file__).with_name("golden")
 LANGUAGE = Outcome("other_language", "other_language", "", "share")
@@ -213,6 +214,14 @@ def page_text(facts: Facts) -> str:
     return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
 
 
+def texts() -> dict[str, str]:
+    """Return the words of each page, and of each list of sentences, by the name of its file."""
+    found = {name: page_text(facts) for name, facts in PAGES.items()}
+    for name, findings in SENTENCES.items():
+        found[name] = "\n\n".join(map(words, findings)) + "\n"
+    return found
+
+
 if __name__ == "__main__":
-    for name, facts in PAGES.items():
-        (FOLDER / f"{name}.txt").write_text(page_text(facts), encoding="utf-8")
+    for name, text in texts().items():
+        (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,12 @@ from tests.evaluation.metrics.generation_bias.golden_pages import (
     SPANISH,
     change,
     level,
-    page_text,
     person,
     run_verdict,
     style,
+    texts,
 )
+from tests.evaluation.metrics.generation_bias.golden_sentences import SENTENCES
 
 OVERALL = ("shown", "unclear", "not shown", "no interval")
 # What denies that people over all differ, and what denies that a single person does.
@@ -51,6 +53,8 @@ def test_each_kind_of_finding_has_a_sentence():
     assert [kind for kind in kinds() if not has_sentence(kind, *FILES)] == []
 
 
+# The kinds that `page_text`, or the table of people, makes from other findings.
+MADE_BY_PAGES = {"average", "costs", "measured", "outcome_name", "top_of_size", "top_of_size_change"}
 SENTENCE = re.compile(r"\w+\W+\w+\W+\w+.*[.?!:]$", re.DOTALL)
 # What declares a number with its definition; errors; the formats of the log.
 DECLARES = {"measure", "Measure", "Format", "COST", "KEPT", "POINTS", "SHARE", "of_bias", "relative", "Field", "log"}
@@ -85,10 +89,27 @@ def test_numbers_are_made_in_python_and_sentences_in_templates():
     assert found == {}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_words_of_a_page(name):
+@pytest.mark.parametrize("name", [*PAGES, *SENTENCES])
+def test_the_words(name):
     """After a change of words: python -m tests.evaluation.metrics.generation_bias.golden_pages"""
-    assert page_text(PAGES[name]) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    assert texts()[name] == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def found_in(value):
+    """Return the kinds of all findings in a value."""
+    if isinstance(value, Finding):
+        return {value.kind} | found_in(value.values)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if is_dataclass(value):
+        value = [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(found_in, value))
+    return set()
+
+
+def test_the_words_of_each_kind_are_in_a_file():
+    assert kinds() - found_in([PAGES, SENTENCES]) <= MADE_BY_PAGES
 
 
 def is_well_formed(text):
