@@ -3,7 +3,7 @@
 The folder `golden` has their words, a file for each list; `golden_pages` writes them.
 """
 
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
 from evenhand.evaluation.metrics.generation_bias.headline import Size
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
 
@@ -113,6 +113,10 @@ CHECK = [
     Finding("stopped_early", {"which": "baseline", "asked": 32, "planned": 48}),
     Finding("stopped_early", {"which": "run", "asked": 32, "planned": 48}),
     Finding("intervals_after_looks", {"of": "check"}),
+    Finding("rule_of_limits"),
+    *(Finding("after_check", {"status": status, "run": "new", "against": "old"}) for status in (HOLDS, INCONCLUSIVE)),
+    Finding("after_check", {"status": BROKEN, "run": "new", "against": "old"}),
+    Finding("after_check", {"status": BROKEN, "run": "new", "against": None}),
 ]
 DECIDED = Finding("decided_difference", {"is_above": True, "limit": 5.0})
 SAVED = Finding("saved", {"n": 800, "requests": {"some-model": 800, "some-judge": 790}})
