@@ -15,7 +15,6 @@ import wandb
 from matplotlib.figure import Figure
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.report.page import Example, Page, Section
 from evenhand.evaluation.runs import tracking
 from evenhand.evaluation.runs.private_texts import is_private
@@ -45,26 +44,6 @@ def test_ten_overall_scores_are_logged_all_overall_ones_are_in_the_summary_and_e
     assert len(rows) == len(SCORES)
     assert (rows["scgb_corrected"]["cut"], rows["scgb_corrected"]["value"]) == ("cluster SYMPATHY", 0.5)
     assert (rows["fgb_pooled_corrected"]["low"], rows["fgb_pooled_corrected"]["high"]) == (0.009, 0.0112)
-
-
-def test_the_summary_has_what_each_family_found_and_no_texts():
-    """Only kinds, counts and the headline: a name of a person is a text of the user."""
-    person = Finding("person", {"who": "a name"})
-    decided = Finding("decision", {"advice": "ship"})
-    facts = {
-        "generation_bias": Facts(SCORES[0], Finding("change_verdict"), people=[person], decision=decided),
-        "bbq": Facts(SCORES[2], Finding("unknown")),
-    }
-    summary = {}
-    Tracker(wandb_run=SimpleNamespace(summary=summary)).log_facts(facts)
-    assert summary == {
-        "generation_bias/verdict": "change_verdict",
-        "generation_bias/people named": 1,
-        "generation_bias/headline": SCORES[0].value,
-        "generation_bias/advice": "ship",
-        "bbq/verdict": "unknown",
-        "bbq/people named": 0,
-    }
 
 
 def test_a_stage_is_an_offline_run_with_its_files_and_goes_on_in_it(tmp_path, monkeypatch):
