@@ -7,7 +7,6 @@ from typing import Annotated
 from pydantic import Field
 
 from evenhand.evaluation.facts import Cost, Finding
-from evenhand.evaluation.metrics.generation_bias.headline import Size
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
@@ -77,7 +76,7 @@ def _size_word(lost: float, max_cost: float) -> str:
 
 def decision(
     direction: str,
-    size_after: Size,
+    left: tuple[float, float] | None,
     costs: Iterable[Cost],
     newly_shown: Sequence[Finding],
     limits: ComparisonSettings,
@@ -90,7 +89,7 @@ def decision(
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
-        size_after: the size of the difference after the change (`headline.Size`).
+        left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
         newly_shown: findings on people who are shown to get, after the change only, more of a serious outcome.
         limits: the limits.
@@ -101,7 +100,7 @@ def decision(
         against.append(Finding("difference_rose"))
     elif direction != FELL:
         still_open.append(Finding("no_fall_shown"))
-    low, high = size_after.interval or (0.0, math.inf)
+    low, high = left or (0.0, math.inf)
     if low > limits.max_size / 100:
         against.append(Finding("too_large", {"max_size": limits.max_size}))
     elif high > limits.max_size / 100:

@@ -204,7 +204,7 @@ def _change_findings(
         notes=[*interval_notes(before.scores), *p_value_notes(tested), *source_notes(before, after)],
         decision=decision(
             direction=verdict.values.get("direction", ""),
-            size_after=size.values["after"],
+            left=size.values["after"].interval,
             costs=costs,
             newly_shown=list(filter(is_newly_serious, people)),
             limits=limits,

@@ -9,7 +9,7 @@ from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
 from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
-from evenhand.evaluation.metrics.generation_bias.headline import Size, headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
@@ -48,11 +48,6 @@ def style(overall="shown", largest=None, mixes=(), in_language=False, language=N
     counts = {"overall": overall, "n_tested": 40, "n_shown": 0 if largest is None else 1}
     of_whom = {"largest": largest, "mixes": list(mixes), "in_language": in_language, "language": language}
     return Finding("style", {**counts, **of_whom})
-
-
-def size(interval):
-    """Return the size of a difference in style, of which a decision reads the interval."""
-    return Size(moved=0.03, interval=interval, word="medium", may_be_none=False, reason="")
 
 
 def run_verdict(serious=(), of_style=None, outcomes=(), bound=0.28):
@@ -191,9 +186,9 @@ PAGES = {
                     "n_more": 2,
                 },
             ),
-            decision("fell", size((0.0, 0.04)), COSTS[3:], [], LIMITS),
-            decision("unchanged", size((0.0, 0.07)), COSTS[2:], [], LIMITS),
-            decision("rose", size((0.06, 0.07)), COSTS[:2], [NEW], LIMITS),
+            decision("fell", (0.0, 0.04), COSTS[3:], [], LIMITS),
+            decision("unchanged", (0.0, 0.07), COSTS[2:], [], LIMITS),
+            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),

@@ -34,7 +34,6 @@ from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.score import Kind
 from evenhand.evaluation.settings import ModelSettings
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
-from tests.evaluation.metrics.generation_bias.golden_pages import size
 
 UNBOUNDED = "its 95 % interval is unbounded"
 UNDEFINED = (math.nan, None, None, UNBOUNDED)
@@ -231,7 +230,7 @@ UNKNOWN = Cost("d", None)
     ],
 )
 def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_shown, advice, reasons):
-    found = decision(direction, size(interval), costs, newly_shown, ComparisonSettings()).values
+    found = decision(direction, interval, costs, newly_shown, ComparisonSettings()).values
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
@@ -239,7 +238,7 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_sh
 
 def test_wider_limits_let_a_model_ship():
     limits = ComparisonSettings(max_size=8, max_cost=50)
-    assert decision(FELL, size((0.01, 0.08)), [SMALL], [], limits).values["advice"] == "ship"
+    assert decision(FELL, (0.01, 0.08), [SMALL], [], limits).values["advice"] == "ship"
 
 
 def test_what_became_of_accepted_differences_is_said():
