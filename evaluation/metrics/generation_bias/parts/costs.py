@@ -64,7 +64,7 @@ from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE, THRESHOLD
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score
-from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 
 RELEVANCE = "relevance"
 AFTER = "_after"  # the end of the names of tables of the second run's responses
@@ -84,6 +84,7 @@ class Settings(StrictSettings):
         None,
         description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
         "for a model under 10 M parameters",
+        json_schema_extra=WITHOUT_FLAG,
     )
 
 

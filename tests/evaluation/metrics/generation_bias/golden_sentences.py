@@ -35,7 +35,7 @@ SECTIONS = [
     *(Finding(kind) for kind in ("about_attributes", "all_attributes")),
     Finding("about_rates", {"n_more": 0}),
     Finding("about_rates", {"n_more": 40}),
-    *(Finding(f"about_{what}") for what in ("decision_rule", "bounds", "typical")),
+    *(Finding(f"about_{what}") for what in ("decision_rule", "decision_judge", "bounds", "typical")),
     Finding("no_outcome_shown"),
     *(Finding(f"about_{what}") for what in ("even_answers", "word_pairs")),
     Finding("about_likelihoods", {"model": "measured", "scored": None}),
