@@ -43,6 +43,7 @@ from evenhand.evaluation.settings import (
     OffensiveClassifierSettings,
     PromptSettings,
     ReferenceSettings,
+    ResponseFileSettings,
     SentenceSettings,
 )
 
@@ -67,7 +68,6 @@ class FamilyConfig:
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
-        response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
         wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
@@ -82,8 +82,7 @@ class FamilyConfig:
     settings: Any = None
     seed: int = 0
     split: str = "measure"
-    responses: Path | None = None
-    response_columns: Mapping[str, str] = field(default_factory=dict)
+    responses: ResponseFileSettings = field(default_factory=ResponseFileSettings)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
@@ -91,18 +90,18 @@ class FamilyConfig:
     @property
     def has_weights(self) -> bool:
         """Whether the weights of the measured model are loaded here."""
-        return has_weights(self.model, has_file=self.responses is not None)
+        return has_weights(self.model, has_file=self.responses.name is not None)
 
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
         from evenhand.evaluation.data.readers.response_files import ResponseFile
 
-        if self.responses is None:
+        if self.responses.name is None:
             return None
         return ResponseFile(
-            self.responses,
+            self.responses.name,
             descriptor_column=self.prompts.descriptor_column,
-            named=tuple(self.response_columns.items()),
+            named=tuple(self.responses.columns.items()),
             reasoning=tuple(self.model.reasoning or ()),
             once=getattr(self.settings, "repeated_rows", "") == "once",
             has_ids=self.prompts.file is not None,

@@ -49,7 +49,6 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
-from evenhand.evaluation.metrics.generation_bias.engine.values import all_values
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -71,7 +70,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -243,7 +242,7 @@ class GenerationBias(Family):
             track_samples,
         )
 
-        comparison, common = opened_comparison(store, before, after, settings)
+        comparison, common = opened_comparison(store, before, after, settings or self.ComparisonSettings())
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)

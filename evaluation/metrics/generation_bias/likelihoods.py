@@ -10,6 +10,7 @@ They have the base's styles without bias, but fit their new prompts less well. L
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -174,3 +175,24 @@ def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> 
 def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
     """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
     return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.load().model.num_parameters())
+
+
+def likelihood_table(
+    store: Store,
+    model: Model,
+    name: str,
+    prompts: pd.DataFrame,
+    answers: pd.DataFrame,
+    drawn: np.ndarray | None = None,
+    label: str = "",
+) -> pd.DataFrame:
+    """Return the table `name` of `TABLES`, in batches that are saved as they come under the label, by default `name`.
+
+    `drawn` is whether the response to each prompt is scored, (n,) bool, of the table that may be of a sample.
+    """
+    score = partial(scored_pairs, store, label or name, model)
+    if name == LIKELIHOODS:
+        return likelihoods_of_responses(score, prompts, answers, drawn)
+    if name == TEMPLATE_LIKELIHOODS:
+        return likelihoods_within_template(score, prompts, answers)
+    return likelihoods_without_person(score, prompts, answers)

@@ -46,6 +46,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
 from evenhand.evaluation.metrics.generation_bias.measures import (
     FIELD,
     TAKEN,
+    TOO_SHORT,
     Context,
     Measure,
     Needs,
@@ -55,7 +56,9 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
+from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
+from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
@@ -64,12 +67,12 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     OTHER_CLASSIFIER,
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
@@ -81,6 +84,7 @@ from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
+ALWAYS = (FILTERED, EMPTY)  # measured without being asked for, if an answer is withheld or empty
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
@@ -285,6 +289,25 @@ def _change_label(change: BiasScore) -> str:
         return title
     is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
     return f"{title}: {language_name(value) if is_language else value}"
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 class OutcomesPart(Part):
