@@ -66,7 +66,7 @@ lowest: $(LOWEST)/ready
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m tools.type_check
+	$(BIN)/basedpyright --level error --pythonpath $(BIN)/python
 
 # The documentation site, in build/site. A warning is an error.
 docs: $(BIN)/mkdocs

@@ -356,6 +356,21 @@ def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
     return levels
 
 
+def levels_beside_changes(own: Iterable[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
+    """Return the scores of a compared run, of the common rows where the comparison has them, else of all its rows.
+
+    A level beside a change is then of the same answers.
+
+    Args:
+        own: the scores of the run.
+        changes: the scores of the comparison.
+    """
+    common = common_levels(changes, run)
+    known = [(score.metric, score.form, score.kind, dict(score.group)) for score in common]
+    alone = [score for score in own if (score.metric, score.form, score.kind, dict(score.group)) not in known]
+    return [*common, *alone]
+
+
 def _finite(value: Json) -> Json:
     """Return a value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, float) and not math.isfinite(value):

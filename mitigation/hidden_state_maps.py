@@ -41,8 +41,13 @@ Group = tuple[Sequence[Sequence[int]], Sequence[int]]  # contexts of several peo
 
 
 def decoder_layers(network: PreTrainedModel) -> torch.nn.ModuleList:
-    """Return the layers of a causal model: its longest list of modules."""
-    return max((module for module in network.modules() if isinstance(module, torch.nn.ModuleList)), key=len)
+    """Return the layers of a causal model: the first list of as many modules as its config has layers.
+
+    Experts of a layer are lists, too, and may be more than the layers.
+    """
+    n_layers = network.config.get_text_config().num_hidden_layers
+    lists = [module for module in network.modules() if isinstance(module, torch.nn.ModuleList)]
+    return next(module for module in lists if len(module) == n_layers)
 
 
 def fitted_layers(n_layers: int) -> list[int]:

@@ -66,13 +66,14 @@ def fit_shrink(
     train = encoded_groups(base, rows.train, n_tokens)
     validation = encoded_groups(base, rows.validation, n_tokens)
     maps = fit_maps(base.model, train, n_tokens, method.settings.ridge)
+    strength = method.settings.strength  # with which the model is measured, and its card's code loads it
     before, _ = divergence_and_change(base, validation, {}, n_tokens)
-    after, change = divergence_and_change(base, validation, maps, n_tokens)
+    after, change = divergence_and_change(base, validation, maps, n_tokens, strength)
     dialogue = dialogue_of(rows.validation, CONTEXT)
     if neutral is not None:
         prompts, responses = neutral
         dialogue = ReadDialogue(render_contexts(base, prompts, [""] * len(prompts), base.control_tag), responses)
-    perplexity = (_perplexity(base, dialogue, {}), _perplexity(base, dialogue, maps))
+    perplexity = (_perplexity(base, dialogue, {}), _perplexity(base, dialogue, maps, strength))
     _check_perplexity(perplexity, settings.max_perplexity_rise)
     result = TuningResult(
         path=output_dir / ADAPTER_FOLDER,
@@ -135,7 +136,7 @@ def encoded_groups(base: DialogueModel, rows: Dataset, n_tokens: int) -> Sequenc
 
 @torch.inference_mode()
 def divergence_and_change(
-    base: DialogueModel, groups: Sequence[Group], maps: Maps, n_tokens: int
+    base: DialogueModel, groups: Sequence[Group], maps: Maps, n_tokens: int, strength: float = 1.0
 ) -> tuple[float, OutputChange]:
     """Return the mean divergence between people with the maps, in nats, and the change of outputs from the base.
 
@@ -146,7 +147,7 @@ def divergence_and_change(
     changes = []
     differs = []
     for _, inputs, columns in batches_of_groups(base.model, groups, n_tokens):
-        with edited(base.model, maps) as editor:
+        with edited(base.model, maps, strength) as editor:
             plain = base.model(**inputs, use_cache=False, logits_to_keep=n_tokens).logits
             editor.columns = columns
             logits = base.model(**inputs, use_cache=False, logits_to_keep=n_tokens).logits
@@ -164,11 +165,11 @@ def divergence_and_change(
     return float(torch.cat(divergences).mean()), change
 
 
-def _perplexity(base: DialogueModel, dialogue: ReadDialogue, maps: Maps) -> float:
+def _perplexity(base: DialogueModel, dialogue: ReadDialogue, maps: Maps, strength: float = 1.0) -> float:
     log_p, tokens = edited_log_likelihoods(
         base,
         maps,
-        1.0,
+        strength,
         dialogue.contexts,
         dialogue.responses,
         written=dialogue.written,

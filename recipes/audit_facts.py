@@ -112,7 +112,7 @@ def audit_facts(folder: Path, record: FinishedRecord, criteria: Criteria | None)
         "answers": answer_counts(folder),
         "example": example_prompt(folder, record),
         "headline": [score_facts(score) for score in headline_scores(scores)],
-        "findings": shown_effects(folder),
+        "findings": shown_effects(folder) if record["settings"][GENERATION_BIAS]["permutations"] else None,
         "outcomes": rates,
         "not_tested": untested(folder, scores),
         "clauses": read_yaml(CLAUSES, "clauses"),
@@ -276,8 +276,9 @@ def answer_counts(folder: Path) -> dict[str, Any]:
 def example_prompt(folder: Path, record: FinishedRecord) -> str | None:
     """Return the first prompt of a shipped dataset; None for the user's own prompts, which may be private."""
     settings = record["settings"]
-    is_shipped = settings["prompts"].get("dataset") in SHIPPED_PROMPTS and not settings["prompts"].get("people")
-    if not is_shipped or settings.get("responses"):
+    prompts = settings["prompts"]
+    has_own_texts = prompts.get("people") or isinstance(prompts.get("templates"), str)
+    if prompts.get("dataset") not in SHIPPED_PROMPTS or has_own_texts or settings.get("responses"):
         return None
     return str(read_table(folder / "prompts.parquet")[columns.TEXT].iloc[0])
 

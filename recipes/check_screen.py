@@ -9,7 +9,13 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.screen import DIVERGENCE, MIN_TEMPLATES, divergence_changes, joined_divergences
+from evenhand.evaluation.metrics.screen import (
+    DIVERGENCE,
+    MIN_TEMPLATES,
+    divergence_changes,
+    divergence_scores,
+    joined_divergences,
+)
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.statistics.ranks import mean_intervals
 from evenhand.recipes.finished_runs import read_measurement
@@ -41,7 +47,8 @@ def screen_findings(settings: CheckSettings) -> list[LimitResult]:
 
 def grown_divergences(before: FamilyRun, after: FamilyRun) -> LimitResult:
     """Return whether anybody's divergence is shown to have grown by more than a negligible amount."""
-    rows = divergence_changes(joined_divergences(before, after))
+    joined = joined_divergences(before, after)
+    rows = divergence_changes(joined)
     changes = rows.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE)
     changes = changes.dropna(axis="columns")  # templates at which both runs ask everybody the same
     if changes.shape[1] < MIN_TEMPLATES:
@@ -53,10 +60,10 @@ def grown_divergences(before: FamilyRun, after: FamilyRun) -> LimitResult:
     for row in grown[np.argsort(-means[grown])][:MAX_ROWS]:
         change = {"value": float(means[row]), "interval": tuple(map(float, intervals[row]))}
         details.append(Finding("grown_person", {"person": changes.index[row], "change": change}))
-    levels = {
-        "before": find_score(before.scores, DIVERGENCE),
-        "after": find_score(after.scores, DIVERGENCE),
-    }
+    levels = {}
+    for run, side, of_run in ((before, "before", joined.before), (after, "after", joined.after)):
+        compared = of_run[of_run[columns.TEMPLATE].isin(changes.columns)]
+        levels[side] = find_score(divergence_scores(compared, run.signature(DIVERGENCE)), DIVERGENCE)
     counts = {"n": len(grown), "n_of": len(changes), "negligible": NEGLIGIBLE}
     return LimitResult(
         limit=Finding("beginnings_limit"),

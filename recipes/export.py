@@ -34,7 +34,16 @@ from evenhand.evaluation.report.formats import Format, find_format
 from evenhand.evaluation.report.numbers import decimals_for
 from evenhand.evaluation.runs.record import FINISHED, read_run, run_sha256, run_state
 from evenhand.evaluation.runs.stage import stage
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores, signature_line
+from evenhand.evaluation.score import (
+    SCORES,
+    BiasScore,
+    Form,
+    Kind,
+    find_score,
+    levels_beside_changes,
+    read_scores,
+    signature_line,
+)
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
@@ -292,6 +301,8 @@ def comparison_section(
     headline = find_headline(after)
     if headline is None:
         return NOT_COMPARED
+    before = levels_beside_changes(before, changes, "before")
+    after = levels_beside_changes(after, changes, "after")
     row = change_columns(before, after, changes)
     scores: dict[str, list[str]] = {}
     costs: dict[str, str] = {}

@@ -406,7 +406,8 @@ def ranks_of_people(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     wide = table.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE, aggfunc="mean")
     values = wide.to_numpy(dtype=np.float64)
     low_rank, high_rank = rank_intervals(values, seed=seed)
-    intervals = [mean_interval(row, (0.0, math.inf)) or (math.nan, math.nan) for row in values]
+    possible = (0.0, math.log(len(wide)))
+    intervals = [mean_interval(row, possible) or (math.nan, math.nan) for row in values]
     ranks = pd.DataFrame(
         {
             columns.DESCRIPTOR: wide.index,

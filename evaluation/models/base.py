@@ -49,8 +49,6 @@ class Model(ABC):
         without_weights: why the model's weights are not available; "" if they are.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
-        requests_per_response: the number of requests to an API that a response takes.
-        needs_partners: whether `respond` reads another person's prompt beside each prompt (`with_partners`).
     """
 
     SETTING: ClassVar[str] = "model.source"
@@ -58,8 +56,6 @@ class Model(ABC):
     without_weights: str = ""
     is_masked: bool = False
     can_be_asked: bool = True
-    requests_per_response: int = 0
-    needs_partners: bool = False
 
     def __init__(
         self,
@@ -99,6 +95,16 @@ class Model(ABC):
     def name(self) -> str:
         """The model's name in the settings."""
         return self.settings.name
+
+    @property
+    def requests_per_response(self) -> int:
+        """The number of requests to an API that a response takes."""
+        return 0
+
+    @property
+    def needs_partners(self) -> bool:
+        """Whether `respond` reads another person's prompt beside each prompt (`with_partners`)."""
+        return False
 
     @property
     def is_chat(self) -> bool:

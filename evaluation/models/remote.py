@@ -34,7 +34,6 @@ ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the
 class RemoteModel(Model):
     """A model behind an API. A new API is a class with the method `ask`."""
 
-    requests_per_response = 1
     parameters_found: Parameters | None = None
 
     @abstractmethod
@@ -55,6 +54,10 @@ class RemoteModel(Model):
             openai.OpenAIError: the request failed; a rejected parameter is left out, if the probe finds it.
             InputError: the run must end.
         """
+
+    @property
+    def requests_per_response(self) -> int:
+        return 1
 
     @property
     def note(self) -> str:

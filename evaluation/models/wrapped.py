@@ -25,8 +25,14 @@ class WrappedModel(Model):
         self.note = model.note
         self.without_weights = model.without_weights
         self.can_be_asked = model.can_be_asked
-        self.requests_per_response = model.requests_per_response
-        self.needs_partners = model.needs_partners
+
+    @property
+    def requests_per_response(self) -> int:
+        return self.model.requests_per_response
+
+    @property
+    def needs_partners(self) -> bool:
+        return self.model.needs_partners
 
     @property
     def arguments(self) -> dict[str, Any]:

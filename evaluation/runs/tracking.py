@@ -246,7 +246,7 @@ def destinations(config: TrackedSettings) -> str:
     if _uses_wandb(config):
         mode = _wandb_mode()
         tracker = f"W&B {mode}"
-        if mode == "online" and uploads_responses(config):
+        if mode in ("online", "shared") and uploads_responses(config):
             receivers.append("W&B")
     texts = f"go to {' and '.join(receivers)}" if receivers else "stay on this machine"
     return f"results in {config.output_dir}; {tracker}; prompts and responses {texts}"

@@ -48,7 +48,8 @@ def crossed_contrasts(means: np.ndarray, draws: int, rng: np.random.Generator, l
     """Return the contrasts where every template has all cells; the templates are the units.
 
     Args:
-        means: cell means by template, level of the first and the second attribute, and column, (T, a, b, c), T ≥ 2.
+        means: cell means by template, level of the first and the second attribute, and column, (T, a, b, c); of fewer
+            than MIN_TEMPLATES templates, signs have too few patterns for a p-value.
         draws: the number of draws of signs.
         rng: source of the signs.
         level: the error of all intervals together.
@@ -113,7 +114,9 @@ def _tested(
         largest.append(z.max(axis=1, initial=0.0))
     null = np.sort(np.concatenate(largest))
     critical = null[min(int(np.ceil((1 - level) * (len(null) + 1))) - 1, len(null) - 1)]
-    observed = np.divide(np.abs(value), error, out=np.zeros_like(value), where=varies)
+    # A contrast that is the same in all units is 0 for certain, or differs from 0 for certain.
+    same = np.where(np.abs(value) > 1e-12, np.inf, 0.0)
+    observed = np.divide(np.abs(value), error, out=same, where=varies)
     n_as_large = len(null) - np.searchsorted(null, observed * (1 - 1e-9), side="left")
-    p = np.where(varies, (n_as_large + 1) / (len(null) + 1), 1.0)
+    p = np.where(observed > 0, (n_as_large + 1) / (len(null) + 1), 1.0)
     return Contrasts(value, value - critical * error, value + critical * error, p)

@@ -33,7 +33,14 @@ class BorrowedOpeningModel(WrappedModel):
         """Wrap `model`; each response begins with the first `tokens` tokens of a response to another person."""
         super().__init__(model)
         self.tokens = tokens
-        self.needs_partners = True
+
+    @property
+    def needs_partners(self) -> bool:
+        return True
+
+    @property
+    def requests_per_response(self) -> int:
+        return 2 * self.model.requests_per_response  # the opening, and the rest
 
     @property
     def changes(self) -> dict[str, int]:

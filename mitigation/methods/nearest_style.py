@@ -40,7 +40,14 @@ class NearestStyleModel(WrappedModel):
         super().__init__(model)
         self.candidates = candidates
         self.classifier = classifier
-        self.needs_partners = True
+
+    @property
+    def needs_partners(self) -> bool:
+        return True
+
+    @property
+    def requests_per_response(self) -> int:
+        return (self.candidates + 1) * self.model.requests_per_response
 
     @property
     def changes(self) -> dict[str, int]:

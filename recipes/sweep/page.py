@@ -187,11 +187,11 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) 
         costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
         removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         sentences.append(f"{row['label']} removes {removed} of pooled FGB*{costs}.")
-    n_overlapping = sum(row["reduction_high"] >= best["reduction_low"] for row in removing if row is not best)
-    if n_overlapping:
-        others = "the other" if len(removing) == 2 else f"{n_overlapping} of the {len(removing) - 1} others"
-        overlap = f"The interval of {best['label']} overlaps with that of {others}"
-        sentences.append(f"{overlap}: which of them removes more is not shown.")
+    # Without an interval, too, it is not shown that one removes more.
+    n_alike = sum(not row["reduction_high"] < best["reduction_low"] for row in removing if row is not best)
+    if n_alike:
+        others = "the other" if len(removing) == 2 else f"{n_alike} of the {len(removing) - 1} others"
+        sentences.append(f"It is not shown that {best['label']} removes more than {others}.")
     return " ".join(sentences)
 
 

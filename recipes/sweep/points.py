@@ -27,7 +27,15 @@ from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.private_texts import is_private, stand_ins
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.runs.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
-from evenhand.evaluation.score import SCORES, BiasScore, Form, Kind, find_score, read_scores
+from evenhand.evaluation.score import (
+    SCORES,
+    BiasScore,
+    Form,
+    Kind,
+    find_score,
+    levels_beside_changes,
+    read_scores,
+)
 from evenhand.evaluation.settings import as_settings
 from evenhand.evaluation.tables import read_table, table_rows, write_table
 from evenhand.mitigation.methods import load_method
@@ -115,9 +123,9 @@ def threshold_columns(point: Point) -> dict[str, float]:
 
 def point_results(point: Point) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs of a finished point."""
-    before = read_scores(point.before.output_dir / SCORES)
-    after = read_scores(point.after.output_dir / SCORES)
     changes = read_scores(point.comparison / SCORES)
+    before = levels_beside_changes(read_scores(point.before.output_dir / SCORES), changes, "before")
+    after = levels_beside_changes(read_scores(point.after.output_dir / SCORES), changes, "after")
     row = change_columns(before, after, changes)
     row |= bias_columns(before, after)
     if point.after_without_tag is not None:

@@ -1,5 +1,7 @@
 """Maps of hidden states: the fit by hand, and edits while a tiny model responds."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -8,6 +10,7 @@ from evenhand.evaluation.models.contexts import encode_contexts
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.mitigation.hidden_state_maps import (
     LayerMaps,
+    decoder_layers,
     edited,
     edited_generation,
     fit_maps,
@@ -100,3 +103,19 @@ def test_edits_while_generating_are_those_of_a_pass_over_the_whole_response():
             for j, token in enumerate(tail):
                 editor.columns = len(head) - 1 + torch.arange(min(j + 1, 3))[None]
                 assert base.model(torch.tensor([[*head, *tail[:j]]])).logits[0, -1].argmax() == token
+
+
+def test_the_experts_of_a_mixture_are_no_layers():
+    """A mixture may have more experts in a layer than layers."""
+
+    class Mixture(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(num_hidden_layers=2))
+            self.layers = torch.nn.ModuleList()
+            for _ in range(2):
+                experts = torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(8))
+                self.layers.append(torch.nn.ModuleDict({"experts": experts}))
+
+    mixture = Mixture()
+    assert decoder_layers(mixture) is mixture.layers

@@ -94,6 +94,22 @@ def test_shrink_makes_predictions_more_alike_and_strength_0_is_the_base(tmp_path
     assert scored["tokens"].tolist() == n_tokens.tolist()
 
 
+def test_what_a_tuning_reports_is_of_the_strength_that_is_used(tmp_path):
+    """The card's code loads the maps with this strength."""
+    base = tiny_base()
+    found = {}
+    for strength in (0.0, 0.5, 1.0):
+        folder = tmp_path / str(strength)
+        folder.mkdir()
+        _, result = fitted(base, folder, first_tokens=2, ridge=0.05, strength=strength)
+        found[strength] = result
+    before, none = (loss for _, loss in found[0.0].validation_losses)
+    assert none == before and found[0.0].perplexity[0] == found[0.0].perplexity[1]
+    losses = [found[strength].validation_losses[1][1] for strength in (0.0, 0.5, 1.0)]
+    assert losses[0] > losses[1] > losses[2]
+    assert found[0.5].perplexity[1] != found[1.0].perplexity[1]
+
+
 def test_shrunk_responses_are_scored_token_by_token(tmp_path):
     base = tiny_base()
     folder, _ = fitted(base, tmp_path, first_tokens=3)

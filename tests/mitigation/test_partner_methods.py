@@ -14,6 +14,7 @@ from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.settings import ModelSettings, StyleClassifierSettings
 from evenhand.evaluation.tables import join_batches
+from evenhand.mitigation.methods import load_method
 from evenhand.mitigation.methods.borrowed_opening import BorrowedOpeningModel
 from evenhand.mitigation.methods.nearest_style import NearestStyleModel, nearest_candidates
 from tests.recorded_runs import change_record, write_run
@@ -212,3 +213,19 @@ def test_a_wrapped_model_scores_sentences_as_the_model_that_it_wraps():
     wrapped = BorrowedOpeningModel(NearestStyleModel(Scorer(), 2, CLASSIFIER), 4)
     scores = join_batches(wrapped.score_sentences(pd.DataFrame({"text": ["Hi."]}), context="abc", end_of_sequence=True))
     assert scores[["log_likelihood", "tokens"]].to_numpy().tolist() == [[-3, 1]] and not wrapped.is_masked
+
+
+def test_a_method_that_reads_other_prompts_still_does_with_an_instruction():
+    """As in `borrowed_opening+prompt`, where the second method changes a setting of the first one's model."""
+    method = load_method("borrowed_opening+prompt")
+    model = method.measured(Parrot())
+    assert model.needs_partners and model.tokens == 4
+    assert model.settings.system_prompt
+
+
+def test_a_response_takes_as_many_requests_as_are_sent():
+    class Served(Parrot):
+        requests_per_response = 1
+
+    assert NearestStyleModel(Served(), 4, CLASSIFIER).requests_per_response == 5
+    assert BorrowedOpeningModel(Served(), 4).requests_per_response == 2

@@ -1,5 +1,6 @@
 """`audit`: facts of a run to hand over; limits set before or after; a changed byte is named."""
 
+import copy
 import json
 import shutil
 
@@ -9,9 +10,17 @@ import pytest
 
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE
+from evenhand.evaluation.runs.record import read_run
 from evenhand.evaluation.score import read_scores
 from evenhand.recipes.audit import audit, audit_html
-from evenhand.recipes.audit_facts import Criteria, outcome_rates, rate_limits
+from evenhand.recipes.audit_facts import (
+    Criteria,
+    audit_facts,
+    example_prompt,
+    outcome_rates,
+    rate_limits,
+    read_criteria,
+)
 from evenhand.recipes.cli import main
 from evenhand.recipes.every_eval_ever import every_eval_ever
 from evenhand.recipes.settings import AuditSettings
@@ -63,6 +72,27 @@ def test_what_is_handed_over(run, tmp_path):
     assert {"scores.json", "responses.parquet", "report.html", "run.json"} <= facts["files"].keys()
     page = (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
     assert "<b>" not in page and "deaf &lt;b&gt;" in page and "compliant" not in page.lower()
+
+
+def test_a_run_without_permutations_has_tested_no_difference(run, tmp_path):
+    """An untested difference is not the absence of one."""
+    facts = audited(run, tmp_path / "tested", criteria=run.parent / "limits.yaml")
+    _, record = read_run(run, "measure", "run")
+    untested = copy.deepcopy(record)
+    untested["settings"]["generation_bias"]["permutations"] = 0
+    criteria = read_criteria(run.parent / "limits.yaml")
+    found = audit_facts(run, untested, criteria)
+    assert facts["findings"] and found["findings"] is None
+    page = audit_html({**json.loads(json.dumps(found)), "written": facts["written"]}, sha256="")
+    assert "not tested" in page and "No difference" not in page.replace("No difference was tested", "")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "is_shipped"), [({}, True), ({"people": "p.txt"}, False), ({"templates": "mine.txt"}, False)]
+)
+def test_the_example_is_never_a_prompt_of_the_user(run, prompts, is_shipped):
+    record = {"settings": {"prompts": {"dataset": "paper", "templates": 9, **prompts}, "responses": None}}
+    assert (example_prompt(run, record) is not None) == is_shipped
 
 
 def test_limits_are_set_before_or_afterwards(run, tmp_path):

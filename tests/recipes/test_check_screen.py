@@ -47,6 +47,12 @@ def test_the_person_whose_divergence_grew_is_named(tmp_path):
     assert found.status == "broken"
     assert [detail.values["person"] for detail in found.details] == ["person 4"]
     assert found.measured.values["n"] == 1
+    levels = []  # of the templates that are compared, which "t0" is not
+    for run in (before, after):
+        table = run.table(DIVERGENCES)
+        levels.append(table.loc[table["template"] != "t0", "divergence"].mean())
+    assert [found.measured.values[side].value for side in ("before", "after")] == pytest.approx(levels)
+    assert found.measured.values["before"].n == TEMPLATES - 1
     assert grown_divergences(before, before).status == "holds"
 
 

@@ -30,7 +30,7 @@ from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.models.generation import generate_responses
 from evenhand.evaluation.models.loading import load_dialogue_model
 from evenhand.evaluation.models.revisions import adapter_base
-from evenhand.evaluation.score import write_scores
+from evenhand.evaluation.score import levels_of_run, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.invocation import added_tokens
 from evenhand.recipes.export import comparison_section, export, tagged_template
@@ -286,6 +286,10 @@ def test_the_card_has_the_scores_before_and_after_and_what_was_removed():
     joined = comparison_section(before, after, changes, method="distill+nearest_style")
     assert "used with `nearest_style`**, which is no part of the model" in joined
     assert "96.0" not in comparison_section([], [], changes)  # of another family than generation bias
+    common = [*levels_of_run([score(pooled, 0.02, (0.01, 0.03))], "before")]  # of the answers that both runs have
+    common += levels_of_run([score(pooled, 0.001, (0.0, 0.002))], "after")
+    text = comparison_section(before, after, [*changes, *common])
+    assert "| pooled FGB*, thousandths | 20.00 [10.00, 30.00] | 1.00 [0.00, 2.00] |" in text
 
 
 def of_first_tokens(tuned, method):

@@ -37,6 +37,15 @@ def test_a_planted_interaction_is_found_and_its_interval_contains_it():
     np.testing.assert_allclose(found.value[[0, 3]], -found.value[[1, 2]])
 
 
+def test_a_contrast_that_is_the_same_at_all_templates_is_shown_and_none_is_not():
+    """One combination alone always has the property, such as with a model that is not sampled."""
+    means = np.zeros((8, 2, 2, 2))
+    means[:, 1, 1, 0] = 1
+    found = crossed_contrasts(means, 199, np.random.default_rng(0))
+    assert found.value[::2].tolist() == [0.25, -0.25, -0.25, 0.25] and found.p[::2].tolist() == [1 / 200] * 4
+    assert found.p[1::2].tolist() == [1.0] * 4
+
+
 def test_names_are_the_units_of_nested_contrasts():
     """An interaction of one unusual name in a cell of ten is not shown; one of all names is."""
     rng = np.random.default_rng(1)

@@ -52,6 +52,7 @@ ATTRIBUTE_EFFECTS = "attribute_effects"  # the table
 ATTRIBUTE_EFFECT = "attribute_effect"
 ERROR_SHARE = 0.5  # of the page's error, for attributes
 MIN_NAMES = 10  # of each level of an attribute that names signal
+MIN_NAMES_OF_BOTH = 2  # of each combination of two attributes that names signal: one has no variance
 MIN_ROWS = 5  # also if fewer effects are shown
 MAX_ROWS = 20
 
@@ -194,6 +195,11 @@ def why_not_tested(attributes: Attributes, responses: Answers) -> str:
         fewest = attributes.name.groupby(attributes.levels[attribute]).nunique().min()
         if fewest < MIN_NAMES:
             return f"{attribute}: a level has {fewest} names; {MIN_NAMES} are needed"
+    for pair in combinations(attributes.nested, 2):
+        fewest = attributes.name.groupby([attributes.levels[attribute] for attribute in pair]).nunique().min()
+        if fewest < MIN_NAMES_OF_BOTH:
+            combination = CROSS.join(pair)
+            return f"{combination}: a combination has {fewest} names; {MIN_NAMES_OF_BOTH} are needed"
     return ""
 
 
@@ -315,9 +321,8 @@ def _interaction(
         n = len(means)
     else:
         cells = cell_means(values, template, codes)
-        is_known = np.isfinite(cells).all(axis=(1, 2)).mean(axis=0) >= 0.5
-        cells = cells[..., is_known]
-        cells = cells[np.isfinite(cells).all(axis=(1, 2, 3))]
+        is_complete, is_known = complete_cells(cells)
+        cells = cells[is_complete][..., is_known]
         found = crossed_contrasts(cells, permutations, rng, level)
         n = int(rows.sum())
     units = [CROSS.join(each) for each in ((first, second) for first in names[0] for second in names[1])]
@@ -333,6 +338,25 @@ def cell_means(values: np.ndarray, template: np.ndarray, codes: Sequence[np.ndar
     index = pd.MultiIndex.from_product([range(size) for size in shape])
     means = pd.DataFrame(values).groupby([template, *codes]).mean().reindex(index)
     return means.to_numpy().reshape(*shape, values.shape[1])
+
+
+def complete_cells(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which templates, (T,) bool, and which columns, (c,) bool, are compared: all of their cells have a value.
+
+    Columns are chosen from the fullest on, while half of the templates, and at least MIN_TEMPLATES, have all of them.
+
+    Args:
+        cells: means by template, levels of two attributes, and column, (T, a, b, c); NaN without a value.
+    """
+    has_values = np.isfinite(cells).all(axis=(1, 2))
+    is_complete = np.ones(len(cells), dtype=bool)
+    is_known = np.zeros(cells.shape[3], dtype=bool)
+    for column in np.argsort(-has_values.sum(axis=0), kind="stable"):
+        both = is_complete & has_values[:, column]
+        if both.sum() >= max(MIN_TEMPLATES, len(cells) / 2):
+            is_complete = both
+            is_known[column] = True
+    return is_complete, is_known
 
 
 def _columns(test_set: SetOfTests, styles: Sequence[str]) -> pd.DataFrame:

@@ -3,13 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks.attribute_errors import Truth, simulated_run
 from evenhand.evaluation.metrics import FamilyConfig
+from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import (
+    Attributes,
     attribute_effects,
     attributes_of,
+    complete_cells,
     has_attributes,
     name_means,
     why_not_tested,
@@ -78,6 +82,29 @@ def test_what_cannot_be_tested_says_why(run, reason):
     found = why_not_tested(attributes_of(run.responses), run.responses)
     assert reason in found and bool(found) == bool(reason)
     assert has_attributes(run.responses) != bool(reason)
+
+
+def test_columns_without_common_templates_are_left_out_of_interactions():
+    """With few complete templates, random signs have so few patterns that most of what is tested would be shown."""
+    cells = np.zeros((20, 2, 2, 4))
+    cells[:10, 0, 0, 1] = np.nan  # half of the templates lack the second column, the others the third
+    cells[10:, 0, 0, 2] = np.nan
+    cells[:2, 1, 1, 3] = np.nan
+    is_complete, is_known = complete_cells(cells)
+    assert is_known.tolist() == [True, True, False, True] and is_complete.tolist() == [False] * 10 + [True] * 10
+    assert not complete_cells(np.full((20, 2, 2, 1), np.nan))[1].any()
+
+
+def test_a_combination_with_one_name_is_not_tested():
+    name = pd.Series([f"n{number}" for number in range(41)])
+    first = pd.Series(["a"] * 20 + ["b"] * 21)
+    second = pd.Series(["c"] * 20 + ["d"] * 20 + ["c"])
+    second[:10] = "d"
+    attributes = Attributes({"one": first, "two": second}, ["one", "two"], name)
+    responses = Answers(
+        pd.DataFrame({"template": [f"t{n % 9}" for n in range(41)], "descriptor": name}), np.zeros((41, 1)), ["x"]
+    )
+    assert "one × two" in why_not_tested(attributes, responses) and "1 names" in why_not_tested(attributes, responses)
 
 
 def test_an_incomplete_crossing_is_not_tested():
