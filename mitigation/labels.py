@@ -218,9 +218,8 @@ def label_responses(
     ([0.46875, 0.46875, 0.46875, -0.28125], ['bias', 'bias', 'bias', 'no_bias'])
     """
     _check_rows(prompts, responses, vectors)
-    b = bias_values(
-        vectors, to_codes(prompts[columns.TEMPLATE]), to_codes(prompts[columns.DESCRIPTOR]), alpha, shrunk=shrunk
-    )
+    template = to_codes(prompts[columns.TEMPLATE])
+    b = bias_values(vectors, template, to_codes(prompts[columns.DESCRIPTOR]), alpha, shrunk=shrunk)
     values = b if divergence is None else divergence
     threshold = _threshold_of(values, beta, share, quantile)
     is_bias = values > threshold

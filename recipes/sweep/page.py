@@ -1,6 +1,7 @@
 """The report of a sweep: one table of settings with reductions and costs, and charts of one against the other."""
 
 import math
+import shlex
 from collections.abc import Sequence
 
 import pandas as pd
@@ -114,13 +115,6 @@ def page(sweep: Sweep) -> Page:
     settings = summarise(sweep.points, sweep.swept)
     rows = table_rows(settings)
     best = largest_reduction(rows)
-    caption = f"{POOLED_FGB} removed"
-    if math.isfinite(best["reduction"]):
-        among = f", the largest reduction of {len(rows)} settings" if len(rows) > 1 else ""
-        # The page of the comparison is about the difference itself: one click further, its number must not surprise.
-        remaining, _ = root(1 - best["reduction"], None)
-        change = percent(remaining - 1, 0, True)
-        caption = f"{POOLED_FGB} by {best['label']}{among}; the difference itself, without the square: {change}"
     decodings = ", ".join(settings[DECODING].unique())
     removed_table = reduction_table(rows)
     cost_table = metric_table("What it cost, % of the base model’s", rows, MAIN_COSTS, QUALITY_NOTE)
@@ -141,6 +135,9 @@ def page(sweep: Sweep) -> Page:
     steps = []
     if len(sweep.points) == 1 and sweep.links:
         steps.append(Step("Read who was treated how, before and after:", link=sweep.links[0]))
+    if best["reduction_low"] <= 0 and sweep.base_folder:
+        plan = f"evenhand plan {shlex.quote(sweep.base_folder)}"
+        steps.append(Step("See how many answers a more certain result needs:", plan))
     by_threshold = threshold_charts(rows, sweep.swept).values()
     threshold_figures = [Figure(str(chart.get_label()), svg(chart), FIGURE_NOTE) for chart in by_threshold]
     thresholds = threshold_table(rows)
@@ -148,7 +145,7 @@ def page(sweep: Sweep) -> Page:
         title=sweep.title,
         subtitle=display_name(sweep.base_model) + (f" · {len(sweep.points)} tuned models" if len(rows) > 1 else ""),
         headline_value=percent(-best["reduction"], 0, True),
-        headline_caption=f"{caption}; decoding: {decodings}",
+        headline_caption=f"{_caption(best, len(rows))}; decoding: {decodings}",
         verdict=_verdict(rows, best, shows_bias=bool((sweep.points["base_low"] > 0).any())),
         steps=steps,
         warnings=_warnings(rows, sweep),
@@ -173,6 +170,18 @@ def page(sweep: Sweep) -> Page:
     )
 
 
+def _caption(best: SettingRow, n_settings: int) -> str:
+    """Return what the headline is: the largest reduction, squared and without the square."""
+    if not math.isfinite(best["reduction"]):
+        return f"{POOLED_FGB} removed"
+    among = f", the largest reduction of {n_settings} settings" if n_settings > 1 else ""
+    # The page of the comparison is about the difference itself: one click further, its number must not surprise.
+    remaining, _ = root(1 - best["reduction"], None)
+    change = percent(remaining - 1, 0, True)
+    shown = "" if best["reduction_low"] > 0 else ", which is not shown to differ from 0"
+    return f"{POOLED_FGB} by {best['label']}{among}{shown}; the difference itself, without the square: {change}"
+
+
 def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) -> str:
     """Return what a few settings remove and cost, or of more settings, what the best one does.
 
@@ -186,7 +195,10 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) 
     for row in named:
         costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
         removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
-        sentences.append(f"{row['label']} removes {removed} of pooled FGB*{costs}.")
+        found = f"removes {removed} of pooled FGB*"
+        if not row["reduction_low"] > 0:
+            found = f"is not shown to remove any of pooled FGB* ({removed})"
+        sentences.append(f"{row['label']} {found}{costs}.")
     # Without an interval, too, it is not shown that one removes more.
     n_alike = sum(not row["reduction_high"] < best["reduction_low"] for row in removing if row is not best)
     if n_alike:

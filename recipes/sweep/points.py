@@ -343,6 +343,7 @@ def write_sweep(
         "base_model": experiment.measure.model.name,
         "classifier": getattr(experiment.measure, GENERATION_BIAS).style_classifier.name,
         "n": None if fgb is None else fgb.n,
+        "base_folder": str(points[0].before.output_dir),
         "swept": swept,
         "notes": notes,
         "links": [asdict(Link(label, f"{path}/{REPORT}.html")) for label, path in links],

@@ -108,7 +108,8 @@ class Sweep:
     point was rejected, or ""; `base` is the pooled FGB* of the base model; `cluster_changes` is JSON of {style cluster:
     [change of pooled SCGB*, two-sided p-value]}; `folder` is the comparison's folder, relative to the sweep's folder.
     The columns THRESHOLD_COLUMNS are NaN if the point's method reads no labels. `classifier` is the name of the style
-    classifier, and `n` the number of responses of a measurement; both are in the captions of tables.
+    classifier, and `n` the number of responses of a measurement; both are in the captions of tables. `base_folder`
+    is the folder of the (first) measurement of the base model, as on the command line.
     """
 
     title: str
@@ -119,6 +120,7 @@ class Sweep:
     links: Sequence[Link] = ()
     classifier: str = ""
     n: int | None = None
+    base_folder: str = ""
 
     @property
     def settings(self) -> list[dict[str, Any]]:

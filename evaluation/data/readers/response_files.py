@@ -68,6 +68,7 @@ RESPONSE_COLUMNS = (
     *STOPS,
     *REASONING,
 )
+WITHOUT_IDS = (columns.RESPONSE, columns.TEXT, columns.DESCRIPTOR)  # what a file without ids of our prompts must have
 WRITTEN_ID = re.compile(r"[0-9a-f]{16}(#\d+)?")  # `prompts.compute_prompt_ids`
 BATCH = ".jsonl"  # suffix of requests for OpenAI's Batch API (`write_batch`)
 
@@ -210,9 +211,7 @@ def read_responses(
     if unknown is not None:
         given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
         table[columns.DESCRIPTOR] = [unknown if is_blank(value) else value for value in given]
-    required = (
-        [columns.RESPONSE] if columns.PROMPT_ID in table else [columns.RESPONSE, columns.TEXT, columns.DESCRIPTOR]
-    )
+    required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
         require_columns(list(table), required, f"responses: {path}")
     except InputError as error:

@@ -191,3 +191,10 @@ def test_dots_lie_at_their_numbers():
 def test_nothing_keeps_people_from_using_it(kind, request, browser):
     scheme = "dark" if kind == "two" else "light"
     assert browser.faults(page_html(page(request.getfixturevalue(kind))), scheme) == []
+
+
+@pytest.mark.parametrize(("reduction", "commands"), [(0.01, ["evenhand plan 'my runs/before'"]), (0.1, [])])
+def test_a_reduction_that_is_not_shown_leads_to_more_answers(reduction, commands):
+    """The interval is the reduction ± 0.02."""
+    found = sweep_of(point("distill", reduction=reduction), base_folder="my runs/before")
+    assert [step.command for step in page(found).steps if step.command] == commands
