@@ -86,7 +86,6 @@ from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
@@ -193,7 +192,7 @@ class GenerationBias(Family):
         check_repeated_prompts(config, model, prompts)
         if config.prompts.cues and not model.is_chat:
             raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
-        signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
+        signature = store.keep_facts(MODEL_FACTS, model.facts)
         ask = partial(_ask, store, model, prompts)
         if question is None:
             store.ensure(RESPONSES, lambda: ask(prompts), on_all_ranks=True)
