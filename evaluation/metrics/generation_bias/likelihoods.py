@@ -159,24 +159,6 @@ def _likelihoods(
     )
 
 
-def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return the likelihood of each pair's response (`Model.log_likelihood`), in batches that are saved as they come.
-
-    Args:
-        store: the run that saves the batches.
-        name: the name of the computation.
-        model: the model that scores.
-        pairs: the columns text and persona, those of `answers_of`, and any others.
-    """
-    read = [column for column in (columns.TEXT, columns.PERSONA, *columns.ANSWER_COLUMNS) if column in pairs]
-    return store.rows(name, pairs[read], model.log_likelihood, unit="likelihoods")
-
-
-def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
-    """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
-    return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.load().model.num_parameters())
-
-
 def likelihood_table(
     store: Store,
     model: Model,
@@ -196,3 +178,21 @@ def likelihood_table(
     if name == TEMPLATE_LIKELIHOODS:
         return likelihoods_within_template(score, prompts, answers)
     return likelihoods_without_person(score, prompts, answers)
+
+
+def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the likelihood of each pair's response (`Model.log_likelihood`), in batches that are saved as they come.
+
+    Args:
+        store: the run that saves the batches.
+        name: the name of the computation.
+        model: the model that scores.
+        pairs: the columns text and persona, those of `answers_of`, and any others.
+    """
+    read = [column for column in (columns.TEXT, columns.PERSONA, *columns.ANSWER_COLUMNS) if column in pairs]
+    return store.rows(name, pairs[read], model.log_likelihood, unit="likelihoods")
+
+
+def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
+    """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
+    return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.load().model.num_parameters())
