@@ -24,8 +24,8 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     STYLES,
     style_table,
 )
-from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, TOO_SHORT
-from evenhand.evaluation.metrics.generation_bias.measures.language import text_language
+from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.models.classifier_folders import shipped_names
 from evenhand.evaluation.models.classifier_kinds import (
     classifier_labels,

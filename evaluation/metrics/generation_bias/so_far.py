@@ -12,8 +12,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.refusals import declines
-from evenhand.evaluation.metrics.generation_bias.measures import TOO_SHORT
-from evenhand.evaluation.metrics.generation_bias.measures.language import text_language
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
 from evenhand.evaluation.runs.progress import is_watched
 from evenhand.evaluation.runs.tracking import Tracker

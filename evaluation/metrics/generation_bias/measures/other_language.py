@@ -11,8 +11,8 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
-from evenhand.evaluation.metrics.generation_bias.measures import TOO_SHORT, Context, Measure, ValueKind
-from evenhand.evaluation.metrics.generation_bias.measures.language import text_language
+from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
+from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 
 OTHER_LANGUAGE = "other_language"
 MIN_LETTERS = 8  # of the requests of a template; with fewer, their language is a guess

@@ -46,7 +46,6 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
 from evenhand.evaluation.metrics.generation_bias.measures import (
     FIELD,
     TAKEN,
-    TOO_SHORT,
     Context,
     Measure,
     Needs,
@@ -58,7 +57,7 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
 )
 from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
 from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
-from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
