@@ -47,6 +47,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]  # range of numpy.random.seed, whic
 AnyPath = Path  # path of a file or folder
 REQUEST_PARTS = ("model", "messages", "prompt", "stream", "n")  # of a request, that no setting changes
 SURROGATE = re.compile(r"[\ud800-\udfff]")  # Python's text for a byte of an argument that is not UTF-8
+NOWHERE = "http://named-only-by-a-record.invalid/v1"  # RFC 6761, §6.4: no such name is ever found
 SERVER_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 # Kinds of models that settings choose without naming them: modules of evaluation/models/kinds.
@@ -196,7 +197,8 @@ class ModelSettings(CheckpointSettings):
     )
     tokenizer: str | None = Field(
         default=None,
-        description="tokenizer of a served model, for likelihoods; null: the tokenizer of the model's name",
+        description="tokenizer of a served model, with which the server scores responses (relevance, perplexity); "
+        "null: none, and for sentences that of the model's name",
         json_schema_extra=BY_CONTENT,
     )
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.models.activation import invocation_in
 from evenhand.evaluation.models.checkpoints import ignore_renamed_checkpointing, load_config, resolve_device
-from evenhand.evaluation.models.loading import model_kind, text_generation_class
+from evenhand.evaluation.models.loading import model_kind, network_without_weights
 from evenhand.evaluation.models.revisions import (
     adapter_base,
     adapter_folder,
@@ -70,7 +70,7 @@ def check_tuning(model: ModelSettings, method: TrainedMethod, settings: TuningSe
     _check_one_gpu(model, device)
     arguments = trainer_config(method, settings, N_ROWS, device)
     if settings.lora:
-        network = _without_weights(model, config)
+        network = network_without_weights(model, config)
         invocation = [0] if method.is_activated else None  # stands for the tokens, which no context has given yet
         lora = lora_config(network, settings, invocation=invocation)
         if lora.alora_invocation_tokens is not None and arguments.gradient_checkpointing:
@@ -138,7 +138,7 @@ def with_defaults(model: ModelSettings, method: TrainedMethod, settings: TuningS
     settings = settings.with_method_defaults(method, n_parameters=None)
     if all(getattr(settings, name) is not None for name in OF_SIZE):
         return settings
-    network = _without_weights(model, _load_base_config(model)[0])
+    network = network_without_weights(model, _load_base_config(model)[0])
     return settings.with_method_defaults(method, sum(parameter.numel() for parameter in network.parameters()))
 
 
@@ -149,9 +149,3 @@ def _load_base_config(model: ModelSettings) -> tuple[PreTrainedConfig, bool]:
         return load_config(model), False
     base, revision = adapter_base(folder, None, model.revision)
     return _load_base_config(model.replaced(name=base, revision=revision))[0], True
-
-
-def _without_weights(model: ModelSettings, config: PreTrainedConfig) -> torch.nn.Module:
-    """Return a network with this config and without weights, on the meta device."""
-    with torch.device("meta"):
-        return text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)

@@ -108,6 +108,8 @@ def _family_runs(
         sides[side], records[side] = read_measurement(getattr(settings, side), side)
     if permissions is not None:
         sides["before"], _ = permitted_measurement(settings.before, "before", permissions, [MODEL_CODE])
+    if settings.server is not None:
+        sides["before"].model = sides["before"].model.replaced(server=settings.server)
     check_same_precision(sides["before"], sides["after"], "after")
     metrics = [measured.metrics for measured in sides.values()]
     names = [name for name in metrics[0] if name in metrics[1] and FAMILIES[name].compare]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, server_api
+from evenhand.evaluation.settings import CHAT_COMPLETIONS, COMPLETIONS, LOCAL_SOURCES, NOWHERE, server_api
 
 CODE = "trust_remote_code"
 SERVER = "server"
@@ -23,7 +23,6 @@ ACTING = (CODE, SERVER, SOURCE, SERVERS, TASKS)
 # Settings of where a command writes, listens, computes and uploads.
 PLACES = ("cache", "write_prompts", "write_rows", "output_dir", "host", "ray", "push_to_hub", "upload")
 HARNESS_FILES = (".yaml", ".yml")  # of lm-evaluation-harness: their templates can execute code
-NOWHERE = "http://named-only-by-a-record.invalid/v1"  # RFC 6761, §6.4: no such name is ever found
 
 
 @dataclass(frozen=True)

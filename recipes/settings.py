@@ -195,7 +195,7 @@ class Measurement(SharedGroups, FamilyGroups):
                 raise InputError(
                     kind.SETTING,
                     f"{', '.join(self.capabilities) or name} needs {needed} of {self.model.address}; load the model, "
-                    f"or, for {Access.LIKELIHOODS}, give --server http://HOST:PORT/v1/completions.",
+                    f"or, for {Access.LIKELIHOODS}, give --model.tokenizer, the model's, with a server that has them.",
                 )
         if self.capabilities and GENERATION_BIAS not in self.metrics:
             raise InputError(
@@ -391,6 +391,11 @@ class CompareSettings(Tracked, ComparisonGroups):
         json_schema_extra=BY_CONTENT,
     )
     trust_remote_code: bool = Field(default=False, description=TRUSTED, json_schema_extra=NOT_COMPARED)
+    server: str | None = Field(
+        default=None,
+        description="server of the model of `before`, if a server answered: it scores the responses of both runs",
+        json_schema_extra=OMITTED_IF_NULL,
+    )
     output_dir: AnyPath = Field(default=Path("runs/compare"), description=OUTPUT_DIR, json_schema_extra=NOT_COMPARED)
 
 

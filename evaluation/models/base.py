@@ -47,6 +47,7 @@ class Model(ABC):
         scores_sentences: whether sentences are scored, for which a served model needs its tokenizer.
         note: where the responses came from, for the readers of a report; "" for a loaded model.
         without_weights: why the model's weights are not available; "" if they are.
+        without_likelihoods: why the model gives no likelihoods of responses; "" if it does.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
     """
@@ -97,6 +98,15 @@ class Model(ABC):
         return self.settings.name
 
     @property
+    def without_likelihoods(self) -> str:
+        return self.without_weights
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of the model's parameters; a loaded model is loaded to find out."""
+        return self.load().model.num_parameters()
+
+    @property
     def requests_per_response(self) -> int:
         """The number of requests to an API that a response takes."""
         return 0
@@ -145,6 +155,14 @@ class Model(ABC):
         """Raise InputError if the model is to be loaded, and does not fit into memory."""
         return
 
+    def check_likelihoods(self) -> None:
+        """Raise InputError if the model, which is asked once, does not give the likelihoods of responses it should."""
+        return
+
+    def has_revision(self, revision: str) -> bool:
+        """Return whether the model is the one of which a run recorded the revision, as far as this can be known."""
+        return True
+
     @abstractmethod
     def identity(self) -> dict[str, Json]:
         """Return fingerprints, by name, of what the responses depend on besides settings; nothing is loaded or asked.
@@ -178,7 +196,7 @@ class Model(ABC):
             pairs: columns `text` and `persona` of the prompt, and `response`; and, where they are known, the token ids
                 in which the response was written (`response_ids`), and whether it is `cut`.
         """
-        raise InputError("model", self.without_weights)
+        raise InputError("model", self.without_likelihoods)
 
     def contexts(self, prompts: pd.DataFrame) -> list[str]:
         """Return the texts that a model with weights reads before its responses.

@@ -6,7 +6,7 @@ A model's name is a Hugging Face id, a local folder, a local folder with a PEFT 
 import copy
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from transformers.activations import NewGELUActivation
 from transformers.models.auto import modeling_auto
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.files import is_gguf
 from evenhand.evaluation.models.activation import without_adapter
 from evenhand.evaluation.models.chat_templates import check_chat_template, render_if_accepted
 from evenhand.evaluation.models.checkpoints import (
@@ -43,7 +44,7 @@ from evenhand.evaluation.models.checkpoints import (
     split_adapter,
 )
 from evenhand.evaluation.models.modes import evaluation_mode
-from evenhand.evaluation.models.revisions import load_control_tag, model_revision
+from evenhand.evaluation.models.revisions import load_control_tag, local_path, model_revision
 from evenhand.evaluation.settings import CheckpointSettings, ModelSettings
 
 log = logging.getLogger("evenhand")
@@ -155,6 +156,45 @@ def loaded_dialogue_model(
     finally:
         hook.remove()
         inner.generation_config = generation_config
+
+
+def network_without_weights(model: CheckpointSettings, config: PreTrainedConfig) -> PreTrainedModel:
+    """Return a network with this config and without weights, on the meta device."""
+    with torch.device("meta"):
+        return text_generation_class(model, config).from_config(config, trust_remote_code=model.trust_remote_code)
+
+
+def load_without_weights(checkpoint: CheckpointSettings, model: ModelSettings) -> DialogueModel:
+    """Return the tokenizer of a checkpoint, with a network that knows its sizes and special tokens, but no weights.
+
+    It renders and encodes prompts and responses as the loaded model does.
+
+    Args:
+        checkpoint: the folder or repository with tokenizer and config.
+        model: the settings with the system prompt and the markers of reasoning.
+
+    Raises:
+        InputError: a file is missing, or the model does not generate text.
+    """
+    config = load_config(checkpoint)
+    tokenizer = load_tokenizer(checkpoint, config)
+    kind = _checked_kind(config, tokenizer)
+    network = network_without_weights(checkpoint, config)
+    if not is_gguf(checkpoint.name):
+        with suppress(OSError):  # a checkpoint without the file has the special tokens of its config
+            network.generation_config = GenerationConfig.from_pretrained(
+                str(local_path(checkpoint.name)), revision=checkpoint.revision
+            )
+    _set_special_tokens(checkpoint.name, network, tokenizer, kind)
+    return DialogueModel(
+        model=network,
+        tokenizer=tokenizer,
+        kind=kind,
+        name=model.name,
+        revision="",
+        system_prompt=model.system_prompt or "",
+        reasoning=tuple(model.reasoning or ()),
+    )
 
 
 def model_kind(model: ModelSettings) -> ModelKind:

@@ -34,6 +34,7 @@ ANSWERED_BY = "answered_by"  # column of the responses: name of the model in the
 class RemoteModel(Model):
     """A model behind an API. A new API is a class with the method `ask`."""
 
+    scores_responses = False  # whether the settings say that the API gives likelihoods of responses
     parameters_found: Parameters | None = None
 
     @abstractmethod
@@ -61,10 +62,12 @@ class RemoteModel(Model):
 
     @property
     def note(self) -> str:
+        likelihoods = "Scores that need the model's weights (relevance, perplexity) are omitted."
+        if self.scores_responses:
+            likelihoods = "Relevance and perplexity are by its log-probabilities of these responses."
         return (
-            f"A server answered as {self.name}. Scores that need the model's weights (relevance, perplexity) are "
-            "omitted. It is not verified that the server uses the seed of each request, so a second run may give other "
-            "responses."
+            f"A server answered as {self.name}. {likelihoods} It is not verified that the server uses the seed of each "
+            "request, so a second run may give other responses."
         )
 
     @property

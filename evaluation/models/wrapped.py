@@ -39,6 +39,14 @@ class WrappedModel(Model):
         return self.model.arguments
 
     @property
+    def without_likelihoods(self) -> str:
+        return self.model.without_likelihoods
+
+    @property
+    def n_parameters(self) -> int:
+        return self.model.n_parameters
+
+    @property
     def is_chat(self) -> bool:
         return self.model.is_chat
 
@@ -71,6 +79,12 @@ class WrappedModel(Model):
 
     def check_memory(self) -> None:
         self.model.check_memory()
+
+    def check_likelihoods(self) -> None:
+        self.model.check_likelihoods()
+
+    def has_revision(self, revision: str) -> bool:
+        return self.model.has_revision(revision)
 
     def identity(self) -> dict[str, Json]:
         self.check()

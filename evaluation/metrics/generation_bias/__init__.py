@@ -183,6 +183,7 @@ class GenerationBias(Family):
         log_differences(config)
         load_tasks(config.capabilities)  # raises for an unknown task before hours of generation
         model = config.open_model()
+        model.check_likelihoods()
         question = question_of(config.settings)
         if question is None:
             record_that_all_is_asked(store)
@@ -201,7 +202,7 @@ class GenerationBias(Family):
             prompts = store.read(PROMPTS)
         answered = store.read(RESPONSES)
         check_nonempty(answered)
-        if not model.without_weights:
+        if not model.without_likelihoods:
             run = AnsweredRun(store, config, model, prompts, answers_of(answered))
             for part in self.parts:
                 part.collect(run)

@@ -29,7 +29,6 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
 from evenhand.evaluation.metrics.generation_bias.parts.costs import RELEVANCE
 from evenhand.evaluation.metrics.generation_bias.parts.quality import CAPABILITY, PERPLEXITY
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.models.revisions import is_revision
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, common_levels, levels_of_run
 from evenhand.evaluation.statistics.scores import NO_PAIRS, share_score
@@ -113,14 +112,13 @@ def with_common_levels(run: FamilyRun, changes: Sequence[BiasScore], side: str) 
 
 def _why_without(store: Store, base: Model, before: FamilyRun) -> str:
     """Return why the first run's model cannot score responses; "" if it can."""
-    if base.without_weights:
-        return base.without_weights
+    if base.without_likelihoods:
+        return base.without_likelihoods
     measured = before.signature(FGB).get("model")
     if not isinstance(measured, Mapping) or not measured:
         return "the first run does not record which model was measured"
-    settings = before.config.model
     with record_base_failure(store, RELEVANCE, base):
-        if is_revision(str(measured["revision"]), settings.name, settings.revision, settings.base):
+        if base.has_revision(str(measured["revision"])):
             return ""
         return f"the revision of {base.name} is no longer the measured one"
     return store.failures[RELEVANCE]

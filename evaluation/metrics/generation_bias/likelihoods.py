@@ -194,5 +194,5 @@ def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> 
 
 
 def drawn_prompts(model: Model, prompts: pd.DataFrame, share: float | None) -> np.ndarray:
-    """Return whether the response to each prompt is scored by the model, which is loaded (`sample_prompts`), (n,)."""
-    return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.load().model.num_parameters())
+    """Return whether the response to each prompt is scored by the model (`sample_prompts`), (n,)."""
+    return sample_prompts(prompts[columns.PROMPT_ID].tolist(), share, model.n_parameters)

@@ -1,12 +1,15 @@
 """A model on a server: its weights are not available.
 
-Log-likelihoods of sentences come from a completions server that returns log-probabilities of prompt tokens, by OpenAI's
-`echo` with `logprobs`, as in lm-evaluation-harness (github.com/EleutherAI/lm-evaluation-harness, `local-completions`).
-Requests contain token ids, so that the server reads the same start token, context and sentence as a loaded model.
+Log-likelihoods of sentences and responses come from a completions server that returns log-probabilities of prompt
+tokens, by OpenAI's `echo` with `logprobs`, as in lm-evaluation-harness (github.com/EleutherAI/lm-evaluation-harness,
+`local-completions`). Requests contain token ids, so that the server reads the same start token, context and text as a
+loaded model.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,23 +20,31 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.asking import UnsupportedRequest
 from evenhand.evaluation.models.remote import RemoteModel
-from evenhand.evaluation.models.request_parameters import Body
+from evenhand.evaluation.models.request_parameters import PROBE, Body
 from evenhand.evaluation.models.revisions import tokenizer_revision
-from evenhand.evaluation.models.server_client import answer_of, ask_openai, check_client
-from evenhand.evaluation.settings import Access, CheckpointSettings, ModelSettings
+from evenhand.evaluation.models.server_client import (
+    answer_of,
+    ask_openai,
+    build_requests,
+    check_client,
+    fetch_answers,
+)
+from evenhand.evaluation.settings import NOWHERE, Access, CheckpointSettings, ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI
 
+    from evenhand.evaluation.models.loading import DialogueModel
+
 
 class ServedModel(RemoteModel):
-    """A model on an OpenAI-compatible server; the tokenizer is needed if sentences are scored."""
+    """A model on an OpenAI-compatible server; texts are scored with the model's tokenizer, which is here."""
 
     SETTING = "model.server"
 
     @classmethod
     def access(cls, settings: ModelSettings) -> Collection[Access]:
-        if settings.api == "completions":
+        if settings.api == "completions" or settings.tokenizer is not None:
             return (Access.ANSWERS, Access.LIKELIHOODS)
         return (Access.ANSWERS,)
 
@@ -45,6 +56,23 @@ class ServedModel(RemoteModel):
         return self.settings.api
 
     @property
+    def scores_responses(self) -> bool:
+        return self.settings.tokenizer is not None
+
+    @property
+    def without_likelihoods(self) -> str:
+        if self.settings.base_url == NOWHERE:
+            return "only the record of the run names the server of its model; give --server URL"
+        if not self.scores_responses:
+            return f"{self.without_weights}; give model.tokenizer if the server gives log-probabilities of prompts"
+        return ""
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether sentences or responses are scored, for which the tokenizer is needed."""
+        return self.scores_sentences or not self.without_likelihoods
+
+    @property
     def tokenizer(self) -> CheckpointSettings:
         """The settings of the tokenizer: `model.tokenizer`, else the model's name and revision."""
         if self.settings.tokenizer is not None:
@@ -52,30 +80,104 @@ class ServedModel(RemoteModel):
         return CheckpointSettings(name=self.name, revision=self.settings.revision)
 
     def identity(self) -> dict[str, Json]:
-        """Return the name of the model and, if sentences are scored, the revision of its tokenizer.
+        """Return the name of the model and, if texts are scored, the revision of its tokenizer.
 
         Raises:
             InputError: the client is not installed, the API has no equivalent of a decoding argument, or the tokenizer
                 does not exist.
         """
         if not self.scores_sentences:
-            return super().identity()
-        check_client()
+            identity = super().identity()
+        else:
+            check_client()
+            identity = {"model": self.name}
+        if not self.reads_tokens:
+            return identity
         try:
             revision = tokenizer_revision(self.tokenizer.name, self.tokenizer.revision)
         except InputError:
             raise InputError(
                 "model.tokenizer", f"{self.tokenizer.name!r} does not exist; give that of the model."
             ) from None
-        return {"model": self.name, "tokenizer": revision}
+        return {**identity, "tokenizer": revision}
 
     @property
     def description(self) -> dict[str, Json]:
         """Name, revision (which the user supplies and nobody verifies), API and tokenizer; not the server's address."""
-        if not self.scores_sentences:
+        if not self.reads_tokens:
             return super().description
         revision = tokenizer_revision(self.tokenizer.name, self.tokenizer.revision)
         return {**super().description, "tokenizer": revision}
+
+    @cached_property
+    def format(self) -> "DialogueModel":
+        """The model's tokenizer and format of prompts, without weights.
+
+        Raises:
+            InputError: the model is an encoder-decoder model, or has no chat template for a server of chats.
+        """
+        from evenhand.evaluation.models.loading import load_without_weights
+
+        loaded = load_without_weights(self.tokenizer, self.settings)
+        if loaded.kind == "encoder_decoder":
+            raise InputError("model.tokenizer", f"{self.tokenizer.name} is an encoder-decoder model; load the model.")
+        if self.api == "completions":  # the server reads texts as they are
+            return replace(loaded, kind="dialogue")
+        if not loaded.tokenizer.chat_template:
+            raise InputError(
+                "model.tokenizer", f"{self.tokenizer.name} has no chat template; give --server URL/v1/completions."
+            )
+        return loaded
+
+    @property
+    def n_parameters(self) -> int:
+        return self.format.model.num_parameters()
+
+    def contexts(self, prompts: pd.DataFrame) -> list[str]:
+        """Return what the server reads before its responses: a rendered chat, or the text of a request."""
+        from evenhand.evaluation.models.contexts import render_contexts
+
+        texts = prompts[columns.TEXT].tolist()
+        personas = prompts[columns.PERSONA].tolist()
+        if self.api == "chat":
+            return render_contexts(self.format, texts, personas, self.tag)
+        seeds = [0] * len(texts)  # which are not read
+        return [body["prompt"] for body in build_requests(self.settings, texts, personas, seeds, self.tag, {})]
+
+    def check_likelihoods(self) -> None:
+        if not self.without_likelihoods:
+            ids = self.format.tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+            list(self.token_log_likelihoods([ids]))
+
+    def log_likelihood(self, pairs: pd.DataFrame) -> Iterator[pd.DataFrame]:
+        """Yield the numbers of a loaded model, up to the server's precision."""
+        from evenhand.evaluation.models.batches import max_positions
+        from evenhand.evaluation.models.likelihood.tokens import encode_pairs
+
+        if self.without_likelihoods:
+            raise InputError("model.server", self.without_likelihoods)
+        heads, tails = encode_pairs(
+            self.format,
+            self.contexts(pairs),
+            pairs[columns.RESPONSE].tolist(),
+            written=pairs[columns.RESPONSE_IDS].tolist() if columns.RESPONSE_IDS in pairs else None,
+            is_cut=pairs[columns.CUT].tolist() if columns.CUT in pairs else None,
+        )
+        lengths = np.array([len(head) + len(tail) for head, tail in zip(heads, tails, strict=True)], dtype=np.int64)
+        n_tokens = np.array([len(tail) for tail in tails], dtype=np.int64)
+        fits = lengths < max_positions(self.format.model.config)  # the server generates one token
+        fitting = np.flatnonzero(fits)
+        sums = np.full(len(pairs), np.nan)
+
+        def table(rows: np.ndarray) -> pd.DataFrame:
+            numbers = {columns.LOG_LIKELIHOOD: sums[rows], columns.TOKENS: n_tokens[rows]}
+            return pd.DataFrame(numbers, index=pairs.index[rows])
+
+        for numbers, log_p in self.token_log_likelihoods([heads[row] + tails[row] for row in fitting]):
+            rows = fitting[numbers]
+            sums[rows] = [math.fsum(values[len(heads[row]) :]) for row, values in zip(rows, log_p, strict=True)]
+            yield table(rows)
+        yield table(np.flatnonzero(~fits))
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False
@@ -94,10 +196,8 @@ class ServedModel(RemoteModel):
             context=context,
             end_of_sequence=end_of_sequence,
         )
-        request = {"model": self.name, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
-        bodies = [{**request, "prompt": ids} for ids in encoded.ids]
         variant = f"{describe(encoded, context)}, by a server's `echo` with `logprobs`"
-        for rows, token_log_p in self.fetch(bodies, _token_log_p):
+        for rows, token_log_p in self.token_log_likelihoods(encoded.ids):
             sums = [math.fsum(log_p[begin:]) for log_p, begin in zip(token_log_p, encoded.begin[rows], strict=True)]
             table = {
                 columns.LOG_LIKELIHOOD: sums,
@@ -106,16 +206,25 @@ class ServedModel(RemoteModel):
             }
             yield pd.DataFrame(table, index=sentences.index[rows])
 
+    def token_log_likelihoods(self, ids: Sequence[list[int]]) -> Iterator[tuple[list[int], list[list[float]]]]:
+        """Yield row numbers, and log p of all tokens of these rows given the tokens before them, in nats.
+
+        The first token of a row has 0.
+        """
+        request = {"model": self.name, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+        bodies = [{**request, "prompt": row} for row in ids]
+        return fetch_answers(self.settings, bodies, _token_log_p, ask=partial(ask_openai, api="completions"))
+
 
 def _token_log_p(answer: Any, body: Body) -> list[float]:
     """Return log p of all prompt tokens in an answer; the first token has 0."""
     answer_of(answer)  # raises if an error took the place of the answer
     (choice,) = answer.choices
     ids = body["prompt"]
-    if choice.logprobs is None:
+    if choice.logprobs is None or len(choice.logprobs.token_logprobs) < len(ids):
         raise UnsupportedRequest("model.server", "it returns no log-probabilities of prompts; use vLLM or SGLang.")
     log_p = choice.logprobs.token_logprobs
-    if len(log_p) - len(ids) not in (0, 1):  # the answer may include the token that is generated after the prompt
+    if len(log_p) - len(ids) > 1:  # the answer may include the token that is generated after the prompt
         raise ValueError(f"{len(log_p)} log-probabilities for {len(ids)} tokens")
     log_p = [0.0, *map(float, log_p[1 : len(ids)])]
     if any(map(math.isnan, log_p)):

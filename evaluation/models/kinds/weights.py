@@ -14,7 +14,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.models.base import Model, prompt_seed, response_batch
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE, read_template
 from evenhand.evaluation.models.decoding import arguments_of_part, check_no_beams
-from evenhand.evaluation.models.revisions import is_adapter, model_revision
+from evenhand.evaluation.models.revisions import is_adapter, is_revision, model_revision
 from evenhand.evaluation.settings import Access, ModelSettings, as_settings
 from evenhand.evaluation.tables import label_batches
 
@@ -74,6 +74,9 @@ class LoadedModel(Model):
     @property
     def is_chat(self) -> bool:
         return self.load().kind == "chat"
+
+    def has_revision(self, revision: str) -> bool:
+        return is_revision(revision, self.name, self.settings.revision, self.settings.base)
 
     def check(self, prompts: pd.DataFrame | None = None) -> None:
         from evenhand.evaluation.models.activation import invocation_in

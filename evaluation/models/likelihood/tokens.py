@@ -43,9 +43,7 @@ def response_log_likelihoods(
     is not cut, so that an empty response is the end only. The perplexity of a corpus is e^(−Σ Σ log p / Σ tokens); its
     range is [1, ∞). A row that is too long for the model has NaN and comes last.
     """
-    contexts = close_reasoning(contexts, model.reasoning)
-    heads = encode_contexts(model, contexts)
-    tails = encode_responses(model, contexts, responses, written, is_cut)
+    heads, tails = encode_pairs(model, contexts, responses, written, is_cut)
     tokens = np.array([len(ids) for ids in tails], dtype=np.int64)
     lengths = np.array([len(head) for head in heads], dtype=np.int64)
     positions = np.maximum(lengths, tokens) if model.kind == "encoder_decoder" else lengths + tokens
@@ -56,6 +54,18 @@ def response_log_likelihoods(
     too_long = order[~fits]
     if len(too_long) or not len(order):
         yield too_long, np.full(len(too_long), np.nan), tokens[too_long]
+
+
+def encode_pairs(
+    model: DialogueModel,
+    contexts: Sequence[str],
+    responses: Sequence[str],
+    written: Sequence[object] | None = None,
+    is_cut: Sequence[bool] | None = None,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of contexts and of responses; the arguments are those of `response_log_likelihoods`."""
+    contexts = close_reasoning(contexts, model.reasoning)
+    return encode_contexts(model, contexts), encode_responses(model, contexts, responses, written, is_cut)
 
 
 def response_perplexity(

@@ -63,7 +63,7 @@ class Needs(StrEnum):
     ANSWER = "answer"  # an answer, which may be empty; what was withheld, failed or never ended is none
     NOTHING = "nothing"  # every prompt has a value
     CLASSIFIER = "classifier"  # a row in the table of the offensiveness classifier
-    MODEL = "model"  # a row in a table that the measured model, which has weights, makes of the prompts
+    MODEL = "model"  # a row in a table of the likelihoods of choices after the prompts, under the measured model
     WEIGHTS = "weights"  # a row in a table of likelihoods: under the measured model; of two runs, under the first's
 
 

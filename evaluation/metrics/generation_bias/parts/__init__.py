@@ -173,7 +173,7 @@ class Part:
         return {}
 
     def collect(self, run: AnsweredRun) -> None:
-        """Write the tables that need the measured model, which has weights, to the run's folder; on all ranks."""
+        """Write the tables that need the measured model's likelihoods to the run's folder; on all ranks."""
 
     def test_sets(self, run: ClassifiedRun, people: People) -> list[SetOfTests]:
         """Return what the part tests, for the joint test of all parts."""

@@ -319,8 +319,8 @@ class OutcomesPart(Part):
         file = config.response_file()
         check_outcomes(names, file.columns if file is not None and file.has_prompts else {})
         for measure in filter(None, map(find_measure, names)):
-            if measure.needs in (Needs.WEIGHTS, Needs.MODEL) and model.without_weights:
-                raise InputError(FIELD, f"{measure.name}: {model.without_weights}; leave it out.")
+            if measure.needs in (Needs.WEIGHTS, Needs.MODEL) and model.without_likelihoods:
+                raise InputError(FIELD, f"{measure.name}: {model.without_likelihoods}; leave it out.")
             if measure.needs == Needs.CLASSIFIER and config.offensive_classifier.name is None:
                 raise InputError(FIELD, f"{measure.name}: give offensive_classifier and its label, or leave it out.")
         files = {name: user_file(name) for name in names}

@@ -504,7 +504,7 @@ class QualityPart(Part):
             tasks = read_tasks(config.capabilities)
             inputs[CAPABILITIES] = [task if isinstance(task, str) else json_sha256(task) for task in tasks]
         path = neutral_dialogue_file(config)
-        if path is not None and not model.without_weights:
+        if path is not None and not model.without_likelihoods:
             load_neutral_dialogue(path)  # raises if it cannot be used
             inputs["neutral_dialogue"] = sha256_of(Path(path))
         return inputs
