@@ -43,7 +43,6 @@ from evenhand.evaluation.settings import (
     OffensiveClassifierSettings,
     PromptSettings,
     ReferenceSettings,
-    ResponseFileSettings,
     SentenceSettings,
 )
 
@@ -68,6 +67,7 @@ class FamilyConfig:
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
+        response_columns: our column → its name or dotted path in this file.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
         wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
@@ -82,7 +82,8 @@ class FamilyConfig:
     settings: Any = None
     seed: int = 0
     split: str = "measure"
-    responses: ResponseFileSettings = field(default_factory=ResponseFileSettings)
+    responses: Path | None = None
+    response_columns: Mapping[str, str] = field(default_factory=dict)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
@@ -90,18 +91,18 @@ class FamilyConfig:
     @property
     def has_weights(self) -> bool:
         """Whether the weights of the measured model are loaded here."""
-        return has_weights(self.model, has_file=self.responses.name is not None)
+        return has_weights(self.model, has_file=self.responses is not None)
 
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
         from evenhand.evaluation.data.readers.response_files import ResponseFile
 
-        if self.responses.name is None:
+        if self.responses is None:
             return None
         return ResponseFile(
-            self.responses.name,
+            self.responses,
             descriptor_column=self.prompts.descriptor_column,
-            named=tuple(self.responses.columns.items()),
+            named=tuple(self.response_columns.items()),
             reasoning=tuple(self.model.reasoning or ()),
             once=getattr(self.settings, "repeated_rows", "") == "once",
             has_ids=self.prompts.file is not None,

@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
     values_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    ALWAYS,
     FIELD,
     TAKEN,
     Context,
@@ -55,8 +56,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
-from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.parts import (
@@ -83,7 +82,6 @@ from evenhand.evaluation.settings import StrictSettings
 from evenhand.evaluation.statistics.permutation import SetOfTests
 from evenhand.evaluation.tables import table_rows
 
-ALWAYS = (FILTERED, EMPTY)  # measured without being asked for, if an answer is withheld or empty
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
