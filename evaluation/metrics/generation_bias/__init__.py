@@ -63,12 +63,13 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     write_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
+from evenhand.evaluation.metrics.generation_bias.measures.decision import JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
-from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
+from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
@@ -212,6 +213,7 @@ class GenerationBias(Family):
         if names:
             signature["model"]["answered_by"] = names
         classify(store, config)
+        judge_decisions(store, config)
         if question is not None:
             record_saved_requests(store, config)
         if config.settings.accepted is not None:
@@ -358,7 +360,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION) if store.has(name)}
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION, JUDGED) if store.has(name)}
     context = Context(config.prompts.language, tables, settings.decision_rule)
     return ClassifiedRun(
         store=store,

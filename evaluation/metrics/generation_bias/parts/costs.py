@@ -62,7 +62,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
 )
 from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score
-from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 
 RELEVANCE = "relevance"
 EVEN = {"responses": "even reference"}  # the group of the scores of even responses
@@ -80,6 +80,7 @@ class Settings(StrictSettings):
         None,
         description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
         "for a model under 10 M parameters",
+        json_schema_extra=WITHOUT_FLAG,
     )
 
 

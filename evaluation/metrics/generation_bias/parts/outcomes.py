@@ -56,8 +56,10 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     Comparison,
@@ -138,8 +140,6 @@ def compared_values(
         old, new: their responses to the compared prompts, row by row.
     """
     sides = ((before, old, stored_names(before)), (after, new, stored_names(after)))
-    if not all(names for _, _, names in sides):
-        return {}
     found: dict[str, tuple[MeasureValues, MeasureValues] | str] = {}
     for name in dict.fromkeys([*sides[0][2], *sides[1][2]]):
         values = [_values_of_run(name, run, responses, names) for run, responses, names in sides]
@@ -157,7 +157,11 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     measure = find_measure(name)
     if measure is None or (measure.table and not run.has(measure.table)):
         return None
-    tables = {measure.table: run.table(measure.table)} if measure.table else {}
+    is_judged = name in (DECISION, UNDECIDED) and run.config.settings.decision_judge is not None
+    if is_judged and not run.has(JUDGED):
+        return None
+    needed = JUDGED if is_judged else measure.table
+    tables = {needed: run.table(needed)} if needed else {}
     context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
 
@@ -181,9 +185,20 @@ def person_dependent(scores: Sequence[BiasScore], table: pd.DataFrame, without: 
     names = []
     for score in spreads:
         name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
-        if score.metric in shown and name not in excluded and name not in names:
+        is_new = name not in excluded and name not in names
+        if score.metric in shown and is_new and not (name == LANGUAGE and _are_only_short(table)):
             names.append(name)
     return names
+
+
+def _are_only_short(table: pd.DataFrame) -> bool:
+    """Return whether all that effects show of languages is whose answers are too short to tell theirs."""
+    is_of_languages = table["outcome"].isin((LANGUAGE, OTHER_LANGUAGE))
+    shown = table[is_of_languages & (table["certainty"] == SHOWN)]
+    if TOO_SHORT not in set(shown["name"]):
+        return False
+    main = table.loc[is_of_languages & (table["name"] != TOO_SHORT)].groupby("name")["average"].mean().idxmax()
+    return set(shown["name"]) <= {TOO_SHORT, main}
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
