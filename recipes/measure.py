@@ -23,7 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
-from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts

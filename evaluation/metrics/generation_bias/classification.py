@@ -36,7 +36,6 @@ from evenhand.evaluation.models.classifier_kinds import (
 )
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
@@ -227,7 +226,7 @@ def _note_unread(store: Store, config: FamilyConfig) -> dict[str, Finding]:
             faults[name] = fault
     if faults:
         values = {name: dict(fault.values) for name, fault in faults.items()}
-        processes.on_rank_zero(lambda: store.keep_facts(UNREAD, lambda: values))
+        store.keep_facts(UNREAD, lambda: values)
     return faults
 
 

@@ -1,14 +1,17 @@
 """How a measurement differs from the one of Smith et al. 2022, by its settings."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs import processes
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.metrics.generation_bias.settings import Settings
 
 log = logging.getLogger("evenhand")
 
@@ -40,7 +43,7 @@ def differences_from_paper(config: FamilyConfig) -> list[Finding]:
     ]
 
 
-def _cluster_differences(settings: Settings) -> list[Finding]:
+def _cluster_differences(settings: "Settings") -> list[Finding]:
     return [] if settings.style_clusters == PAPER_CLUSTERS else [Finding("paper_clusters")]
 
 
@@ -75,7 +78,7 @@ def _decoding_differences(config: FamilyConfig) -> list[Finding]:
     return found
 
 
-def _corpus_differences(settings: Settings) -> list[Finding]:
+def _corpus_differences(settings: "Settings") -> list[Finding]:
     if settings.corpus is None or not settings.corpus.paths:
         return []
     found = [Finding("paper_corpus_words")]

@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
     values_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    ALWAYS,
     FIELD,
     TAKEN,
     Context,
@@ -66,12 +67,12 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     OTHER_CLASSIFIER,
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
@@ -299,6 +300,25 @@ def _change_label(change: BiasScore) -> str:
         return title
     is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
     return f"{title}: {language_name(value) if is_language else value}"
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 class OutcomesPart(Part):
