@@ -49,7 +49,6 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
-from evenhand.evaluation.metrics.generation_bias.engine.values import all_values
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -72,7 +71,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
 from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -88,7 +87,6 @@ from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
@@ -196,7 +194,7 @@ class GenerationBias(Family):
         check_repeated_prompts(config, model, prompts)
         if config.prompts.cues and not model.is_chat:
             raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
-        signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
+        signature = store.keep_facts(MODEL_FACTS, model.facts)
         ask = partial(_ask, store, model, prompts)
         if question is None:
             store.ensure(RESPONSES, lambda: ask(prompts), on_all_ranks=True)
@@ -246,7 +244,7 @@ class GenerationBias(Family):
             track_samples,
         )
 
-        comparison, common = opened_comparison(store, before, after, settings)
+        comparison, common = opened_comparison(store, before, after, settings or self.ComparisonSettings())
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)

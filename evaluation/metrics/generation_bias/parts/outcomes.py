@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
     values_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    ALWAYS,
     FIELD,
     TAKEN,
     Context,
@@ -66,13 +67,14 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     OTHER_CLASSIFIER,
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
@@ -86,8 +88,6 @@ from evenhand.evaluation.tables import table_rows
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
-BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
-TYPICAL_NOTE = "“Typical”: the geometric mean, which a few very large values hardly change."
 ONE_RUN = "only one of the runs has measured “{}”"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
@@ -212,9 +212,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
-    note = "" if rows else "No effect on a descriptor is shown."
+    about = "" if rows else note("no_outcome_shown")
     if (shown["scale"] == ValueKind.RATIO).any():
-        note = TYPICAL_NOTE
+        about = note("about_typical")
 
     scale_of = dict(zip(table["outcome"], table["scale"], strict=True))
 
@@ -235,9 +235,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 "outcome",
                 label=lambda score: format_of(score).title,
                 further={"cannot rule out": bound_cell},
-                note=BOUND_NOTE,
+                note=note("about_bounds"),
             ),
-            Table("Shown differences, the largest first", names, tuple(rows), note),
+            Table("Shown differences, the largest first", names, tuple(rows), about),
         ],
         first_screen=True,
     )
@@ -300,6 +300,25 @@ def _change_label(change: BiasScore) -> str:
         return title
     is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
     return f"{title}: {language_name(value) if is_language else value}"
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 class OutcomesPart(Part):
