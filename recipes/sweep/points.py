@@ -265,12 +265,15 @@ def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict
 
 
 def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
-    """Return a sweep as the tracker gets it: swept texts are numbered unless responses are uploaded.
+    """Return a sweep as the tracker gets it: no people, and swept texts are numbered, unless responses are uploaded.
 
     The links, whose labels have the texts, lead to files on this machine.
     """
+    if uploads_responses(settings):
+        return sweep
+    sweep = replace(sweep, people=())
     private = [name for name in sweep.swept if is_private(name)]
-    if uploads_responses(settings) or not private:
+    if not private:
         return sweep
     known = stand_ins(as_settings(settings).get("sweep"))
     points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in private})

@@ -12,6 +12,7 @@ import pytest
 from evenhand.evaluation.facts import FACTS, Facts, Finding, read_findings, write_facts
 from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.report.words import has_sentence, sentence
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Direction
 
 # The main metric of each family, and whether a value above the ideal is a preference for stereotypes, and so on.
@@ -114,3 +115,25 @@ def test_findings_are_read_as_they_were_written(tmp_path):
     (found,) = read_findings(tmp_path / FACTS, "a", "people")
     assert (found.kind, found.values["who"]["name"], found.values["n"]) == ("person", "ability", 3)
     assert read_findings(tmp_path / FACTS, "b", "people") == read_findings(tmp_path / "none", "a", "people") == []
+
+
+def test_the_summary_of_a_tracker_has_what_each_family_found_and_no_texts():
+    """Only kinds, counts and the headline: a name of a person is a text of the user."""
+    headline = BiasScore("cps", 61.0, 50.0, (0.0, 100.0), 80)
+    undefined = BiasScore("bbq_bias", math.nan, 0.0, (-1.0, 1.0), 0, reason="no answers")
+    person = Finding("person", {"who": "a name"})
+    decided = Finding("decision", {"advice": "ship"})
+    facts = {
+        "generation_bias": Facts(headline, Finding("change_verdict"), people=[person], decision=decided),
+        "bbq": Facts(undefined, Finding("unknown")),
+    }
+    summary = {}
+    Tracker(wandb_run=SimpleNamespace(summary=summary)).log_facts(facts)
+    assert summary == {
+        "generation_bias/verdict": "change_verdict",
+        "generation_bias/people named": 1,
+        "generation_bias/headline": 61.0,
+        "generation_bias/advice": "ship",
+        "bbq/verdict": "unknown",
+        "bbq/people named": 0,
+    }

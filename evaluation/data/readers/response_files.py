@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -27,6 +28,7 @@ from evenhand.evaluation.data.readers.chats import (
     prompt_in,
     value_at,
 )
+from evenhand.evaluation.data.readers.periods import in_period
 from evenhand.evaluation.data.readers.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -84,6 +86,8 @@ class ResponseFile:
         reasoning: the start and end of the model's reasoning, if they are not known ones.
         once: whether rows that repeat prompt and response are dropped.
         has_ids: whether a column prompt_id is of the configured prompts in any case (`has_own_prompts`).
+        since: the first day of the responses; None: all.
+        before: the day before which the responses are; None: all.
     """
 
     path: Path
@@ -92,6 +96,8 @@ class ResponseFile:
     reasoning: tuple[str, ...] = ()
     once: bool = False
     has_ids: bool = False
+    since: date | None = None
+    before: date | None = None
 
     @property
     def columns(self) -> dict[str, list]:
@@ -113,6 +119,7 @@ class ResponseFile:
 @lru_cache(maxsize=1)
 def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
     table = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
+    table = in_period(table, file.path, file.since, file.before)
     return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
 
 

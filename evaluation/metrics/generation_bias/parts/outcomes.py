@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
     values_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    ALWAYS,
     FIELD,
     TAKEN,
     Context,
@@ -55,8 +56,10 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     Comparison,
@@ -64,13 +67,14 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     OTHER_CLASSIFIER,
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
@@ -84,8 +88,6 @@ from evenhand.evaluation.tables import table_rows
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
-BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
-TYPICAL_NOTE = "“Typical”: the geometric mean, which a few very large values hardly change."
 ONE_RUN = "only one of the runs has measured “{}”"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
@@ -154,7 +156,11 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     measure = find_measure(name)
     if measure is None or (measure.table and not run.has(measure.table)):
         return None
-    tables = {measure.table: run.table(measure.table)} if measure.table else {}
+    is_judged = name in (DECISION, UNDECIDED) and run.config.settings.decision_judge is not None
+    if is_judged and not run.has(JUDGED):
+        return None
+    needed = JUDGED if is_judged else measure.table
+    tables = {needed: run.table(needed)} if needed else {}
     context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
 
@@ -178,9 +184,20 @@ def person_dependent(scores: Sequence[BiasScore], table: pd.DataFrame, without: 
     names = []
     for score in spreads:
         name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
-        if score.metric in shown and name not in excluded and name not in names:
+        is_new = name not in excluded and name not in names
+        if score.metric in shown and is_new and not (name == LANGUAGE and _are_only_short(table)):
             names.append(name)
     return names
+
+
+def _are_only_short(table: pd.DataFrame) -> bool:
+    """Return whether all that effects show of languages is whose answers are too short to tell theirs."""
+    is_of_languages = table["outcome"].isin((LANGUAGE, OTHER_LANGUAGE))
+    shown = table[is_of_languages & (table["certainty"] == SHOWN)]
+    if TOO_SHORT not in set(shown["name"]):
+        return False
+    main = table.loc[is_of_languages & (table["name"] != TOO_SHORT)].groupby("name")["average"].mean().idxmax()
+    return set(shown["name"]) <= {TOO_SHORT, main}
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
@@ -195,9 +212,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
-    note = "" if rows else "No effect on a descriptor is shown."
+    about = "" if rows else note("no_outcome_shown")
     if (shown["scale"] == ValueKind.RATIO).any():
-        note = TYPICAL_NOTE
+        about = note("about_typical")
 
     scale_of = dict(zip(table["outcome"], table["scale"], strict=True))
 
@@ -218,9 +235,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 "outcome",
                 label=lambda score: format_of(score).title,
                 further={"cannot rule out": bound_cell},
-                note=BOUND_NOTE,
+                note=note("about_bounds"),
             ),
-            Table("Shown differences, the largest first", names, tuple(rows), note),
+            Table("Shown differences, the largest first", names, tuple(rows), about),
         ],
         first_screen=True,
     )
@@ -283,6 +300,25 @@ def _change_label(change: BiasScore) -> str:
         return title
     is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
     return f"{title}: {language_name(value) if is_language else value}"
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 class OutcomesPart(Part):

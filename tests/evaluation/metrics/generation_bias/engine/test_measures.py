@@ -69,7 +69,7 @@ def test_a_typical_value_is_not_called_a_mean():
     assert f"typical {typical:,.2f} " in row.cells[0].text and "geometric mean" in table.note
     found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
     found = person_finding(found).values
-    assert (found["outcome"]["scale"], found["mean"]) == ("ratio", pytest.approx(typical))
+    assert (found["outcome"].scale, found["level"].mean) == ("ratio", pytest.approx(typical))
 
 
 def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_number():
@@ -84,7 +84,7 @@ def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_nu
     assert mean.interval == pytest.approx((mean.value - half, mean.value + half), rel=1e-4)
     row = effects.query("unit == 'old' and kind == 'descriptor'").to_dict("records")[0]
     assert row["scale"] == "ratio" and np.isnan(row["hits"])
-    assert person_finding(row).values["outcome"]["unit"] == "words"
+    assert person_finding(row).values["outcome"].unit == "words"
 
 
 def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():
@@ -158,11 +158,26 @@ def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
         return named_score(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
 
     scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
-    nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})
+    nobody = pd.DataFrame({"outcome": ["length"], "name": ["words"], "certainty": ["inconclusive"]})
     assert outcomes.person_dependent(scores, nobody) == ["language", "fluency"]
     assert outcomes.person_dependent(scores, nobody, without=["other_language"]) == ["fluency"]
     assert outcomes.person_dependent(scores[2:], nobody) == []
     assert outcomes.person_dependent(scores[2:], nobody.assign(certainty="shown")) == ["length"]
+
+
+def test_answers_that_are_too_short_to_tell_their_language_are_in_no_other_language():
+    scores = [named_score("language_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=0.02)]
+    effects = pd.DataFrame(
+        {
+            "outcome": "language",
+            "name": ["too short", "en", "es"],
+            "certainty": ["shown", "shown", "inconclusive"],
+            "average": [0.1, 0.8, 0.1],
+        }
+    )
+    assert outcomes.person_dependent(scores, effects) == []
+    assert outcomes.person_dependent(scores, effects.assign(certainty="shown")) == ["language"]
+    assert outcomes.person_dependent(scores, effects.assign(certainty="inconclusive")) == ["language"]
 
 
 @pytest.mark.parametrize("seed", range(3))
