@@ -74,6 +74,7 @@ class Access(StrEnum):
 
     ANSWERS = "answers"
     LIKELIHOODS = "log-likelihoods of texts"
+    PREDICTIONS = "predictions of tokens"
     WEIGHTS = "weights"
 
 
