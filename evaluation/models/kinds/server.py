@@ -34,6 +34,7 @@ from evenhand.evaluation.settings import NOWHERE, Access, CheckpointSettings, Mo
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI
 
+    from evenhand.evaluation.models.launching import LaunchedServer
     from evenhand.evaluation.models.loading import DialogueModel
     from evenhand.evaluation.models.predictions import Predictions
 
@@ -46,10 +47,34 @@ class ServedModel(RemoteModel):
     """A model on an OpenAI-compatible server; texts are scored with the model's tokenizer, which is here."""
 
     SETTING = "model.server"
+    launched: "LaunchedServer | None" = None
+
+    @property
+    def asked(self) -> ModelSettings:
+        if self.settings.launch is None:
+            return self.settings
+        if self.launched is None:
+            from evenhand.evaluation.models.launching import LaunchedServer
+
+            self.launched = LaunchedServer(self.settings)
+        return self.settings.replaced(server=self.launched.address, launch=None, launch_arguments=None)
+
+    def check(self, prompts: pd.DataFrame | None = None) -> None:
+        super().check(prompts)
+        if self.settings.launch is not None:
+            from evenhand.evaluation.models.launching import server_command
+
+            server_command(self.settings, port=0)  # raises if the command is not installed
+
+    def close(self) -> None:
+        if self.launched is not None:
+            self.launched.close()
+            self.launched = None
+        super().close()
 
     @classmethod
     def access(cls, settings: ModelSettings) -> Collection[Access]:
-        if settings.api == "completions" or settings.tokenizer is not None:
+        if settings.api == "completions" or _scores_responses(settings):
             return (Access.ANSWERS, Access.PREDICTIONS, Access.LIKELIHOODS)
         return (Access.ANSWERS, Access.PREDICTIONS)
 
@@ -62,7 +87,7 @@ class ServedModel(RemoteModel):
 
     @property
     def scores_responses(self) -> bool:
-        return self.settings.tokenizer is not None
+        return _scores_responses(self.settings)
 
     @property
     def without_likelihoods(self) -> str:
@@ -238,7 +263,12 @@ class ServedModel(RemoteModel):
         """
         request = {"model": self.name, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         bodies = [{**request, "prompt": row} for row in ids]
-        return fetch_answers(self.settings, bodies, _token_log_p, ask=partial(ask_openai, api="completions"))
+        return fetch_answers(self.asked, bodies, _token_log_p, ask=partial(ask_openai, api="completions"))
+
+
+def _scores_responses(settings: ModelSettings) -> bool:
+    """Return whether the settings say that the server gives likelihoods of responses; vLLM that is started does."""
+    return settings.tokenizer is not None or settings.launch == "vllm"
 
 
 def _token_log_p(answer: Any, body: Body) -> list[float]:

@@ -108,13 +108,13 @@ def test_a_screen_over_a_server_bounds_that_of_the_weights(tmp_path, checkpoint,
         joined_divergences(here, there)
 
 
-def test_more_bounds_are_tighter(checkpoint):
-    named = ModelSettings(name=str(checkpoint), dtype="float32", device="cpu")
-    model = LoadedModel(named)
-    log_p = torch.log_softmax(torch.from_numpy(np.random.default_rng(0).normal(0, 3, (1, 50))), -1).repeat(4, 1)
-    few = divergence_bounds(log_p[:, :5], is_complete=False)
-    many = divergence_bounds(log_p[:, :40], is_complete=False)
-    assert (many[1] <= few[1]).all() and model.without_predictions == ""
+def test_more_listed_tokens_give_an_upper_bound_that_is_no_larger():
+    """Of four equal predictions, the upper bound is the rest's probability times ln 4."""
+    log_p = torch.from_numpy(np.random.default_rng(0).normal(0, 3, (1, 50))).log_softmax(-1).repeat(4, 1)
+    for k in (5, 40):
+        lower, upper, _ = divergence_bounds(log_p[:, :k], is_complete=False)
+        rest = 1 - log_p[0, :k].exp().sum()
+        assert torch.allclose(upper, rest * math.log(4)) and torch.allclose(lower, torch.zeros(4).double(), atol=1e-12)
 
 
 def test_more_first_tokens_need_weights_and_a_server_must_list_tokens(tmp_path):
