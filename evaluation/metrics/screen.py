@@ -67,7 +67,8 @@ NATS = {"unit": "nats", "decimals": 3}
 
 BOUNDS_NOTE = (
     "The server lists the likeliest tokens only, so each divergence is given by two bounds: “0.10 to 0.30” is at least "
-    "0.10 and at most 0.30 nats. Ranks are of the lower bounds. Brackets are from the lower end of the interval of the "
+    "0.10 and at most 0.30 nats. Ranks are of the lower bounds; where bounds of people overlap, the divergences "
+    "themselves may have other ranks. Brackets are from the lower end of the interval of the "
     "lower bound to the upper end of that of the upper bound."
 )
 

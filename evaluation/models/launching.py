@@ -50,10 +50,7 @@ class LaunchedServer:
         Raises:
             InputError: the command is not installed, the server ends, or several processes would each start one.
         """
-        if processes.launched_world_size() > 1:
-            raise InputError(
-                "model.launch", "a launcher started several processes; start one, and set tensor_parallel_size."
-            )
+        check_launch(model)
         port = _free_port()
         self.address = f"http://{HOST}:{port}/v1"
         command = server_command(model, port)
@@ -92,6 +89,15 @@ class LaunchedServer:
             self.process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(SECONDS_TO_END)
+
+
+def check_launch(model: ModelSettings) -> None:
+    """Raise InputError if the server of a model cannot be started, without starting it."""
+    if processes.launched_world_size() > 1:
+        raise InputError(
+            "model.launch", "a launcher started several processes; start one, and set tensor_parallel_size."
+        )
+    server_command(model, port=0)
 
 
 def server_command(model: ModelSettings, port: int) -> list[str]:

@@ -59,13 +59,6 @@ class ServedModel(RemoteModel):
             self.launched = LaunchedServer(self.settings)
         return self.settings.replaced(server=self.launched.address, launch=None, launch_arguments=None)
 
-    def check(self, prompts: pd.DataFrame | None = None) -> None:
-        super().check(prompts)
-        if self.settings.launch is not None:
-            from evenhand.evaluation.models.launching import server_command
-
-            server_command(self.settings, port=0)  # raises if the command is not installed
-
     def close(self) -> None:
         if self.launched is not None:
             self.launched.close()
@@ -117,9 +110,13 @@ class ServedModel(RemoteModel):
         """Return the name of the model and, if texts are scored, the revision of its tokenizer.
 
         Raises:
-            InputError: the client is not installed, the API has no equivalent of a decoding argument, or the tokenizer
-                does not exist.
+            InputError: the client is not installed, the API has no equivalent of a decoding argument, the tokenizer
+                does not exist, or the server cannot be started.
         """
+        if self.settings.launch is not None:
+            from evenhand.evaluation.models.launching import check_launch
+
+            check_launch(self.settings)
         if not self.scores_sentences:
             identity = super().identity()
         else:

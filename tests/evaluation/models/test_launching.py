@@ -21,10 +21,12 @@ from evenhand.evaluation.tables import join_batches
 from evenhand.recipes.measure import measure
 from evenhand.recipes.received import NOWHERE, described
 from evenhand.recipes.settings import MeasureSettings
+from evenhand.recipes.testbed import DIALOGUE_MODEL
 from tests import stub_vllm, tiny_checkpoints
 from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
 from tests.testbed_settings import generation_bias
 
+TINY = str(DIALOGUE_MODEL)
 PROMPTS = pd.DataFrame({"prompt_id": ["1", "2"], "text": ["Hi!", "Hello."], "persona": ["", ""]})
 LAUNCH = """
 import sys, time
@@ -68,7 +70,8 @@ def test_the_command_line_of_vllm(started, tmp_path):
 
 def test_a_model_is_measured_through_a_server_that_ends_with_it(started):
     model = ServedModel(ModelSettings(name="m", launch="vllm"), DecodingSettings(arguments={"max_new_tokens": 20}))
-    model.check(PROMPTS)
+    tiny = ServedModel(ModelSettings(name=TINY, launch="vllm"))
+    assert tiny.identity()["model"] == TINY
     assert not started.exists()  # nothing is started before it is needed
     answers = join_batches(model.respond(PROMPTS))
     assert answers["response"].str.len().gt(0).all()
@@ -126,7 +129,7 @@ def test_a_server_that_ends_says_why(started, monkeypatch):
 def test_a_command_that_is_not_installed_is_named_at_once(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="vllm is not installed"):
-        ServedModel(ModelSettings(name="m", launch="vllm")).check(PROMPTS)
+        ServedModel(ModelSettings(name="m", launch="vllm")).identity()
 
 
 def test_several_processes_start_no_servers(started, monkeypatch):
