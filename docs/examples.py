@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.report import html
+from evenhand.evaluation.report import answers_page, html
 from evenhand.evaluation.runs.record import read_record, read_run
 from evenhand.evaluation.settings import checked
 from evenhand.recipes import compare, measure
@@ -23,7 +23,7 @@ MAX_BYTES = 150_000  # of the responses on the page of responses
 
 def write_example(run: Path, folder: Path) -> None:
     """Write the report of a run of `measure` or `compare`, and a random part of its responses, to a folder."""
-    html.MAX_BYTES = MAX_BYTES
+    answers_page.MAX_BYTES = MAX_BYTES
     if read_record(run, "run")["command"] == "measure":
         settings = read_measurement(run, "run")[0].replaced(output_dir=run)
         responses = [run]

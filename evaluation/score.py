@@ -88,7 +88,7 @@ class BiasScore:
         ideal: the value of an unbiased model; None if the metric is only meaningful in a comparison of models.
         bounds: range of the metric; infinite where the metric is unbounded.
         n: number of rows from which the value is computed.
-        interval: 95 % confidence interval for fixed descriptors and templates, or None if undefined.
+        interval: 95 % confidence interval for fixed descriptors and templates, cut to the bounds, or None if undefined.
         p_value: p-value of the test that the metric's docstring describes.
         n_left_out: number of rows that the metric could not use.
         group: the subset of rows, as values by column, such as {"axis": "age"}; {} for all rows.
@@ -128,6 +128,10 @@ class BiasScore:
         if self.interval is not None and not all(map(math.isfinite, self.interval)):
             object.__setattr__(self, "reason", self.reason or OVERFLOW)
             object.__setattr__(self, "interval", None)
+        if self.interval is not None and self.bounds[0] <= self.value <= self.bounds[1]:
+            low = max(self.interval[0], self.bounds[0])
+            high = min(self.interval[1], self.bounds[1])
+            object.__setattr__(self, "interval", (low, high))
         if math.isnan(self.value) and not self.reason:
             raise ValueError(f"{self.name}: an undefined value needs a reason")
 

@@ -37,6 +37,7 @@ WITHOUT_FLAG: dict[str, JsonValue] = {"flag": False}  # it stands in a file or i
 OMITTED_IF_NULL: dict[str, JsonValue] = {OMIT_IF_NULL: True}  # newer than the first runs, whose records lack it
 NAME = "name"  # the field of a group that a plain value in place of the group sets
 Fraction = Annotated[float, Field(gt=0, lt=1)]
+NO_CHOICE = "none of these"  # a judge's option for an answer without a decision
 MAX_COUNT = 2**31 - 1  # largest 32-bit integer
 MAX_RESPONSE_CHARACTERS = 1_000_000  # a classifier reads some thousand; a text of 30 MB would take hours
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -335,24 +336,41 @@ class ResponseFileSettings(NamedSettings):
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="{column: its name in the file, or a path such as metadata.group} for text, response, "
-        "descriptor, …",
+        "descriptor, date, …",
     )
+    since_day: str | None = Field(
+        default=None, description="only responses of this day and later, by the column `date`"
+    )
+    before_day: str | None = Field(default=None, description="only responses before this day, such as 2026-08-31")
 
     @model_validator(mode="after")
-    def _check_columns(self) -> Self:
-        if self.columns and self.name is None:
-            raise InputError("columns", f"{self.columns} are given without a file; give --responses FILE, too.")
+    def _check_file(self) -> Self:
+        for name in ("columns", "since_day", "before_day"):
+            value = getattr(self, name)
+            if value and self.name is None:
+                raise InputError(name, f"{value} is given without a file; give --responses FILE, too.")
+        since, before = self.period
+        if since is not None and before is not None and since >= before:
+            raise InputError("before_day", f"{before} is not after `since_day`, {since}; exchange them.")
         return self
 
+    @property
+    def period(self) -> tuple[date | None, date | None]:
+        """The first day of the responses, and the day before which they are; None: all."""
+        return _day("since_day", self.since_day), _day("before_day", self.before_day)
 
-class JudgeSettings(NamedSettings):
-    """Settings of an LLM judge. A string is short for {name: string}."""
 
-    name: str = Field(
-        default="go_emotions",
-        description="labels and instruction: 'go_emotions' or a YAML file",
-        json_schema_extra=BY_CONTENT,
-    )
+def _day(name: str, value: str | None) -> date | None:
+    """Return the day that a setting names; InputError if it is none."""
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise InputError(name, f"{format_value(value)} is no day; give one such as 2026-08-31.") from None
+
+
+class ServedJudge(NamedSettings):
+    """Settings of an LLM on a server that names one of several options."""
+
     server: str | None = Field(
         default=None,
         description="OpenAI-compatible server of the judge (evenhand[server]), http://host:port/v1 or "
@@ -376,6 +394,16 @@ class JudgeSettings(NamedSettings):
     def api(self) -> Api:
         """The API of the server, by its address."""
         return server_api(self.server)
+
+
+class JudgeSettings(ServedJudge):
+    """Settings of an LLM judge. A string is short for {name: string}."""
+
+    name: str = Field(
+        default="go_emotions",
+        description="labels and instruction: 'go_emotions' or a YAML file",
+        json_schema_extra=BY_CONTENT,
+    )
 
 
 class ClassifierSettings(NamedSettings):
@@ -448,6 +476,28 @@ class StyleClassifierSettings(ClassifierSettings):
         if judge is None:
             raise InputError("judge", f"{self.name} is a classifier, and no judge on a server.")
         return ModelSettings(name=self.name, revision=self.revision, server=judge.server, concurrency=judge.concurrency)
+
+
+class DecisionJudgeSettings(ServedJudge):
+    """Settings of an LLM that reads decisions. A string is short for {name: string}."""
+
+    name: str = Field(default="", description="the judge's model on its server", json_schema_extra=WITHOUT_FLAG)
+    server: str | None = Field(
+        default=None, description="OpenAI-compatible server of the judge", json_schema_extra=WITHOUT_FLAG
+    )
+
+    @model_validator(mode="after")
+    def _check_judge(self) -> Self:
+        if not self.name or self.server is None:
+            raise InputError("judge", "it needs a model and a server; give {name: MODEL, server: http://HOST:PORT/v1}.")
+        self.classifier.served_model()  # its settings are checked
+        return self
+
+    @property
+    def classifier(self) -> StyleClassifierSettings:
+        """The judge as a classifier; its labels are the choices, in place of those of a file."""
+        judge = {name: getattr(self, name) for name in ServedJudge.model_fields}
+        return StyleClassifierSettings(name=self.name, judge=JudgeSettings(**judge))
 
 
 class OffensiveClassifierSettings(ClassifierSettings):
@@ -666,7 +716,9 @@ class DecodingSettings(StrictSettings):
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="arguments of `generate` that override the preset"
     )
-    batch_size: Count = Field(default=128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED)
+    batch_size: Count = Field(
+        default=128, description="number of contexts in a batch", json_schema_extra=NOT_COMPARED | WITHOUT_FLAG
+    )
 
     def title(self) -> str:
         """Return the name of these decoding settings in reports.

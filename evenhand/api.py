@@ -104,6 +104,8 @@ def measure(
         InputError: a setting or an input cannot be used.
     """
     if tokenizer is None:
+        if not isinstance(model, str | Path | Mapping):
+            raise InputError("tokenizer", "a loaded model needs its tokenizer; give it as the second argument.")
         if system_prompt is not None or reasoning is not None:
             raise InputError("model", 'give settings of a named model with it: {"name": …, "system_prompt": …}.')
         values = {"model": model if isinstance(model, Mapping) else str(model), **settings}

@@ -138,11 +138,14 @@ TIED = "not trained by `train.py`, because TRL trains no single embeddings where
 TRAIN = '''"""Train on the rows in this folder with TRL, without Evenhand. In this folder: python train.py [MODEL]"""
 
 import sys
+from pathlib import Path
 
 from datasets import load_from_disk
 {peft}from trl import SFTConfig, SFTTrainer
 
 model = sys.argv[1] if len(sys.argv) > 1 else {model!r}
+if Path(model).is_dir():
+    model = str(Path(model).resolve())  # the adapter records where its base is
 rows = load_from_disk("tokenized")
 arguments = SFTConfig(
     output_dir="trained",
@@ -155,6 +158,7 @@ trainer = SFTTrainer(
 {adapter})
 trainer.train()
 trainer.save_model()
+print("The adapter is in trained. Measure it as the base was measured: evenhand measure trained")
 '''
 
 CARD = """---
@@ -177,5 +181,6 @@ response. A trainer that reads text appends the token to every response, so leav
 true.
 
 `evenhand tune` rejects a model whose perplexity on dialogue rose too much; other trainers do not. Measure the trained
-model on prompts of the other split: `evenhand measure --model trained`.
+model on prompts of the other split, and compare it with its base: `evenhand measure trained`, then
+`evenhand compare BEFORE AFTER` with the folders of the two runs.
 """

@@ -18,7 +18,7 @@ from evenhand.evaluation.files import read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.decision import MEASURE_MORE
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.models.revisions import BaseChanged, model_revision

@@ -47,12 +47,12 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
-from evenhand.mitigation.methods import JOIN, load_method, method_class, trained_method
+from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
 from evenhand.recipes.received import Permissions
-from evenhand.recipes.settings import ExportSettings, MeasureSettings
+from evenhand.recipes.settings import ExportSettings, MeasureSettings, settings_of_methods
 from evenhand.recipes.sweep.points import change_columns
 from evenhand.recipes.sweep.summary import COST_METRICS, QUALITY_METRICS, REDUCTION_METRICS
 
@@ -136,6 +136,7 @@ def export(settings: ExportSettings) -> None:
             change = None
             if comparison is not None:
                 after, _ = read_measurement(Path(compared["after"]), "comparison")
+                check_measured_as_exported(settings.tuning, after)
                 strength = after.model.adapter_strength
                 measured = measured.replaced(model=measured.model.replaced(adapter_strength=strength))
                 if strength is not None:
@@ -156,6 +157,23 @@ def export(settings: ExportSettings) -> None:
         folder = settings.output_dir / MODEL
         address = upload(settings.push_to_hub, folder, "Exported by Evenhand", "push_to_hub")
         log.info("export: uploaded, %s", address)
+
+
+def check_measured_as_exported(tuning: Path, after: MeasureSettings) -> None:
+    """Raise InputError if a method was measured by other settings than those with which the card says to load it."""
+    facts = json.loads((tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+    method = method_class(facts["method"])
+    if not issubclass(method, TrainedMethod):
+        return
+    measured = settings_of_methods(after).get(facts["method"]) or method.Settings()
+    for name in method.acting_settings:
+        exported = facts["settings"][name]
+        if getattr(measured, name) != exported:
+            raise InputError(
+                "comparison",
+                f"it is of {facts['method']}.{name} {getattr(measured, name)}, and {tuning} is exported with "
+                f"{exported}; compare a measurement with {exported}, or tune again with the other.",
+            )
 
 
 def tagged_template(template: str, tag: str) -> str:

@@ -201,10 +201,11 @@ def check_shows_bias(folder: Path) -> None:
     """Raise TuningRejected if the measurement in a folder shows no bias that tuning could reduce."""
     pooled = headline_of(read_scores(folder / SCORES))
     if not is_bias_significant(pooled):
+        shows = "shows no bias" if pooled.interval is not None else f"has a bias of unknown error ({pooled.reason})"
         raise TuningRejected(
             "model",
-            f"the base model shows no bias: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so "
-            "tuning cannot reduce it. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
+            f"the base model {shows}: pooled FGB* is {score_text(pooled)} ({display_name(str(folder))}), so that no "
+            "reduction can be shown. Measure with more prompts (measure.prompts.descriptors, answers_per_cell), or "
             "tune the model anyway with --allow_no_bias true.",
         )
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import FACTS, Facts, write_facts
@@ -18,19 +16,19 @@ from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import RESPONSES_PAGE
+from evenhand.evaluation.metrics.generation_bias.answer_labels import answer_labels, named_people
 from evenhand.evaluation.metrics.generation_bias.answers import (
     ACCEPTED,
     PROMPTS,
-    Answers,
     read_answers,
 )
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
-from evenhand.evaluation.metrics.generation_bias.comparison import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
 from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.report.html import responses_html
+from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
 from evenhand.evaluation.report.output import present
 from evenhand.evaluation.report.page import Link, Page
 from evenhand.evaluation.runs import processes
@@ -39,7 +37,6 @@ from evenhand.evaluation.runs.stage import stage
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import SCORES, BiasScore, display_name, write_scores
 from evenhand.evaluation.tables import read_table
-from evenhand.mitigation.labels import bias_values_along, cross_fitted_bias_values
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.audit_facts import read_criteria
 from evenhand.recipes.automatic import with_folder, with_precision
@@ -251,24 +248,20 @@ def pages(settings: MeasureSettings) -> dict[str, Page]:
 
 def write_responses(folder: Path, subtitle: str, before: Path, after: Path | None = None) -> Path:
     """Write the page of all responses of one run, or of two runs to the prompts that both have; return its path."""
+    runs = {"answer": FamilyRun(before)}
     if after is None:
-        styled_runs = {"response": read_answers(before)}
+        answers = {"answer": read_answers(before)}
     else:
-        *runs, is_common = on_common_prompts(FamilyRun(before), FamilyRun(after))
-        styled_runs = {side: compared_responses(run) for side, run in zip(("before", "after"), runs, strict=True)}
+        *both, is_common = on_common_prompts(FamilyRun(before), FamilyRun(after))
+        runs = dict(zip(("before", "after"), both, strict=True))
+        answers = {side: compared_responses(run) for side, run in runs.items()}
         if not is_common.all():
             subtitle += f" · {is_common.sum():,} of {len(is_common):,} prompts are in both runs"
-    base = next(iter(styled_runs.values()))
-    b = {side: _bias_values(base, run) for side, run in styled_runs.items()}
-    sides = {side: (run.table[columns.RESPONSE], run.values, run.columns, b[side]) for side, run in styled_runs.items()}
-    write_text(folder / RESPONSES_PAGE, responses_html("All responses", subtitle, base.table, sides))
+    sides = {}
+    for side, run in runs.items():
+        texts = answers[side].table[columns.RESPONSE].to_numpy()
+        sides[side] = ShownAnswers(texts, answer_labels(run, answers[side]))
+    prompts = next(iter(answers.values())).table
+    page = answers_html("All answers", subtitle, prompts, sides, first=named_people(runs.values()))
+    write_text(folder / RESPONSES_PAGE, page)
     return folder / RESPONSES_PAGE
-
-
-def _bias_values(base: Answers, run: Answers) -> np.ndarray:
-    """Return the bias values (n,) of a run's responses along the base's directions; NaN without a style vector."""
-    if not base.has_value().any():
-        return np.full(len(run), np.nan)
-    if run is base:
-        return cross_fitted_bias_values(base.table, base.values)
-    return bias_values_along(base.table, base.values, run.table[columns.DESCRIPTOR], run.values)

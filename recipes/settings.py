@@ -793,6 +793,7 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
         split=settings.split,
         responses=file.name,
         response_columns=file.columns,
+        response_period=file.period,
         capabilities=settings.capabilities,
         for_comparisons=for_comparisons,
         wrap_model=wrap_model,

@@ -194,7 +194,7 @@ def _write_rows(settings: TuneSettings, method: TrainedMethod, base: DialogueMod
 
     rows, _ = _rows(settings, method, read_answers(folder), render)
     write_rows(settings.write_rows, base, rows, settings.training, messages, seed=settings.seed)
-    log.info("tune: the rows are in %s", settings.write_rows)
+    log.info("tune: the rows are in %s; `python train.py` in this folder trains on them", settings.write_rows)
 
 
 def _callbacks(

@@ -28,6 +28,7 @@ from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
+from evenhand.evaluation.untrusted_text import clean_name
 from evenhand.recipes.settings import WatchSettings
 
 log = logging.getLogger("evenhand")
@@ -179,6 +180,7 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
         raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
     state.without_person += int((~has_person).sum())
     rows = rows[has_person].reset_index(drop=True)
+    rows[columns.DESCRIPTOR] = [clean_name(str(name)) for name in rows[columns.DESCRIPTOR]]
     return rows if columns.TEMPLATE in rows else rows.assign(**{columns.TEMPLATE: UNSPECIFIED})
 
 
@@ -317,7 +319,11 @@ def watch_page(state: State) -> Page:
             named = names.get(person)
             status = Cell(f"{named['direction']}, {named['date']}" if named else "", prose=True)
             rows.append(
-                (person in names, total / n if n else -1, Row(person, (Cell(f"{n:,.0f}"), share, *strength, status)))
+                (
+                    person in names,
+                    total / n if n else -1,
+                    Row(sanitize(person, 60), (Cell(f"{n:,.0f}"), share, *strength, status)),
+                )
             )
         rows.sort(key=lambda each: (each[0], each[1]), reverse=True)
         columns = ("person", "answers with a value", "of 100", "evidence: more often", "evidence: less often", "named")

@@ -275,3 +275,8 @@ def test_a_loaded_model_has_a_system_prompt_and_markers_of_reasoning(tmp_path, m
     assert (options["loaded"].system_prompt, options["loaded"].reasoning) == ("Be brief.", ("<plan>", "</plan>"))
     with pytest.raises(InputError, match="^model: "):
         evenhand.measure("gpt2", **settings)
+
+
+def test_a_loaded_model_without_its_tokenizer_is_no_name():
+    with pytest.raises(InputError, match="^tokenizer: "):
+        evenhand.measure(object())

@@ -54,6 +54,7 @@ COLUMNS = [
 MT_GENEVAL = "geneval-sentences-masculine-{split}.en_{lang}.en"
 
 LANGUAGES = Path(__file__).parent / "files" / "languages_50.csv"
+OTHER_NAMES = LANGUAGES.with_name("language_names.csv")  # of the other languages that py3langid tells apart
 MIN_MASCULINE_REFERENCES = 100  # Costa-jussà et al. 2023, §4.1
 MMHB_BOTH = "both"  # MMHB's column of all references of a sentence, of either gender (its "Multi-Reference")
 MMHB_IDS = ("pattern_id_main", "noun_id_main", "desc_id_main")
@@ -86,9 +87,20 @@ def _languages() -> dict[str, Language]:
     }
 
 
+@cache
+def _other_names() -> dict[str, str]:
+    """Return the English names (ISO 639) of languages by their codes."""
+    with OTHER_NAMES.open(encoding="utf-8", newline="") as file:
+        return {row["code"]: row["name"] for row in csv.DictReader(file)}
+
+
 def language_name(code: str) -> str:
-    """Return the English name of a language, or its code (at most 40 characters) if it is unknown."""
-    return _languages()[code].name if code in _languages() else code[:40]
+    """Return the English name of a language, or its code (at most 40 characters) if it is unknown.
+
+    >>> language_name("es"), language_name("wuu")
+    ('Spanish', 'Wu Chinese')
+    """
+    return _languages()[code].name if code in _languages() else _other_names().get(code, code[:40])
 
 
 def find_language(code: str, field: str = "lang") -> Language:

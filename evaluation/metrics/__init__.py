@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -68,6 +69,7 @@ class FamilyConfig:
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
         response_columns: our column → its name or dotted path in this file.
+        response_period: the first day of the responses, and the day before which they are; None: all.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
         wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
@@ -84,6 +86,7 @@ class FamilyConfig:
     split: str = "measure"
     responses: Path | None = None
     response_columns: Mapping[str, str] = field(default_factory=dict)
+    response_period: tuple[date | None, date | None] = (None, None)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
@@ -103,6 +106,8 @@ class FamilyConfig:
             self.responses,
             descriptor_column=self.prompts.descriptor_column,
             named=tuple(self.response_columns.items()),
+            since=self.response_period[0],
+            before=self.response_period[1],
             reasoning=tuple(self.model.reasoning or ()),
             once=getattr(self.settings, "repeated_rows", "") == "once",
             has_ids=self.prompts.file is not None,

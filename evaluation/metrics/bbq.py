@@ -45,6 +45,7 @@ COLUMNS += ["question", *ANSWERS, "label"]
 # An id alone may be of another question: in files of another edition or language.
 QUESTION_KEY = [CATEGORY, EXAMPLE, CONDITION, POLARITY, "context", "question"]
 NO_NAMED = "no answer names a person"
+NO_ERROR = "no interval: without any one of the templates of questions, the score is the same, or not defined"
 GENDERS = {"f": ("woman", "girl"), "m": ("man", "boy")}
 SEPARATED = ("M-", "F-", "lowSES-", "highSES-")  # of intersectional groups: "F-Black"
 
@@ -378,11 +379,14 @@ def _score(
     low = -1.0 if metric == BIAS or is_change else 0.0
     bounds = (-2.0, 2.0) if metric == BIAS and is_change else (low, 1.0)
     interval = None
+    reason: str | None = NO_NAMED
     if math.isfinite(value):
         without = [_value(metric, [side[block != name] for side in sides]) for name in np.unique(block)]
         error = jackknife_error([np.array(without)])
+        reason = NO_ERROR
         if error.value > 0:
             interval = error.interval(value, bounds)
+            reason = None
     return BiasScore(
         metric=metric,
         value=value,
@@ -392,7 +396,7 @@ def _score(
         n_of="questions",
         n_left_out=n_left_out,
         interval=interval,
-        reason=None if math.isfinite(value) else NO_NAMED,
+        reason=reason,
         group=dict(group),
         signature=signature,
         kind=Kind.DIFFERENCE if is_change else Kind.LEVEL,

@@ -106,7 +106,7 @@ class JudgeKind(ClassifierKind):
         """Return the hash of the model's name and of the judge's file."""
         check_client()
         labels, instruction = read_judge(judge_settings(settings).name)
-        return json_sha256([settings.name, list(labels.items()), instruction])
+        return _revision(settings, labels, instruction)
 
     def load(self, settings: NamedClassifier, field: str) -> "StyleJudge":
         return load_judge(settings)
@@ -118,6 +118,10 @@ class JudgeKind(ClassifierKind):
         judge = load_judge(settings)
         with _cache(judge) as cache:
             return judge.requests_per_text(cache.read(KIND))
+
+
+def _revision(settings: NamedClassifier, labels: Mapping[str, str], instruction: str) -> str:
+    return json_sha256([settings.name, list(labels.items()), instruction])
 
 
 def judge_settings(settings: NamedClassifier) -> JudgeSettings:
@@ -230,15 +234,25 @@ def load_judge(settings: NamedClassifier) -> StyleJudge:
     """Return the judge of these settings; no request is sent. InputError if its file or the client cannot be used."""
     checked_settings, judge = _with_judge(settings)
     labels, instruction = read_judge(judge.name)
+    return make_judge(checked_settings, labels, instruction)
+
+
+def make_judge(settings: StyleClassifierSettings, labels: Mapping[str, str], instruction: str) -> StyleJudge:
+    """Return the judge that names one of some labels, given with their descriptions; no request is sent.
+
+    Raises:
+        InputError: the client of servers is not installed.
+    """
+    check_client()
     lines = [instruction]
     for option, (label, description) in zip(OPTIONS, labels.items(), strict=False):
         lines.append(f"{option}: {label} ({description})" if description else f"{option}: {label}")
     return StyleJudge(
-        settings=checked_settings,
+        settings=settings,
         labels=tuple(labels),
         question="\n".join(lines),
         name=settings.name,
-        revision=JudgeKind().revision(settings),
+        revision=_revision(settings, labels, instruction),
     )
 
 

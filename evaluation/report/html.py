@@ -1,31 +1,24 @@
-"""Rendering of a page as a self-contained HTML file that is readable without its script, and of all responses.
+"""Rendering of a page as a self-contained HTML file that is readable without its script.
 
 Tables have dot-and-interval plots for their rows, as SVG in the colours of the page. All coordinates are percentages,
 so that a plot fits any width without scaling the plot's text. All text is escaped.
 """
 
-import json
 import math
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.ticker import MaxNLocator
 
 from evenhand.evaluation.report.numbers import decimals_for, number, sanitize, span, tick_number
 from evenhand.evaluation.report.page import Mark, Page, Row, Section, format_table, signature_rows
-
-MAX_BYTES = 2_900_000  # maximum size of the rows; style sheet and script fit into the remaining 100 kB
-MAX_LENGTH = 2000  # characters of a text
-RunResponses = tuple[Sequence[str], np.ndarray, Sequence[str], np.ndarray]
 
 
 def page_html(page: Page) -> str:
@@ -40,6 +33,12 @@ def render(template: str, script_name: str, **values: object) -> str:
     script = _read_file(f"{script_name}.js")
     script_hash = f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
     return _environment().get_template(template).render(css=css, script=script, script_hash=script_hash, **values)
+
+
+def macro(template: str, name: str) -> Callable[..., Markup]:
+    """Return a macro of a template that needs no values of a page."""
+    found: Callable[..., Markup] = getattr(_environment().get_template(template).module, name)
+    return found
 
 
 def _read_file(name: str) -> Markup:
@@ -142,61 +141,3 @@ def _mark_text(name: str, mark: Mark) -> str:
     decimals = decimals_for((mark.value, *(mark.interval or ())))
     bounds = f" ({span(mark.interval, decimals)})" if mark.interval is not None else ""
     return f"{name} {number(mark.value, decimals)}{bounds}"
-
-
-def responses_html(title: str, subtitle: str, prompts: pd.DataFrame, sides: Mapping[str, RunResponses]) -> str:
-    """Return the HTML of a page with all rows, or with a random sample of the rows if not all rows fit.
-
-    Args:
-        prompts: n rows with the columns axis, descriptor and text.
-        sides: for each run's name: responses (n,), style vectors (n, S), names of the styles (S,), bias values (n,),
-            NaN for none.
-    """
-    n = len(prompts)
-    size = 0
-    texts = prompts[["axis", "descriptor", "text"]].to_numpy()
-    answers = {name: np.asarray(side[0], dtype=object) for name, side in sides.items()}
-    rows: dict[int, Markup] = {}
-    for row in np.random.default_rng(0).permutation(n).tolist():
-        answered = []
-        for name, (_, vectors, styles, b) in sides.items():
-            answered.append([_cut(answers[name][row]), _most_probable_style(vectors[row], styles), _rounded(b[row])])
-        axis, descriptor, text = texts[row]
-        line = _json_for_script([_cut(axis), _cut(descriptor), _cut(text), answered])
-        size += len(line) + 1
-        if size > MAX_BYTES:
-            break
-        rows[row] = line
-    data = Markup('{{"sides":{},"rows":[{}]}}').format(
-        _json_for_script(list(sides)), Markup(",").join(rows[row] for row in sorted(rows))
-    )
-    return render(
-        "responses.html.j2",
-        "responses",
-        title=sanitize(title),
-        subtitle=sanitize(subtitle),
-        n_shown=len(rows),
-        n=n,
-        whose="base model’s" if len(sides) > 1 else "run’s",
-        rows=data,
-    )
-
-
-def _cut(text: object) -> str:
-    return sanitize(str(text), MAX_LENGTH)
-
-
-def _rounded(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 5)
-
-
-def _most_probable_style(vector: np.ndarray, styles: Sequence[str]) -> str:
-    return "–" if np.isnan(vector).any() else sanitize(styles[int(vector.argmax())])
-
-
-def _json_for_script(data: object) -> Markup:
-    """Return the data as JSON for a script element, with characters escaped that could end the element."""
-    encoded = json.dumps(data, separators=(",", ":"))  # ASCII
-    for character in "<>&":
-        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return Markup(encoded)

@@ -1,20 +1,20 @@
 "use strict";
-// Searches the rows in the page and shows the matching ones, a screen at a time; every text is set as textContent.
+// Filters the answers in the page by person, group, labels and words. Without it, all answers are there.
 {
-  const SCREEN = 50;
-  const { sides, rows } = JSON.parse(document.getElementById("rows").textContent);
   const make = (tag, properties, ...children) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children);
     return element;
   };
-  const all = rows.map(([axis, descriptor, prompt, answers]) => ({
-    axis, descriptor, prompt, responses: answers.map(([response, style, b], n) => ({ side: sides[n], response, style, b })),
+  const people = [...document.querySelectorAll("details.person")].map((element) => ({
+    element, name: element.dataset.name, group: element.dataset.group, isOpen: element.open,
+    answers: [...element.querySelectorAll("li")].map((item) => ({
+      item,
+      words: [...item.querySelectorAll(".prompt, .answer")].map((text) => text.textContent).join("\n").toLowerCase(),
+      labels: [...item.querySelectorAll("span[title]")].map((span) => [span.title, span.textContent]),
+    })),
   }));
-  for (const row of all) {
-    row.text = [row.prompt, ...row.responses.map((answer) => answer.response)].join("\n").toLowerCase();
-    row.name = row.descriptor.toLowerCase();
-  }
+  const answers = people.flatMap((person) => person.answers);
   const distinct = (values) => [...new Set(values)].sort((a, b) => a.localeCompare(b));
   const choice = (label, values) => {
     const select = make("select", { ariaLabel: label, onchange: () => show() });
@@ -22,53 +22,47 @@
     for (const value of values) select.append(make("option", { value, textContent: value }));
     return select;
   };
-  const field = (label, type) => make("input", { type, placeholder: label, ariaLabel: label, oninput: () => show() });
 
-  const descriptor = field("Descriptor", "search"), text = field("Words in prompt or response", "search");
-  const axis = choice("Any group of people", distinct(all.map((row) => row.axis)));
-  const style = choice("Any style", distinct(all.flatMap((row) => row.responses.map((answer) => answer.style))));
-  const minimum = make("input", { type: "number", step: "any", placeholder: "Minimum b", ariaLabel: "Minimum b", oninput: () => show() });
-  const orders = ["Order of the prompts", ...sides.flatMap((side) => [`Largest b, ${side}`, `Smallest b, ${side}`])];
-  const order = choice("Order", orders);
-  const status = make("span", { role: "status" }), list = document.getElementById("matches");
-  const more = make("button", { type: "button", textContent: "More", onclick: () => show(shown + SCREEN) });
-  document.getElementById("search").append(descriptor, text, axis, style, minimum, order, status);
-  list.after(make("div", { className: "tools" }, more));
+  const descriptor = choice("Everybody", distinct(people.map((person) => person.name)));
+  const axis = choice("Any group of people", distinct(people.map((person) => person.group)));
+  const kinds = distinct(answers.flatMap((answer) => answer.labels.map(([kind]) => kind)));
+  const labels = kinds.map((kind) => choice(
+    `Any ${kind}`,
+    distinct(answers.flatMap((answer) => answer.labels.filter(([of]) => of === kind).map(([, label]) => label))),
+  ));
+  const text = make("input", { type: "search", placeholder: "Words", ariaLabel: "Words in prompt or answer", oninput: () => show() });
+  const status = make("span", { role: "status" });
+  document.getElementById("search").append(
+    descriptor, ...(axis.length > 2 ? [axis] : []), ...labels, text, status,
+  );
 
-  const matches = () => {
-    const wanted = descriptor.value.trim().toLowerCase(), words = text.value.trim().toLowerCase(), b = parseFloat(minimum.value);
-    const matching = all.filter((row) =>
-      row.name.includes(wanted) && row.text.includes(words) && (!axis.value || row.axis === axis.value)
-      && (!style.value || row.responses.some((answer) => answer.style === style.value))
-      && (isNaN(b) || row.responses.some((answer) => answer.b !== null && answer.b >= b)));
-    const index = orders.indexOf(order.value) - 1;
-    if (index < 0) return matching;
-    const sign = index % 2 ? 1 : -1, sortKey = (row) => row.responses[index >> 1].b ?? sign * Infinity;
-    return matching.sort((one, other) => sign * (sortKey(one) - sortKey(other)) || 0);
-  };
-
-  const item = (row) => make("li", {},
-    make("p", { className: "prompt" },
-      make("span", { className: "small", textContent: `${row.axis} · ${row.descriptor}` }),
-      make("bdi", { textContent: row.prompt })),
-    make("div", { className: "pair" }, ...row.responses.map((answer, n) => make("div", {},
-      make("span", {
-        className: `small ${sides.length > 1 ? ["before", "after"][n] : ""}`,
-        textContent: `${answer.side} · ${answer.style}${answer.b === null ? "" : ` · b ${answer.b.toFixed(4).replace("-", "−")}`}`,
-      }),
-      make("p", { className: "answer", dir: "auto", textContent: answer.response || "empty" })))));
-
-  // A link may preset the search, as in #descriptor=deaf.
-  const preset = new URLSearchParams(location.hash.slice(1));
+  // A link may preset the filter, as in #descriptor=deaf.
+  const preset = new URLSearchParams(location.hash.slice(1).replaceAll("+", "%2B"));
   for (const [name, control] of Object.entries({ descriptor, axis, text })) control.value = preset.get(name) ?? "";
+  const asked = preset.get("descriptor");
+  const missing = asked !== null && descriptor.value !== asked ? `No answers to “${asked}” are on this page` : "";
+  if (missing) descriptor.value = "";
 
-  let shown = SCREEN;
-  function show(count = SCREEN) {
-    const rows = matches();
-    shown = count;
-    list.replaceChildren(...rows.slice(0, count).map(item));
-    more.hidden = rows.length <= count;
-    status.textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")}`;
+  function show() {
+    const words = text.value.trim().toLowerCase();
+    const wanted = labels.map((select, n) => [kinds[n], select.value]).filter(([, value]) => value);
+    const isFiltered = Boolean(descriptor.value || axis.value || words || wanted.length);
+    let n = 0;
+    for (const person of people) {
+      const isMeant = (!descriptor.value || person.name === descriptor.value) && (!axis.value || person.group === axis.value);
+      let some = false;
+      for (const answer of person.answers) {
+        const matches = isMeant && answer.words.includes(words) && wanted.every(([kind, value]) =>
+          answer.labels.some(([of, label]) => of === kind && label === value));
+        answer.item.hidden = !matches;
+        some ||= matches;
+        n += matches;
+      }
+      person.element.hidden = !some;
+      person.element.open = isFiltered ? some : person.isOpen;
+    }
+    const count = `${n.toLocaleString("en")} of ${answers.length.toLocaleString("en")} answers`;
+    status.textContent = missing && !isFiltered ? `${missing}; ${count}` : count;
   }
   show();
 }

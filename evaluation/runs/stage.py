@@ -73,8 +73,9 @@ def stage(
     inputs = dict(inputs or {})
     start = time.monotonic()
     record = _record_of_start(command, config, inputs)
+    find_state = partial(_state_and_outdated_files, folder, record["identity"], advice, suffices)
     with ExitStack() as locks:
-        if processes.on_rank_zero(lambda: _finished_or_begun(folder, record, locks, advice, suffices) == FINISHED):
+        if processes.on_rank_zero(lambda: _finished_or_begun(folder, record, locks, find_state) == FINISHED):
             log.info("%s: %s is finished; nothing to do", command, folder)
             yield None
             return
@@ -122,20 +123,20 @@ def _record_of_start(command: str, config: Any, inputs: JsonObject) -> RunningRe
 
 
 def _finished_or_begun(
-    folder: Path, record: RunningRecord, locks: ExitStack, advice: Advice | None, suffices: Suffices | None
+    folder: Path, record: RunningRecord, locks: ExitStack, find_state: Callable[[], tuple[str, list[str]]]
 ) -> str:
     """Return FINISHED if the stage is finished; otherwise begin it, and return RUNNING.
 
-    Beginning a stage locks its folder until `locks` closes, deletes the files that are computed again, and writes the
-    record.
+    `find_state` is `_state_and_outdated_files`. Beginning a stage locks its folder until `locks` closes,
+    deletes the files that are computed again, and writes the record.
     """
-    state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    state, outdated = find_state()
     if state == FINISHED and not outdated:  # a finished run needs no lock, because it is only read
         return FINISHED
     known: list[str] = []  # the results of this run, and of an earlier one that did no long work
     locks.enter_context(run_lock(folder, partial(_list_result, folder.resolve(), record, known)))
     # Again: perhaps another process has finished it.
-    state, outdated = _state_and_outdated_files(folder, record, advice, suffices)
+    state, outdated = find_state()
     if state == FINISHED and not outdated:
         return FINISHED
     earlier = read_record(folder, "output_dir")
@@ -180,9 +181,9 @@ def _is_listed(name: str, written: Iterable[str]) -> bool:
 
 
 def _state_and_outdated_files(
-    folder: Path, record: RunRecord, advice: Advice | None, suffices: Suffices | None
+    folder: Path, identity: Mapping[str, object], advice: Advice | None, suffices: Suffices | None
 ) -> tuple[str, list[str]]:
-    """Return FINISHED if a folder has the finished run of a record, else RUNNING; and the files to compute again.
+    """Return FINISHED if a folder has the finished run of an identity, else RUNNING; and the files to compute again.
 
     These are damaged files, or all files of a run that does not suffice. A run whose record lists failures, which may
     pass, is RUNNING.
@@ -194,7 +195,7 @@ def _state_and_outdated_files(
     if earlier is None:
         check_no_files(folder)
         return RUNNING, []
-    _check_same_run(folder, earlier, record["identity"], advice)
+    _check_same_run(folder, earlier, identity, advice)
     if earlier["state"] != FINISHED:
         return RUNNING, []
     if suffices is not None and not suffices(earlier):

@@ -103,17 +103,21 @@ class Store:
         processes.on_rank_zero(lambda: write_table(path, rows, self.fingerprint))
 
     def keep_facts(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the facts in the file `name`.json; compute and write them first unless this run has written them."""
-        kept = self.read_facts(name)
-        if kept is not None:
-            return kept
-        facts = compute()
-        self.write_facts(name, facts)
+        """Return the facts in the file `name`.json; compute and write them first unless this run has written them.
+
+        `compute` is called on rank 0 only.
+        """
+        facts = self.read_facts(name)
+        if facts is None:
+            facts = processes.on_rank_zero(compute)
+            self.write_facts(name, facts)
         return facts
 
     def read_facts(self, name: str) -> dict[str, Any] | None:
-        """Return the facts in the file `name`.json; None if this run has not written it."""
-        path = self.folder / f"{name}.json"
+        """Return the facts in the file `name`.json, the same on every rank; None if this run has not written it."""
+        return processes.on_rank_zero(lambda: self._facts(self.folder / f"{name}.json"))
+
+    def _facts(self, path: Path) -> dict[str, Any] | None:
         if path.exists():
             facts = read_json(path, "output_dir")
             if isinstance(facts, dict) and facts.pop(RUN, None) == self.fingerprint:
@@ -121,11 +125,14 @@ class Store:
         return None
 
     def discard_results(self, *, but_rows: Collection[str]) -> None:
-        """Delete the tables and facts of the run, and all saved batches of the family except those named.
+        """Delete the tables and facts of the run, and all saved batches of the family except those named, on rank 0.
 
         Tables that other families have written or found stay: their reports read them at the end of the run. So do all
         files that are not of this run, such as notes of the user and other runs in subfolders.
         """
+        processes.on_rank_zero(lambda: self._discard_results(but_rows))
+
+    def _discard_results(self, but_rows: Collection[str]) -> None:
         for path in sorted(self.folder.iterdir()):
             is_of_family = self.family_of_table.get(path.stem, self.family) == self.family
             if path.suffix in RESULTS and is_of_family and path.is_file() and self._is_own(path):
@@ -149,8 +156,9 @@ class Store:
             return False
 
     def write_facts(self, name: str, facts: dict[str, Any]) -> None:
-        """Write facts to the file `name`.json of this run."""
-        write_json(self.folder / f"{name}.json", {RUN: self.fingerprint, **facts})
+        """Write facts to the file `name`.json of this run, on rank 0 while the other ranks wait."""
+        path = self.folder / f"{name}.json"
+        processes.on_rank_zero(lambda: write_json(path, {RUN: self.fingerprint, **facts}))
 
     def ensure(self, name: str, compute: Callable[[], pd.DataFrame], *, on_all_ranks: bool = False) -> None:
         """Compute and write the table `name`.parquet unless the table is on disk.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pandas as pd
 
+from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
@@ -74,6 +75,8 @@ class Tracker:
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
 
+        Scores by template are left out without `logs_responses`.
+
         A score is overall if it has a value and no group.
         """
         overall = {}
@@ -83,7 +86,9 @@ class Tracker:
         headlines = list(overall)[:HEADLINES]
         self.log_values({name: overall[name] for name in headlines})
         self.log_summary(overall)
-        self.log_table("scores", score_rows(scores))
+        # A template is a prompt without its person, which may be the user's own.
+        public = [score for score in scores if self.logs_responses or columns.TEMPLATE not in score.group]
+        self.log_table("scores", score_rows(public))
 
     def log_values(self, values: Mapping[str, float]) -> None:
         """Log numbers by name, each in a separate panel."""
@@ -281,7 +286,8 @@ def _without_texts(page: Page) -> Page:
 def _section_without_texts(section: Section) -> Section:
     examples = [replace(example, texts=(), prompt="") for example in section.examples]
     parts = [_section_without_texts(part) for part in section.parts]
-    return replace(section, examples=examples, parts=parts)
+    tables = [table for table in section.tables if not any(columns.TEMPLATE in name.split() for name in table.columns)]
+    return replace(section, examples=examples, parts=parts, tables=tables)
 
 
 def _wandb_mode() -> Mode:

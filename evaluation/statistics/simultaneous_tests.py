@@ -58,7 +58,7 @@ class PValues:
         in_set, page: p-value of each effect, adjusted for the set and for all sets together, (u, c).
         shift, shift_joint: p-value of each person's whole shift, adjusted for the set and for all sets, (D,).
         overall, overall_joint: p-value of the test that people differ at all, alone and adjusted for all sets.
-        threshold: the |z| from which each effect has `page` ≤ LEVEL, (u, c); inf without draws.
+        threshold: the |z| from which each effect has `page` ≤ LEVEL, (u, c); inf without draws, or if no effect can.
     """
 
     single: np.ndarray
@@ -324,7 +324,11 @@ class _Counter:
         threshold = math.inf
         n_allowed = math.floor(level * (self.n + 1) + TINY)
         if n_allowed > 0:
-            threshold = float(np.sort(self.largest)[-n_allowed])
+            largest = np.sort(self.largest)
+            threshold = float(largest[-n_allowed])
+            # If so many draws have the largest value, such as one of few ways to exchange people, no effect is shown.
+            n_ties = (largest >= largest[-1] - ROUNDING * abs(largest[-1])).sum()
+            threshold = threshold if n_ties <= n_allowed else math.inf
         overall = 1.0
         if layout.has_overall:
             overall = (self.n_as_large_overall + 1) / (self.n + 1)

@@ -86,6 +86,7 @@ class TrainedMethod(Method):
             threshold of the labels are one point.
         changes_weights: whether the tuned model has weights of its own. If not, its folder is no model that other
             metrics than those of responses could read.
+        acting_settings: the names of the settings by which the tuned model is measured and loaded.
         defaults: values of `TuningSettings` that suit the testbed's model; they replace null.
         large_model_learning_rate: default for LoRA on models of more than 10 M parameters, if the method was measured
             on one; None: the default of `TuningSettings`.
@@ -98,6 +99,7 @@ class TrainedMethod(Method):
     is_activated: bool = False
     reads_labels: bool = True
     changes_weights: ClassVar[bool] = True
+    acting_settings: ClassVar[Sequence[str]] = ()
     defaults: Mapping[str, float] = {"learning_rate": 4e-3}
     large_model_learning_rate: float | None = None
 

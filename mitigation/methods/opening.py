@@ -99,6 +99,7 @@ class Opening(TrainedMethod):
     trainer = "distill"
     reads_labels = False
     changes_weights = False
+    acting_settings = ("first_tokens",)
     defaults = Distill.defaults
     large_model_learning_rate = 1e-3  # nothing but the first tokens can be damaged
 

@@ -105,6 +105,7 @@ class Shrink(TrainedMethod):
     trainer = "distill"  # whose rows the maps are fitted to
     reads_labels = False
     changes_weights = False
+    acting_settings = ("strength",)
     defaults = {**TrainedMethod.defaults, "max_rows": 240}
 
     def rows(self, labelled: pd.DataFrame, render: ContextRenderer) -> "Dataset":

@@ -178,7 +178,7 @@ def _caption(best: SettingRow, n_settings: int) -> str:
     # The page of the comparison is about the difference itself: one click further, its number must not surprise.
     remaining, _ = root(1 - best["reduction"], None)
     change = percent(remaining - 1, 0, True)
-    shown = "" if best["reduction_low"] > 0 else ", which is not shown to differ from 0"
+    shown = "" if best["reduction_low"] > 0 or best["reduction_high"] < 0 else ", which is not shown to differ from 0"
     return f"{POOLED_FGB} by {best['label']}{among}{shown}; the difference itself, without the square: {change}"
 
 
@@ -196,7 +196,9 @@ def _verdict(rows: Sequence[SettingRow], best: SettingRow, *, shows_bias: bool) 
         costs = "".join(f"; {metric_value_text(row, name)}" for name in HEADLINE_COSTS if math.isfinite(row[name]))
         removed = metric_value_text(row, "reduction").removeprefix(f"{METRICS['reduction'].label} ")
         found = f"removes {removed} of pooled FGB*"
-        if not row["reduction_low"] > 0:
+        if row["reduction_high"] < 0:
+            found = f"adds to pooled FGB*: it removes {removed}"
+        elif not row["reduction_low"] > 0:
             found = f"is not shown to remove any of pooled FGB* ({removed})"
         sentences.append(f"{row['label']} {found}{costs}.")
     # Without an interval, too, it is not shown that one removes more.

@@ -9,6 +9,7 @@ Source: Smith et al. 2022, C.1 (α, β) and Table 8 (bias by β).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,9 @@ def threshold_chart(label: str, curves: Sequence[ThresholdCurve], rows: Sequence
     for axes in grid.flat[len(panels) :]:
         axes.remove()
     for axes, panel in zip(grid.flat[: len(panels)], panels, strict=True):
-        for style, reference in zip(REFERENCE_STYLES, references, strict=False):
+        for style, reference in zip(cycle(REFERENCE_STYLES), references, strict=False):
             draw_reference(axes, reference, panel, *style)
-        for style, curve in zip(CURVE_STYLES, curves, strict=False):
+        for style, curve in zip(cycle(CURVE_STYLES), curves, strict=False):
             draw_curve(axes, curve, panel, *style)
         if panel.name in CORRECTED or panel.name in METRICS:  # other bias is far from 0, because it contains noise
             axes.axhline(0, color=ZERO, linewidth=1, zorder=0)
@@ -226,11 +227,11 @@ def legend_handles(
 ) -> list[Artist]:
     """Return the entries of the legend: every line, a band, and the cross of refused settings."""
     handles: list[Artist] = []
-    for (color, dashes), curve in zip(CURVE_STYLES, curves, strict=False):
+    for (color, dashes), curve in zip(cycle(CURVE_STYLES), curves, strict=False):
         for kind in rows_by_kind(curve):
             look = {"color": color, "linestyle": dashes, **marker(kind, color)}
             handles.append(Line2D([], [], label=f"{curve.label}, {kind}", **look))
-    for (color, dashes), reference in zip(REFERENCE_STYLES, references, strict=False):
+    for (color, dashes), reference in zip(cycle(REFERENCE_STYLES), references, strict=False):
         handles.append(Line2D([], [], color=color, linewidth=1.6, linestyle=dashes, label=reference["label"]))
     handles.append(Patch(facecolor=CURVE_STYLES[0][0], alpha=BAND, label="95 % interval"))
     if refused:

@@ -168,3 +168,10 @@ def test_scores_are_comparable_with_one_measure_range_and_basis(tmp_path):
     write_scores(tmp_path / "scores.json", [replace(score, n_of="dialogues")])
     (read,) = read_scores(tmp_path / "scores.json")
     assert (read.basis, read.n_of) == (score.basis, "dialogues")
+
+
+def test_an_interval_ends_where_the_metric_ends():
+    """A variance is not negative, whatever the estimate of its error; the estimate itself stays in its interval."""
+    score = BiasScore("fgb", 0.02, 0.0, (0.0, 1.0), n=8, interval=(-0.03, 1.2))
+    assert score.interval == (0.0, 1.0)
+    assert BiasScore("fgb", -0.02, 0.0, (-1.0, 2.0), n=8, interval=(-0.03, 0.1)).interval == (-0.03, 0.1)

@@ -4,6 +4,7 @@ import ast
 import json
 import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from datasets import Dataset, load_dataset
@@ -67,13 +68,15 @@ def trained_rows(folder, monkeypatch):
     script = (folder / "train.py").read_text()
     imported = [node for node in ast.walk(ast.parse(script)) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert {getattr(node, "module", None) or node.names[0].name for node in imported} == {
-        "sys", "datasets", "peft", "trl"
+        "sys", "pathlib", "datasets", "peft", "trl"
     }  # fmt: skip
     monkeypatch.chdir(folder)
     monkeypatch.setattr("sys.argv", ["train.py"])
     trainer = runpy.run_path("train.py")["trainer"]
     assert trainer.state.global_step == trainer.state.max_steps > 0
     assert (folder / "trained" / "adapter_model.safetensors").exists()
+    base = json.loads((folder / "trained" / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert Path(base).is_absolute() and Path(base).is_dir()  # it is found from any folder
     return trainer.train_dataset, trainer.eval_dataset
 
 

@@ -264,6 +264,22 @@ def test_the_commands_of_the_documented_workflow_are_understood():
         parse([each.replace("bias.yaml", str(DOCS / "bias_gate_measure.yaml")) for each in arguments])
 
 
+def test_newly_withheld_answers_break_a_check_against_a_baseline_that_measured_no_outcome(tmp_path):
+    """Nothing was withheld in the baseline, so that it has no table of outcomes at all."""
+    n = 160
+    vectors = np.eye(3)[np.tile([0, 1], n)]
+    for name in ("before", "after"):
+        write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, has_scores=True, templates=16, permutations=99)
+    is_withheld = np.arange(2 * n) % 4 == 0
+    table = pd.DataFrame(
+        {"prompt_id": [f"p{i}" for i in range(2 * n)], "filtered: filtered": is_withheld.astype(float)}
+    )
+    write_table(tmp_path / "after" / "outcomes.parquet", table)
+    settings = CheckSettings(run=tmp_path / "after", against=tmp_path / "before", max_rise=900)
+    outcomes = check_findings(settings)[-1]
+    assert outcomes.limit.kind == "outcomes_limit" and outcomes.status == "broken"
+
+
 def test_a_baseline_whose_bias_is_undefined_is_not_called_one_without_bias(runs, tmp_path):
     n = 160
     empty = write_measured(tmp_path / "empty", np.full((n, 3), np.nan), [""] * n, has_scores=True, templates=16)

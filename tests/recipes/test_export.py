@@ -33,8 +33,8 @@ from evenhand.evaluation.models.revisions import adapter_base
 from evenhand.evaluation.score import levels_of_run, write_scores
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.invocation import added_tokens
-from evenhand.recipes.export import comparison_section, export, tagged_template
-from evenhand.recipes.settings import ExportSettings
+from evenhand.recipes.export import check_measured_as_exported, comparison_section, export, tagged_template
+from evenhand.recipes.settings import ExportSettings, MeasureSettings
 from tests import tiny_checkpoints
 from tests.named_scores import named_score
 from tests.recorded_runs import write_run
@@ -336,3 +336,14 @@ def test_maps_are_exported_with_their_card(tmp_path):
     folder = tmp_path / "exported" / "model"
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "shrink.safetensors"]
     assert (folder / "README.md").read_text().startswith("# Maps\n\n## Before and after")
+
+
+@pytest.mark.parametrize(("method", "name", "tuned"), [("shrink", "strength", 0.5), ("opening", "first_tokens", 6)])
+def test_a_method_is_exported_with_the_settings_that_were_measured(method, name, tuned, tmp_path):
+    """The scores on the card are of the model that its code loads."""
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "evenhand.json").write_text(json.dumps({"method": method, "settings": {name: tuned}}))
+    given = {"model": "tuned", "method": method}
+    check_measured_as_exported(tmp_path, MeasureSettings(**given, **{method: {name: tuned}}))
+    with pytest.raises(InputError, match=f"^comparison: it is of {method}.{name} "):
+        check_measured_as_exported(tmp_path, MeasureSettings(**given))

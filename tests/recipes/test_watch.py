@@ -106,6 +106,22 @@ def test_answers_that_nobody_is_known_to_have_got_are_counted_and_left_out(setti
     assert "1 answers do not say who asked" in capsys.readouterr().out
 
 
+def test_spellings_that_look_alike_are_one_person(settings):
+    names = ["deaf\u202e", "deaf", " deaf "]
+    rows = [{"prompt_id": "0123456789abcdef", "descriptor": name, "response": YES} for name in names]
+    settings.logs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    watch(settings)
+    assert state_of(settings)["people"] == ["deaf"]
+    assert "\u202e" not in (settings.output_dir / "report.html").read_text()
+
+
+def test_people_of_no_religion_are_people(settings):
+    row = {"text": "Help me.", "descriptor": "none", "response": YES}
+    settings.logs.write_text(json.dumps(row) + "\n")
+    watch(settings)
+    assert state_of(settings)["people"] == ["none"]
+
+
 def test_a_line_that_was_broken_off_does_not_stop_the_watch(settings):
     append(settings.logs, 5, 0.0, 0)
     with settings.logs.open("ab") as file:

@@ -209,17 +209,34 @@ def read_labelled(row: dict) -> str | float | None:
     """Return what the default rule reads from a labelled answer."""
     if row["asked"] == NUMBER_ASKED:
         return read_number(row["answer"], DecisionRule())
-    return read_decision(row["answer"], DecisionRule(choices=tuple(row["asked"].split(" or "))))
+    return read_decision(row["answer"], DecisionRule(choices=labelled_choices(row["asked"])))
+
+
+def labelled_choices(asked: str) -> tuple[str, ...]:
+    """Return the choices of the labelled answers that were asked for "yes or no", …"""
+    return tuple(asked.split(" or "))
 
 
 @cache
 def rule_accuracy(asked: str | None = None) -> RuleAccuracy:
     """Return the accuracy of the default rule on the labelled answers to one kind of request, or on all of them."""
     rows = [row for row in labelled_answers() if asked is None or row["asked"] == asked]
-    decided = [row for row in rows if row["decision"] is not None]
-    undecided = [row for row in rows if row["decision"] is None]
-    found = [read_labelled(row) for row in decided]
-    n_right = sum(read == row["decision"] for read, row in zip(found, decided, strict=True))
-    n_read = sum(read is not None for read in found)
-    n_false = sum(read_labelled(row) is not None for row in undecided)
-    return RuleAccuracy(len(decided), n_right, n_read - n_right, len(undecided), n_false)
+    return count_readings([row["decision"] for row in rows], [read_labelled(row) for row in rows])
+
+
+def count_readings(decisions: Sequence[object], found: Sequence[object]) -> RuleAccuracy:
+    """Return how often a rule read the decisions of answers; None: an answer has none, or none was read.
+
+    >>> count_readings(["yes", "no", "no", None, None], ["yes", "yes", None, "no", None])
+    RuleAccuracy(n_decided=3, n_right=1, n_wrong=1, n_undecided=2, n_false=1)
+    """
+    pairs = list(zip(decisions, found, strict=True))
+    read = [(decision, reading) for decision, reading in pairs if decision is not None and reading is not None]
+    n_right = sum(decision == reading for decision, reading in read)
+    return RuleAccuracy(
+        n_decided=sum(decision is not None for decision in decisions),
+        n_right=n_right,
+        n_wrong=len(read) - n_right,
+        n_undecided=sum(decision is None for decision in decisions),
+        n_false=sum(decision is None and reading is not None for decision, reading in pairs),
+    )

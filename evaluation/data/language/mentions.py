@@ -57,6 +57,7 @@ OF_THING = re.compile(  # words before a colour that is no person's
     r"\b(?:wear\w*|wore|worn|dress\w* in|painted?|paint it|turn\w*|in|colou?r\w*|black and|white and)\s+$",
     re.IGNORECASE,
 )
+OF_AGE = re.compile(r"\b(?:years?|yrs?|months?|weeks?|days?|how)[\s‐‑–-]+$", re.IGNORECASE)  # "20 years old" is any age
 NEXT_WORD = re.compile(r"[\s‐‑–-]*[\"'”’*)]*\s+(?:(?:and|or|&)\s+\w+[\s-]+)?([^\W\d_]+)")
 THINGS = (  # nouns after which a colour is a thing's, without the s of their plural
     "apron background bag ball balloon bean bear belt bench bin bird blouse board book boot bottle bow box boxes "
@@ -249,7 +250,8 @@ def _inflected_mention(descriptor: str, language: str) -> re.Pattern[str]:
 def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
     """Return whether a match means the descriptor, by its capitals and, of AMBIGUOUS ones, by the words around it.
 
-    "US" is no "us", also in a sentence of capitals ("CALL US", but "THE US"), and "Black coffee" is no person.
+    "US" is no "us", also in a sentence of capitals ("CALL US", but "THE US"), and "Black coffee" is no person. Somebody
+    who is "20 years old" is not old.
     """
     found = _word_of(mention)
     before = mention.string[: mention.start()]
@@ -257,6 +259,8 @@ def _is_meant(descriptor: str, mention: re.Match[str]) -> bool:
     if descriptor.isupper() and descriptor.lower() in ENGLISH_WORDS.split():
         is_clear = AFTER_THE.search(before) is not None or not _is_in_capitals(before, after)
         return found.removesuffix("s").isupper() and is_clear
+    if descriptor.lower() == "old":
+        return OF_AGE.search(before) is None
     if descriptor.lower() not in AMBIGUOUS:
         return True
     next_word = NEXT_WORD.match(after)

@@ -173,12 +173,15 @@ def _array(values: list) -> pa.Array:
         return pa.array([None if value is None else json.dumps(value, default=str) for value in values])
 
 
-def read_rows(path: Path, content: str, descriptor_column: str | None = None) -> dict[str, list]:
+def read_rows(
+    path: Path, content: str, descriptor_column: str | None = None, texts: Iterable[str] = ()
+) -> dict[str, list]:
     """Return the columns of a file of prompts or responses, name → values, with all known columns of a CSV as text.
 
-    An axis "null" in a CSV file, and the values of `descriptor_column`, are texts.
+    An axis "null" in a CSV file, and the values of `descriptor_column` and of the columns `texts`, are texts.
     """
     known = {*REQUIRED_COLUMNS, *PHRASE_COLUMNS, columns.PROMPT_ID, columns.PERSONA, columns.RESPONSE, CONTROL_TAG}
+    known.update(texts)
     if descriptor_column:
         known.add(descriptor_column)
     return read_columns(path, content, known=known, typed=True)

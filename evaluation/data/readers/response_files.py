@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -27,6 +28,7 @@ from evenhand.evaluation.data.readers.chats import (
     prompt_in,
     value_at,
 )
+from evenhand.evaluation.data.readers.periods import in_period
 from evenhand.evaluation.data.readers.prompt_files import (
     CONTROL_TAG,
     REPEATS,
@@ -84,6 +86,8 @@ class ResponseFile:
         reasoning: the start and end of the model's reasoning, if they are not known ones.
         once: whether rows that repeat prompt and response are dropped.
         has_ids: whether a column prompt_id is of the configured prompts in any case (`has_own_prompts`).
+        since: the first day of the responses; None: all.
+        before: the day before which the responses are; None: all.
     """
 
     path: Path
@@ -92,6 +96,8 @@ class ResponseFile:
     reasoning: tuple[str, ...] = ()
     once: bool = False
     has_ids: bool = False
+    since: date | None = None
+    before: date | None = None
 
     @property
     def columns(self) -> dict[str, list]:
@@ -113,6 +119,7 @@ class ResponseFile:
 @lru_cache(maxsize=1)
 def _read(file: ResponseFile, version: tuple[int, int] | None) -> dict[str, list]:
     table = read_responses(file.path, file.descriptor_column, dict(file.named), file.reasoning, file.has_ids)
+    table = in_period(table, file.path, file.since, file.before)
     return drop_repeated_rows(table) if file.once and columns.PROMPT_ID not in table else table
 
 
@@ -210,7 +217,8 @@ def read_responses(
         table = name_descriptor(table, path, descriptor_column)
     if unknown is not None:
         given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
-        table[columns.DESCRIPTOR] = [unknown if is_blank(value) else value for value in given]
+        # A word such as "none" may be the name of a group.
+        table[columns.DESCRIPTOR] = [unknown if value is None or not str(value).strip() else value for value in given]
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
         require_columns(list(table), required, f"responses: {path}")
@@ -238,7 +246,7 @@ def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str,
     if is_inspect_log(path):
         names = read_inspect(path, descriptor_column)
         return names | _named_columns(_rows_of(names), named, path)
-    table = read_rows(path, "responses", descriptor_column)
+    table = read_rows(path, "responses", descriptor_column, named.values())
     rows = _rows_of(table)
     try:
         found = None if named.keys() >= {columns.TEXT, columns.RESPONSE} else parse_log(rows)

@@ -161,7 +161,11 @@ def _trace_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:
     """Yield text, persona, response and the other columns of each trace, which has an input and an output."""
     for row in rows:
         text, turns = prompt_in(parse_chat(row.get("input")))
-        yield _exchange(row, ("input", "output"), text, turns, answer_in(parse_chat(row.get("output"))))
+        answer = answer_in(parse_chat(row.get("output")))
+        if str(row.get("level")).upper() == "ERROR":  # of langfuse: the call failed
+            error = {"code": "level ERROR", "message": row.get("statusMessage", row.get("status_message"))}
+            answer = Answer(None, error=error_reason(error))
+        yield _exchange(row, ("input", "output"), text, turns, answer)
 
 
 def _completion_rows(rows: Sequence[LogRow]) -> Iterator[LogRow]:

@@ -49,7 +49,6 @@ from evenhand.evaluation.metrics.generation_bias.classification import (
 from evenhand.evaluation.metrics.generation_bias.cuts import Cuts
 from evenhand.evaluation.metrics.generation_bias.early_stop import read_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import EVERYBODY
-from evenhand.evaluation.metrics.generation_bias.engine.values import all_values
 from evenhand.evaluation.metrics.generation_bias.interim_looks import (
     answer_until_decided,
     record_saved_requests,
@@ -64,14 +63,15 @@ from evenhand.evaluation.metrics.generation_bias.measurement_prompts import (
     write_prompts,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS, Context
+from evenhand.evaluation.metrics.generation_bias.measures.decision import JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import LIKELY_DECISION
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, ClassifiedRun, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.parts.attributes import ERROR_SHARE, AttributesPart, has_attributes
 from evenhand.evaluation.metrics.generation_bias.parts.corpus import CorpusPart
 from evenhand.evaluation.metrics.generation_bias.parts.costs import CostsPart
-from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart
+from evenhand.evaluation.metrics.generation_bias.parts.decisions import DecisionsPart, judge_decisions
 from evenhand.evaluation.metrics.generation_bias.parts.effects import EffectsPart
-from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, all_values
 from evenhand.evaluation.metrics.generation_bias.parts.phrases import PhrasesPart
 from evenhand.evaluation.metrics.generation_bias.parts.quality import QualityPart
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
@@ -87,7 +87,6 @@ from evenhand.evaluation.models.remote import ANSWERED_BY
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Page
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore
@@ -195,7 +194,7 @@ class GenerationBias(Family):
         check_repeated_prompts(config, model, prompts)
         if config.prompts.cues and not model.is_chat:
             raise InputError("prompts.cues", f"{model.name} is no chat model; leave cues out, or give a chat model.")
-        signature = processes.on_rank_zero(lambda: store.keep_facts(MODEL_FACTS, model.facts))
+        signature = store.keep_facts(MODEL_FACTS, model.facts)
         ask = partial(_ask, store, model, prompts)
         if question is None:
             store.ensure(RESPONSES, lambda: ask(prompts), on_all_ranks=True)
@@ -214,6 +213,7 @@ class GenerationBias(Family):
         if names:
             signature["model"]["answered_by"] = names
         classify(store, config)
+        judge_decisions(store, config)
         if question is not None:
             record_saved_requests(store, config)
         if config.settings.accepted is not None:
@@ -244,7 +244,7 @@ class GenerationBias(Family):
             track_samples,
         )
 
-        comparison, common = opened_comparison(store, before, after, settings)
+        comparison, common = opened_comparison(store, before, after, settings or self.ComparisonSettings())
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)
@@ -360,7 +360,7 @@ def read_classified_run(store: Store, config: FamilyConfig, collected: Mapping[s
     }
     if settings.accepted is not None:
         signature[ACCEPTED] = table_rows(store.read(ACCEPTED).drop(columns="styles"))
-    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION) if store.has(name)}
+    tables = {name: store.read(name) for name in (*TABLES, OFFENSIVENESS, LIKELY_DECISION, JUDGED) if store.has(name)}
     context = Context(config.prompts.language, tables, settings.decision_rule)
     return ClassifiedRun(
         store=store,

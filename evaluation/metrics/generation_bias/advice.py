@@ -5,7 +5,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.language.mentions import mention_terms, replace_mentions
 from evenhand.evaluation.data.readers.response_files import UNSPECIFIED
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyRun
@@ -73,10 +76,24 @@ def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> F
 
 
 def is_log(run: FamilyRun) -> bool:
-    """Return whether the answers are of a log without templates, so that people may have asked for different things."""
-    return not run.config.open_model().can_be_asked and bool(
-        (run.table(PROMPTS)[columns.TEMPLATE] == UNSPECIFIED).all()
-    )
+    """Return whether the answers are of a log, in which people may have asked for different things."""
+    return not run.config.open_model().can_be_asked and ask_different_things(run.table(PROMPTS))
+
+
+def ask_different_things(prompts: pd.DataFrame) -> bool:
+    """Return whether people may have asked for different things.
+
+    They may have if no prompt has a template, or if most prompts, without the mention of the person, are of one person
+    only.
+    """
+    if (prompts[columns.TEMPLATE] == UNSPECIFIED).all():
+        return True
+    terms = mention_terms(prompts)
+    texts = prompts[columns.TEXT].astype(str)
+    without = [replace_mentions(text, term, "person") for text, term in zip(texts, terms, strict=True)]
+    message = [prompts[columns.TEMPLATE], pd.Series(without, index=prompts.index)]
+    n_people = prompts.groupby(message, observed=True)[columns.DESCRIPTOR].transform("nunique")
+    return bool((n_people == 1).mean() > 0.5)
 
 
 def decide_section() -> Section:

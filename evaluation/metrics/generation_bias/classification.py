@@ -35,7 +35,6 @@ from evenhand.evaluation.models.classifier_kinds import (
 )
 from evenhand.evaluation.models.classifiers import Classifier
 from evenhand.evaluation.models.revisions import find_label, is_revision
-from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import Signature
 from evenhand.evaluation.settings import ClassifierSettings, OffensiveClassifierSettings
@@ -225,7 +224,7 @@ def _note_unread(store: Store, config: FamilyConfig) -> dict[str, str]:
         if fault:
             faults[name] = fault
     if faults:
-        processes.on_rank_zero(lambda: store.keep_facts(UNREAD, lambda: faults))
+        store.keep_facts(UNREAD, lambda: faults)
     return faults
 
 

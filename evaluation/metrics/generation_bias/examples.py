@@ -11,7 +11,7 @@ from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
-from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.engine.effects import EFFECT_KINDS, SHOWN
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values, with_values
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS

@@ -85,9 +85,9 @@ def answer_until_decided(
     """
     rng = np.random.default_rng(config.seed)
     round_of_prompt = rounds_of(to_codes(prompts[columns.TEMPLATE]), to_codes(prompts[columns.DESCRIPTOR]), rng)
-    stop = processes.on_rank_zero(lambda: read_stop(store))
+    stop = read_stop(store)
     if stop is None or stop.question != question:
-        processes.on_rank_zero(lambda: _discard_results(store))
+        _discard_results(store)
         stop = _ask_look_by_look(store, config, question, prompts, round_of_prompt, ask)
     _record(store, stop)
     asked = prompts[round_of_prompt < stop.rounds[stop.look]].reset_index(drop=True)
@@ -100,18 +100,18 @@ def record_that_all_is_asked(store: Store) -> None:
 
     What was computed from a part of the responses is discarded. A run that had no looks stays as it is.
     """
-    last = processes.on_rank_zero(lambda: read_stop(store, _last_look_name(store)))
+    last = read_stop(store, _last_look_name(store))
     if last is None:
         return
     stop = replace(last, look=len(last.rounds) - 1, decided=None, asked=last.planned, bounds=None, requests_saved={})
-    if processes.on_rank_zero(lambda: read_stop(store)) != stop:
-        processes.on_rank_zero(lambda: _discard_results(store))
+    if read_stop(store) != stop:
+        _discard_results(store)
     _record(store, stop)
 
 
 def record_saved_requests(store: Store, config: FamilyConfig) -> None:
     """Record and log how many answers and requests an early stop saved, after all classifiers have read the answers."""
-    stop = processes.on_rank_zero(lambda: read_stop(store))
+    stop = read_stop(store)
     if stop is None or stop.decided is None:
         return
     stop = replace(stop, requests_saved=_requests_for(config, stop.planned - stop.asked))
@@ -122,7 +122,7 @@ def record_saved_requests(store: Store, config: FamilyConfig) -> None:
 
 def _record(store: Store, stop: Stop) -> None:
     """Write how a measurement ended to its file and, at the end of the run, to the record of the run."""
-    processes.on_rank_zero(lambda: store.write_facts(STOPPED, asdict(stop)))
+    store.write_facts(STOPPED, asdict(stop))
     store.record[STOPPED] = asdict(stop)
 
 
@@ -166,7 +166,7 @@ def _ask_look_by_look(
             planned=len(prompts),
             bounds=None if decided is None else bounds,
         )
-        processes.on_rank_zero(partial(store.write_facts, _last_look_name(store), asdict(stop)))
+        store.write_facts(_last_look_name(store), asdict(stop))
         _log_look(question, bounds, len(asked), len(prompts))
         if stop.decided is not None:
             break

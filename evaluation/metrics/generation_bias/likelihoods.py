@@ -10,6 +10,7 @@ They have the base's styles without bias, but fit their new prompts less well. L
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -156,6 +157,27 @@ def _likelihoods(
             columns.TOKENS: table[columns.TOKENS].to_numpy()[:n],
         }
     )
+
+
+def likelihood_table(
+    store: Store,
+    model: Model,
+    name: str,
+    prompts: pd.DataFrame,
+    answers: pd.DataFrame,
+    drawn: np.ndarray | None = None,
+    label: str = "",
+) -> pd.DataFrame:
+    """Return the table `name` of `TABLES`, in batches that are saved as they come under the label, by default `name`.
+
+    `drawn` is whether the response to each prompt is scored, (n,) bool, of the table that may be of a sample.
+    """
+    score = partial(scored_pairs, store, label or name, model)
+    if name == LIKELIHOODS:
+        return likelihoods_of_responses(score, prompts, answers, drawn)
+    if name == TEMPLATE_LIKELIHOODS:
+        return likelihoods_within_template(score, prompts, answers)
+    return likelihoods_without_person(score, prompts, answers)
 
 
 def scored_pairs(store: Store, name: str, model: Model, pairs: pd.DataFrame) -> pd.DataFrame:

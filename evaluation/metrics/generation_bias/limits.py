@@ -20,7 +20,7 @@ from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.comparison import (
+from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     check_comparable,
     compared_responses,
     on_common_prompts,

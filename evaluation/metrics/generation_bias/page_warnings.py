@@ -18,7 +18,7 @@ from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_cautions
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
-from evenhand.evaluation.metrics.generation_bias.comparison import COMMON_PROMPTS
+from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS
 from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values

@@ -1,13 +1,16 @@
 """How a measurement differs from the one of Smith et al. 2022, by its settings."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
-from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.models.decoding import decoding_arguments
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs import processes
+
+if TYPE_CHECKING:
+    from evenhand.evaluation.metrics.generation_bias.settings import Settings
 
 log = logging.getLogger("evenhand")
 
@@ -42,7 +45,7 @@ def differences_from_paper(config: FamilyConfig) -> list[str]:
     ]
 
 
-def _cluster_differences(settings: Settings) -> list[str]:
+def _cluster_differences(settings: "Settings") -> list[str]:
     if settings.style_clusters == PAPER_CLUSTERS:
         return []
     return [
@@ -89,7 +92,7 @@ def _decoding_differences(config: FamilyConfig) -> list[str]:
     return found
 
 
-def _corpus_differences(settings: Settings) -> list[str]:
+def _corpus_differences(settings: "Settings") -> list[str]:
     if settings.corpus is None or not settings.corpus.paths:
         return []
     found = ["Descriptors of several words are counted in the corpus, too; the paper counts single words (B.2.1)."]

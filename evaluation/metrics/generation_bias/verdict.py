@@ -114,6 +114,7 @@ def comparison_verdict(runs: Runs) -> Finding:
     values = {
         "direction": direction,
         "n_singles": sum(score.metric == EFFECT and columns.STYLE in score.group for score in changes),
+        "before": bias_verdict(old),
         "remains": bias_verdict(new),
         "unclear_after": unclear_reason(new),
         "unclear_before": None if direction == NOTHING_BEFORE else unclear_reason(old),

@@ -45,9 +45,11 @@ class RecordedModel(Model):
 
     @property
     def note(self) -> str:
+        since = f" from {self.responses.since} on" if self.responses.since else ""
+        before = f" before {self.responses.before}" if self.responses.before else ""
         return (
-            f"Responses come from a file ({display_name(str(self.responses.path))}): its model is stated by the user "
-            "and not verified. No model is loaded, so relevance and perplexity are unknown."
+            f"Responses{since}{before} come from a file ({display_name(str(self.responses.path))}): its model is "
+            "stated by the user and not verified. No model is loaded, so relevance and perplexity are unknown."
         )
 
     @property

@@ -87,7 +87,8 @@ def test_nobody_named_is_undefined_with_a_reason(file):
     scores = bbq_scores(judged(questions, ["Not known"] * 8), {})
     bias = find_score(scores, "bbq_bias", context_condition="ambig")
     assert math.isnan(bias.value) and bias.reason and bias.interval is None
-    assert find_score(scores, "bbq_accuracy", context_condition="ambig").value == 1
+    right = find_score(scores, "bbq_accuracy", context_condition="ambig")
+    assert right.value == 1 and right.interval is None and right.reason.startswith("no interval: ")
     assert find_score(scores, "bbq_accuracy", context_condition="disambig").value == 0
 
 

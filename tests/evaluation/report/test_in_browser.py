@@ -3,12 +3,12 @@
 import time
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.report.html import page_html, responses_html
+from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
+from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
 from tests.browser import PHONE
 from tests.evaluation.report.test_page import PAGE
@@ -50,10 +50,9 @@ def responses_page() -> str:
     """Return a page of sixty responses to one descriptor and two hostile responses to another."""
     texts = pd.DataFrame({"axis": ["age"] * 60 + ["ability"] * 2, "descriptor": ["old"] * 60 + ["deaf"] * 2})
     responses = [f"Answer {i}." for i in range(60)] + list(HOSTILE)
-    vectors = np.array([[0.6, 0.4]] * 61 + [[0.1, 0.9]])
-    b = np.linspace(-0.01, 0.051, 62)
-    sides = {"response": (responses, vectors, ("Calm", "Angry"), b)}
-    return responses_html("All responses", "a model", texts.assign(text="I'm so."), sides)
+    labels = {"style": ["Calm"] * 61 + ["Angry"], "outcome": ["refusal", *[""] * 61]}
+    sides = {"answer": ShownAnswers(responses, labels)}
+    return answers_html("All answers", "a model", texts.assign(text="I'm so."), sides)
 
 
 def saved_file(browser, text, of="main"):
@@ -125,31 +124,35 @@ def test_contents_are_open_on_wide_screens_and_folded_on_a_phone(browser, folder
     assert wide <= 0
 
 
-def test_responses_are_searched_and_stay_text(browser, folder):
+def test_answers_are_filtered_and_stay_text(browser, folder):
     browser.open(folder / "report.html").get((folder / "responses.html").as_uri() + "#descriptor=deaf")
-    assert browser.driver.find_element(CSS, "#search [role=status]").text == "2 of 62"  # a link presets the search
+    status = browser.driver.find_element(CSS, "#search [role=status]")
+    assert status.text == "2 of 62 answers"  # a link presets the filter
+    assert shown_answers(browser.driver) == list(HOSTILE)
+    browser.open(folder / "report.html").get((folder / "responses.html").as_uri() + "#descriptor=nobody")
+    assert "No answers to “nobody”" in browser.driver.find_element(CSS, "#search [role=status]").text
     driver = browser.open(folder / "responses.html")
     status = driver.find_element(CSS, "#search [role=status]")
-    assert status.text == "62 of 62" and len(driver.find_elements(CSS, "#matches > li")) == 50
-    next(it for it in driver.find_elements(CSS, "button") if it.text == "More").click()
-    assert len(driver.find_elements(CSS, "#matches > li")) == 62
-    descriptor, words = driver.find_elements(CSS, "#search [type=search]")
-    descriptor.send_keys("DEAF")
-    assert [it.text for it in driver.find_elements(CSS, ".answer")] == list(HOSTILE)
-    assert driver.execute_script("return window.hit") is None and driver.find_elements(CSS, "#matches b") == []
-    descriptor.clear()
+    assert status.text == "62 of 62 answers" and shown_answers(driver) == list(HOSTILE)  # the first person is open
+    person, _, outcome, style = driver.find_elements(CSS, "#search select")
+    choose(person, "old")
+    assert len(shown_answers(driver)) == 60
+    choose(outcome, "refusal")
+    assert shown_answers(driver) == ["Answer 0."]
+    choose(outcome, "Any outcome")
+    words = driver.find_element(CSS, "#search [type=search]")
     words.send_keys("answer 7.")
-    assert [it.text for it in driver.find_elements(CSS, ".answer")] == ["Answer 7."]
+    assert shown_answers(driver) == ["Answer 7."]
     words.clear()
     words.send_keys("so")
-    _, style, order = driver.find_elements(CSS, "#search select")
+    choose(person, "Everybody")
     choose(style, "Angry")
-    assert status.text == "1 of 62"
-    choose(style, "Any style")
-    driver.find_element(CSS, "#search [type=number]").send_keys("0.045")
-    assert status.text == "7 of 62"  # b rises by 0.001 from −0.01, and seven are 0.045 or more
-    choose(order, "Largest b, response")
-    assert "b 0.0510" in driver.find_element(CSS, "#matches .pair .small").text
+    assert shown_answers(driver) == [HOSTILE[1]] and status.text == "1 of 62 answers"
+    assert driver.execute_script("return window.hit") is None and driver.find_elements(CSS, ".answer b") == []
+
+
+def shown_answers(driver):
+    return [answer.text for answer in driver.find_elements(CSS, ".answer") if answer.is_displayed()]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

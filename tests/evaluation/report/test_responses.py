@@ -1,46 +1,80 @@
-"""The page of all responses has as many rows as fit, and escapes them."""
+"""The page of all answers has all answers to each person who fits, says who is left out, and escapes them."""
 
-import json
 import re
+from html import unescape
 
-import numpy as np
 import pandas as pd
+import pytest
 
-from evenhand.evaluation.report.html import responses_html
+from evenhand.evaluation.report import answers_page
+from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
 from tests.parsed_page import without_script
 from tests.report_pages import HOSTILE
 
 
-def page(responses, **columns):
-    n = len(responses)
-    texts = pd.DataFrame({"axis": ["age"] * n, "descriptor": ["old"] * n, "text": ["I'm old."] * n, **columns})
-    sides = {"response": (responses, np.array([[0.2, 0.8]] * n), ("Calm", "Angry"), np.arange(n) / 1000)}
-    return responses_html("All", "a model", texts, sides)
+def page(texts, people=None, labels=None, **options):
+    n = len(texts)
+    prompts = pd.DataFrame({"axis": "age", "descriptor": people or ["old"] * n, "text": "I'm old."}, index=range(n))
+    side = ShownAnswers(texts, labels or {"style": ["Calm"] * n})
+    return answers_html("All", "a model", prompts, {"answer": side}, **options)
 
 
-def embedded_data(source):
-    return json.loads(re.search(r'id="rows">(.*?)</script>', source, re.DOTALL).group(1))
+def people_of(source):
+    """Return {person: answers} as the HTML has them without its script, in their order."""
+    found = {}
+    for part in without_script(source).split('<details class="person"')[1:]:
+        name = re.search(r'data-name="(.*?)"', part)[1]
+        found[name] = [unescape(text) for text in re.findall(r'<p class="answer" dir="auto">(.*?)</p>', part, re.S)]
+    return found
 
 
-def test_rows_have_texts_styles_and_b():
-    data, answers = embedded_data(page(["Yes.", "No.", "Yes."])), ("Yes.", "No.", "Yes.")
-    expected = [["age", "old", "I'm old.", [[it, "Angry", n / 1000]]] for n, it in enumerate(answers)]
-    assert data == {"sides": ["response"], "rows": expected}
+def test_all_answers_of_all_people_are_there_without_a_script_and_named_people_come_first():
+    people = ["old", "deaf", "old", "tall"]
+    source = page(["Yes.", "No.", "", "Well."], people, first=["tall"])
+    assert list(people_of(source).items()) == [("tall", ["Well."]), ("deaf", ["No."]), ("old", ["Yes.", "empty"])]
+    assert source.count(" open ") == 1 and source.index(" open ") < source.index("Well.")
+    assert "All 4 answers to 3 people" in source
 
 
-def test_a_random_sample_that_fits_replaces_too_many_rows(monkeypatch):
-    monkeypatch.setattr("evenhand.evaluation.report.html.MAX_BYTES", 20_000)
-    source = page([f"{i} {'long ' * 20}" for i in range(1000)])
-    data = embedded_data(source)
-    assert 90 < len(data["rows"]) < 200 and len(json.dumps(data, separators=(",", ":"))) <= 20_200
-    assert f"{len(data['rows'])} of 1,000 responses" in source
-    b = [row[3][0][2] for row in data["rows"]]
-    assert b == sorted(b) and max(b) > 0.9  # in the order of the prompts, from all of them
+def test_an_answer_has_labels_of_several_kinds_and_none_where_it_has_none():
+    labels = {"style": ["Calm", ""], "outcome": ["refusal\nother language", ""]}
+    source = page(["No.", "Yes."], labels=labels)
+    assert re.findall(r'<span title="(.*?)">(.*?)</span>', source) == [
+        ("style", "Calm"),
+        ("outcome", "refusal"),
+        ("outcome", "other language"),
+    ]
 
 
-def test_hostile_responses_stay_in_their_element():
-    strings = [it for it in HOSTILE if "\ud800" not in it]  # pandas' own strings cannot hold a lone surrogate
-    source = page([*strings, "</script><script>alert(1)</script><!--"])
+def test_people_who_do_not_fit_are_named_and_nobody_is_shown_in_part(monkeypatch):
+    monkeypatch.setattr(answers_page, "MAX_BYTES", 20_000)
+    people = [f"p{n:02}" for n in range(20) for _ in range(5)]
+    source = page(["long " * 20] * 100, people, first=["p19"])
+    shown = people_of(source)
+    left_out = re.search(r"Left out: all answers to (\d+) people</summary><p>(.*?)</p>", source)
+    assert next(iter(shown)) == "p19" and {len(answers) for answers in shown.values()} == {5}
+    assert 1 < len(shown) < 20 and int(left_out[1]) == 20 - len(shown)
+    assert set(left_out[2].split(", ")) == set(people) - set(shown)
+    assert f"{5 * len(shown)} of 100 answers" in source and len(source) < 20_000 + 60_000
+
+
+def test_of_a_person_with_too_many_answers_a_random_part_is_shown_and_counted(monkeypatch):
+    monkeypatch.setattr(answers_page, "MAX_BYTES", 20_000)
+    (answers,) = people_of(source := page([f"{n}" for n in range(1000)])).values()
+    numbers = [int(answer) for answer in answers]
+    assert numbers == sorted(numbers) and 500 < max(numbers) < 1000 and 50 < len(numbers) < 200
+    assert f"{len(numbers)} of 1,000 answers, drawn at random" in source
+
+
+@pytest.mark.parametrize("place", ["answer", "person", "label"])
+def test_hostile_texts_stay_in_their_element(place):
+    strings = [text for text in HOSTILE if "\ud800" not in text]  # pandas' own strings cannot hold a lone surrogate
+    strings.append("</script><script>alert(1)</script><!--")
+    n = len(strings)
+    texts = strings if place == "answer" else ["Yes."] * n
+    people = strings if place == "person" else None
+    labels = {"style": strings} if place == "label" else None
+    source = page(texts, people, labels)
     rest = without_script(source)
-    assert rest.count("<script") == 1 and "<!--" not in rest and "<img" not in rest and "\u202e" not in rest
-    assert "</script><script>alert(1)</script><!--" in {row[3][0][0] for row in embedded_data(source)["rows"]}
+    assert "<script" not in rest and "<!--" not in rest and "<img" not in rest and "\u202e" not in rest
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in rest

@@ -15,7 +15,7 @@ import wandb
 from matplotlib.figure import Figure
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.report.page import Example, Page, Section
+from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.runs import tracking
 from evenhand.evaluation.runs.private_texts import is_private
 from evenhand.evaluation.runs.tracking import Tracker, destinations, log_offline_runs, metric_names, start_tracking
@@ -229,3 +229,20 @@ def test_a_key_or_a_mode_that_cannot_be_used_is_one_error(tmp_path, monkeypatch)
     monkeypatch.setattr(wandb, "login", Mock(side_effect=ValueError("API key must have 40+ characters, has 3.")))
     with pytest.raises(InputError, match="the key in WANDB_API_KEY"):
         destinations(MeasureSettings(output_dir=tmp_path))
+
+
+@pytest.mark.parametrize("logs_responses", [False, True])
+def test_templates_are_prompts_of_the_user(logs_responses):
+    """Such as a request of the user's own, in the group of a score, or in a table of what repeats its prompt."""
+    logged = []
+    run = SimpleNamespace(log=logged.append, summary={})
+    secret = "profile: Where is my invoice?"
+    scores = [BiasScore("share", 0.5, 0.0, (0.0, 1.0), n=8, group=group) for group in ({}, {"template": secret})]
+    tracker = Tracker(wandb_run=run, logs_responses=logs_responses)
+    tracker.log_scores(scores)
+    rows = (Row(secret, (Cell("1"),)),)
+    table = Table("Repeats", ("template", "after"), rows)
+    tracker.log_report({Path("report"): Page("t", "s", sections=[Section("Repeats", tables=[table])])})
+    tables = [row["scores"].data for row in logged if "scores" in row]
+    html = [Path(row["report"]._path).read_text() for row in logged if "report" in row]
+    assert (secret in str(tables)) == (secret in html[0]) == logs_responses

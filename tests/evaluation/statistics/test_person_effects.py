@@ -215,3 +215,13 @@ def test_the_interval_of_a_person_whose_numbers_vary_more_has_their_own_variance
     expected = stats.norm.ppf(0.95) * np.array([own, pooled, pooled])  # not shown: each bound with 95 % confidence
     np.testing.assert_allclose(found.high.ravel(), expected, rtol=1e-6)
     np.testing.assert_allclose(found.low.ravel(), -expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("templates", "can_be_shown"), [(1, False), (3, False), (7, True)])
+def test_where_people_can_be_exchanged_in_few_ways_no_size_is_detectable(templates, can_be_shown):
+    """Two people can be exchanged in 2^T ways, each with its mirror image: the smallest p-value is 2^(1 − T)."""
+    template, descriptor = design(templates, 2, 1)
+    vectors = np.random.default_rng(0).dirichlet(np.ones(3), len(template))
+    result = effects(vectors, template, descriptor, draws=999)
+    assert np.isfinite(result.detectable).any() == can_be_shown
+    assert (result.p_set > 0.05).all() or can_be_shown

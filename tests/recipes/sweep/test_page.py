@@ -105,6 +105,12 @@ def test_refusals_and_rises_are_in_all_formats(wide):
         assert all(sentence in text for sentence in [*report.warnings, report.verdict, "A tiny model."])
 
 
+def test_a_shown_rise_is_not_called_uncertain():
+    rise = page(sweep_of(point(reduction=-0.3, reduction_low=-0.4, reduction_high=-0.2)))
+    assert "adds to pooled FGB*" in rise.verdict
+    assert "not shown" not in rise.verdict + rise.headline_caption
+
+
 def test_a_few_settings_are_described_one_by_one():
     apart = page(sweep_of(point(reduction=0.6), point("exchange", reduction=0.9))).verdict
     assert "60.0 %" in apart and "90.0 %" in apart and "not shown" not in apart

@@ -121,6 +121,17 @@ def test_every_line_is_in_the_legend(settings):
     assert len(set(styles)) == len(lines)
 
 
+def test_curves_beyond_the_number_of_styles_are_drawn_too():
+    swept = ["training.seed_of_lora", *SWEPT]
+    rows = []
+    for number in range(6):
+        for beta, share in ((0.1, 0.1), (0.001, 0.7)):
+            rows.append(labelled(beta, share, 0.03 - 0.001 * number, **{"training.seed_of_lora": number}))
+    chart = threshold_charts(rows_of(*rows, swept=swept), swept)["thresholds"]
+    named = [text.get_text() for text in chart.legends[0].get_texts()]
+    assert sum(SET in name for name in named) == 6
+
+
 def test_bands_stay_in_the_possible_range_and_in_the_panel():
     rows = [labelled(0.1, 0.1, 0.03), labelled(0.001, 0.7, 0.02)]
     wide = [row | {"fgb_low": -0.5, "fgb_high": 0.9} for row in rows]  # as of two seeds

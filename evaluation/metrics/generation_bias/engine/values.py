@@ -7,7 +7,7 @@ once, when the run is made, and recorded in the basis of its scores.
 """
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,17 +18,19 @@ from evenhand.evaluation.data.readers.answers import NO_CONTENT
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
-from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, Needs, ValueKind, find_measure
-from evenhand.evaluation.metrics.generation_bias.measures.empty import EMPTY
-from evenhand.evaluation.metrics.generation_bias.measures.filtered import FILTERED
-from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
-from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures import (
+    TOO_SHORT,
+    Context,
+    Measure,
+    Needs,
+    ValueKind,
+    find_measure,
+)
 
 VALUES = "outcomes"  # the table of the values of all measures
 KIND = "kind of values"  # the entry of the basis of a score
 OTHER = "other"  # the class of classes with fewer than MIN_SHARE of the responses
 MIN_SHARE = 0.001
-ALWAYS = (FILTERED, EMPTY)  # measured without being asked for, if an answer is withheld or empty
 
 
 @dataclass(frozen=True)
@@ -147,25 +149,6 @@ def value_columns(name: str, column: pd.Series, kind: ValueKind) -> pd.DataFrame
     values = pd.get_dummies(column, dtype=float)
     values[column.isna()] = np.nan
     return values
-
-
-def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
-    """Return the values of the measures of a run, by name.
-
-    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
-    withheld or empty, if one is.
-    """
-    chosen = []
-    for name in names:
-        chosen.append(name)
-        if name == LANGUAGE:
-            chosen.append(OTHER_LANGUAGE)
-    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
-    for name in ALWAYS:
-        values = measured_values(name, answers, context)
-        if (values.numbers == 1).any():
-            found.setdefault(name, values)
-    return found
 
 
 def values_table(prompt_ids: pd.Series, values: Mapping[str, MeasureValues]) -> pd.DataFrame:

@@ -31,6 +31,8 @@ LIKELIHOODS = "likelihoods_of_responses"
 TEMPLATE_LIKELIHOODS = "likelihoods_within_template"
 FLUENCY = "fluency"
 OFFENSIVENESS = "offensiveness"
+TOO_SHORT = "too short"  # the class of texts that are too short for another one; it is never joined with rare classes
+ALWAYS = ("filtered", "empty")  # measured without being asked for, if an answer is withheld or empty
 OTHER_LOG_LIKELIHOOD = "other_log_likelihood"  # column of likelihoods: of a response after the other prompt
 # Names of columns that are no measures: what an answer was given to, and by which rows are grouped.
 TAKEN = (

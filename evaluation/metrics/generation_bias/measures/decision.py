@@ -1,4 +1,7 @@
-"""Decision: whether an answer decides for the first of the choices, yes by default (`language/decisions.py`)."""
+"""Decision: whether an answer decides for the first of the choices, yes by default.
+
+It is read by a rule (`language/decisions.py`), or by a judge (`models/decision_judges.py`).
+"""
 
 import pandas as pd
 
@@ -6,15 +9,26 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.decisions import read_decision
 from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
 
+DECISION = "decision"
+JUDGED = "judged_decisions"  # the table of the decisions that a judge read: prompt_id, and decision or null
+
+
+def stated_decisions(answers: pd.DataFrame, context: Context) -> list[str | None]:
+    """Return the choice that each answer decides for; None if no decision can be read."""
+    if JUDGED in context.tables:
+        judged = context.rows(JUDGED, answers)[DECISION]
+        return [None if pd.isna(choice) else choice for choice in judged]
+    return [read_decision(response, context.decision_rule) for response in answers[columns.RESPONSE]]
+
 
 def decision(answers: pd.DataFrame, context: Context) -> list[bool | None]:
     """Return whether each answer decides for the first choice; None if no decision can be read."""
-    read = [read_decision(response, context.decision_rule) for response in answers[columns.RESPONSE]]
-    return [None if found is None else found == context.decision_rule.choices[0] for found in read]
+    first = context.decision_rule.choices[0]
+    return [None if choice is None else choice == first for choice in stated_decisions(answers, context)]
 
 
 MEASURE = Measure(
-    "decision",
+    DECISION,
     decision,
     ValueKind.SHARE,
     "Share of answers that decide yes, or for the first of the choices, among those whose decision can be read.",

@@ -5,11 +5,10 @@ from functools import lru_cache
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.metrics.generation_bias.measures import Context, Measure, ValueKind
+from evenhand.evaluation.metrics.generation_bias.measures import TOO_SHORT, Context, Measure, ValueKind
 
 LANGUAGE = "language"
 MIN_CHARACTERS = 20  # of shorter texts the language is a guess: "ok" would be Afrikaans
-TOO_SHORT = "too short"  # the class of shorter texts
 
 
 @lru_cache(maxsize=1 << 16)

@@ -15,10 +15,8 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import other_people
-from evenhand.evaluation.json_values import Json
-from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of
-from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
 from evenhand.evaluation.metrics.generation_bias.engine.costs import (
     cell_codes,
@@ -35,10 +33,7 @@ from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     TABLES,
     drawn_prompts,
     even_responses,
-    likelihoods_of_responses,
-    likelihoods_within_template,
-    likelihoods_without_person,
-    scored_pairs,
+    likelihood_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
     LIKELIHOODS,
@@ -49,7 +44,6 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     all_measures,
     find_measure,
 )
-from evenhand.evaluation.metrics.generation_bias.measures.fluency import FLUENCY
 from evenhand.evaluation.metrics.generation_bias.parts import (
     AnsweredRun,
     ClassifiedRun,
@@ -59,16 +53,19 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.offensiveness import OFFENSIVE_SHARE, THRESHOLD
-from evenhand.evaluation.models.base import Model
-from evenhand.evaluation.runs.store import Store
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
+    OTHER_CLASSIFIER,
+    has_same_offensiveness_classifier,
+    offensiveness_classifier,
+    table_under_base,
+    tables_under_base,
+)
+from evenhand.evaluation.metrics.offensiveness import THRESHOLD
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score
-from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.settings import WITHOUT_FLAG, StrictSettings
 
 RELEVANCE = "relevance"
-AFTER = "_after"  # the end of the names of tables of the second run's responses
 EVEN = {"responses": "even reference"}  # the group of the scores of even responses
-OTHER_CLASSIFIER = "the two runs used different offensiveness classifiers"
 COSTS = [measure for measure in all_measures() if measure.cost]
 UNDER_MODEL = [measure for measure in COSTS if measure.needs == Needs.WEIGHTS]
 
@@ -83,6 +80,7 @@ class Settings(StrictSettings):
         None,
         description="share of the responses that relevance scores, drawn by prompt; null: 0.1 and 300 or more, or all "
         "for a model under 10 M parameters",
+        json_schema_extra=WITHOUT_FLAG,
     )
 
 
@@ -92,55 +90,6 @@ class ComparisonSettings(StrictSettings):
     relevance: bool = Field(
         True, description="whether the first run's model scores the responses of both runs: relevance, perplexity"
     )
-
-
-def likelihood_table(
-    store: Store,
-    model: Model,
-    name: str,
-    prompts: pd.DataFrame,
-    answers: pd.DataFrame,
-    drawn: np.ndarray | None = None,
-    label: str = "",
-) -> pd.DataFrame:
-    """Return the table `name` of `TABLES`, in batches that are saved as they come under the label, by default `name`.
-
-    `drawn` is whether the response to each prompt is scored, (n,) bool, of the table that may be of a sample.
-    """
-    score = partial(scored_pairs, store, label or name, model)
-    if name == LIKELIHOODS:
-        return likelihoods_of_responses(score, prompts, answers, drawn)
-    if name == TEMPLATE_LIKELIHOODS:
-        return likelihoods_within_template(score, prompts, answers)
-    return likelihoods_without_person(score, prompts, answers)
-
-
-def table_under_base(comparison: Comparison, name: str, label: str, answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the table `name` of `TABLES`, of one run's answers under the model of the first run.
-
-    `label` is the name of the table that is written, or of the first run's own, which is read if it has the same rows.
-    """
-    before = comparison.before
-    prompts = comparison.old.table
-    # A response's other prompt is one of all prompts of its run: on common prompts, both runs' are drawn from these.
-    if before.has(label) and (before.only is None or name == FLUENCY):
-        return before.table(label)
-
-    def compute() -> pd.DataFrame:
-        drawn = None
-        if before.has(name):
-            drawn = prompts[columns.PROMPT_ID].isin(before.table(name)[columns.PROMPT_ID]).to_numpy()
-        elif name == LIKELIHOODS:
-            drawn = drawn_prompts(comparison.base, prompts, before.config.settings.relevance_share)
-        return likelihood_table(comparison.store, comparison.base, name, prompts, answers, drawn, label)
-
-    return comparison.store.table(label, compute)
-
-
-def tables_under_base(comparison: Comparison, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the table `name` of the responses of both runs, under the model of the first run."""
-    old = table_under_base(comparison, name, name, answers_of(comparison.old.table))
-    return old, table_under_base(comparison, name, f"{name}{AFTER}", answers_of(comparison.new.table))
 
 
 def likelihood_values(measure: Measure, prompts: pd.DataFrame, table: pd.DataFrame) -> MeasureValues:
@@ -289,17 +238,6 @@ class CostsPart(Part):
             values = common[0] if side.name == "before" else common[1]
             scores.append(cost_level(values, side.run.signature(measure.cost)))
         return scores
-
-
-def offensiveness_classifier(run: FamilyRun) -> Json:
-    """Return the entry of a run's signature on the offensiveness classifier."""
-    return run.signature(OFFENSIVE_SHARE.name).get(OFFENSIVENESS_CLASSIFIER)
-
-
-def has_same_offensiveness_classifier(comparison: Comparison) -> bool:
-    """Return whether both runs have the same offensiveness classifier."""
-    before = offensiveness_classifier(comparison.before)
-    return is_same_classifier(before, offensiveness_classifier(comparison.after))
 
 
 def _common_costs(comparison: Comparison) -> list[Measure]:

@@ -12,27 +12,35 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.decisions import (
     YES_OR_NO,
     DecisionRule,
+    RuleAccuracy,
     labelled_kinds,
     plain_choice,
     rule_accuracy,
 )
+from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.metrics import FamilyRun
-from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS
+from evenhand.evaluation.json_values import Json
+from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import PROMPTS, RESPONSES
 from evenhand.evaluation.metrics.generation_bias.engine.values import VALUES
 from evenhand.evaluation.metrics.generation_bias.likelihoods import scored_pairs
+from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
+from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
 from evenhand.evaluation.models.base import Model
+from evenhand.evaluation.models.server_client import check_client
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import count_cells
 from evenhand.evaluation.runs.store import Store
-from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, StrictSettings
+from evenhand.evaluation.settings import NO_CHOICE, OMITTED_IF_NULL, WITHOUT_FLAG, DecisionJudgeSettings, StrictSettings
 from evenhand.evaluation.statistics.group_rates import group_rates
 from evenhand.evaluation.tables import table_rows
 
-DECISION = "decision: decision"  # the column of the values of the measure
+VALUE = f"{DECISION}: {DECISION}"  # the column of the values of the measure
+JUDGE_ACCURACY = "judge_accuracy"  # the table of how well a judge reads labelled answers
+MAX_OPTIONS = 36  # of a judge (`judges.OPTIONS`)
 MAX_PEOPLE = 60  # rows of the table by person
 RATES_NOTE = (
     "Rates are of the answers whose decision can be read. The intervals of all people hold together with a probability "
@@ -42,6 +50,7 @@ RULE_NOTE = (
     "The answers are ours, and the general rule was made with them: expect less of others, and read some. A rule of "
     "your own (decision: {pattern: …} or {field: …}) is not tested here."
 )
+JUDGE_NOTE = "The answers are ours; the judge may read others better or worse: read some."
 
 
 class DecisionSettings(StrictSettings):
@@ -60,6 +69,11 @@ class DecisionSettings(StrictSettings):
     field: str | None = Field(
         None, description="field of a JSON object in the answer that has the decision", json_schema_extra=WITHOUT_FLAG
     )
+    judge: DecisionJudgeSettings | None = Field(
+        None,
+        description="an LLM on a server that reads the decision",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
 
     @property
     def rule(self) -> DecisionRule:
@@ -68,9 +82,14 @@ class DecisionSettings(StrictSettings):
 
     @model_validator(mode="after")
     def _check_rule(self) -> Self:
-        if self.pattern is not None and self.field is not None:
-            raise InputError("pattern", "a decision is read by a pattern or from a field; give one of them.")
+        given = [name for name in ("pattern", "field", "judge") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InputError(given[0], f"a decision is read in one way; leave out {' and '.join(given[1:])}.")
         names = [plain_choice(choice) for choice in self.choices]
+        if self.judge is not None and (NO_CHOICE in names or len(names) >= MAX_OPTIONS):
+            raise InputError(
+                "choices", f"{self.choices}: a judge reads up to {MAX_OPTIONS - 1}, not {NO_CHOICE!r}; give others."
+            )
         if len(set(names)) < len(names) or "" in names:
             raise InputError("choices", f"{self.choices} has an empty or a repeated text; give others.")
         try:
@@ -93,6 +112,33 @@ class Settings(StrictSettings):
     def decision_rule(self) -> DecisionRule:
         """How a decision is read from an answer."""
         return DecisionRule() if self.decision is None else self.decision.rule
+
+    @property
+    def decision_judge(self) -> DecisionJudgeSettings | None:
+        """The judge that reads decisions; None: the rule does."""
+        return None if self.decision is None else self.decision.judge
+
+
+def judge_decisions(store: Store, config: FamilyConfig) -> None:
+    """Write what a judge reads from the answers, and how well it reads labelled ones; on all ranks.
+
+    Mentions of people are replaced, so that the judge cannot decide by them. Nothing is written without a judge, or if
+    no decision is measured.
+    """
+    settings = config.settings
+    judge = settings.decision_judge
+    if judge is None or not {DECISION, UNDECIDED}.intersection(settings.outcomes):
+        return
+    from evenhand.evaluation.models.decision_judges import judge_accuracy, judged_decisions  # imports torch
+
+    def read() -> pd.DataFrame:
+        ids = store.read(PROMPTS)[columns.PROMPT_ID]
+        texts = clean_responses(store.read(RESPONSES)[columns.RESPONSE], store.read(PROMPTS))
+        decisions = judged_decisions(store, JUDGED, judge, settings.decision_rule.choices, texts, ids)
+        return pd.DataFrame({columns.PROMPT_ID: ids, DECISION: pd.Series(decisions, dtype=object)})
+
+    store.ensure(JUDGED, read, on_all_ranks=True)
+    store.ensure(JUDGE_ACCURACY, lambda: judge_accuracy(judge))
 
 
 def choice_probabilities(store: Store, model: Model, prompts: pd.DataFrame, choices: tuple[str, ...]) -> pd.DataFrame:
@@ -129,10 +175,8 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         probabilities: the result of `choice_probabilities`; None if they were not computed.
         choice: the first choice.
     """
-    table = values[[columns.PROMPT_ID, DECISION]].merge(
-        prompts, on=columns.PROMPT_ID, how="left", validate="one_to_one"
-    )
-    decided = table[DECISION].to_numpy(dtype=np.float64)
+    table = values[[columns.PROMPT_ID, VALUE]].merge(prompts, on=columns.PROMPT_ID, how="left", validate="one_to_one")
+    decided = table[VALUE].to_numpy(dtype=np.float64)
     people = table[columns.DESCRIPTOR].astype(str)
     rates = {}
     if not np.isnan(decided).all():
@@ -174,19 +218,38 @@ def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:
     ]
 
 
-def accuracy_table() -> Table:
-    """Return how often the general rule reads the decision of labelled answers, by what was asked."""
+def accuracy_table(judged: pd.DataFrame | None = None, judge: str = "") -> Table:
+    """Return how often the general rule, or a judge, reads the decision of labelled answers, by what was asked.
+
+    Args:
+        judged: the result of `judge_accuracy`; None: the general rule.
+        judge: the name of the judge.
+    """
+    if judged is None:
+        found = {asked: rule_accuracy(asked) for asked in labelled_kinds()}
+        caption = "The general rule on 200 labelled answers"
+        note = RULE_NOTE
+    else:
+        records = [dict(row) for row in table_rows(judged)]
+        found = {row.pop("asked"): RuleAccuracy(**row) for row in records}
+        n = sum(each.n_decided + each.n_undecided for each in found.values())
+        caption = f"The judge {sanitize(judge, 60)} on {n} labelled answers"
+        note = JUDGE_NOTE
     rows = []
-    for asked in labelled_kinds():
-        found = rule_accuracy(asked)
-        counts = (found.n_decided, found.n_right, found.n_wrong, found.n_undecided, found.n_false)
+    for asked, each in found.items():
+        counts = (each.n_decided, each.n_right, each.n_wrong, each.n_undecided, each.n_false)
         rows.append(Row(asked, tuple(count_cells(*counts))))
-    columns = ("asked for", "with a decision", "read rightly", "read wrongly", "without", "false alarms")
-    return Table("The general rule on 200 labelled answers", columns, tuple(rows), RULE_NOTE)
+    names = ("asked for", "with a decision", "read rightly", "read wrongly", "without", "false alarms")
+    return Table(caption, names, tuple(rows), note)
 
 
 class DecisionsPart(Part):
     """What the answers decide, by person."""
+
+    def inputs(self, config: FamilyConfig, model: Model) -> dict[str, Json]:
+        if config.settings.decision_judge is not None:
+            check_client()
+        return {}
 
     def collect(self, run: AnsweredRun) -> None:
         settings = run.config.settings
@@ -199,9 +262,12 @@ class DecisionsPart(Part):
             )
 
     def sections(self, run: FamilyRun) -> list[Section]:
-        if not run.has(VALUES) or DECISION not in run.table(VALUES):
+        if not run.has(VALUES) or VALUE not in run.table(VALUES):
             return []
         probabilities = run.table(LIKELY_DECISION) if run.has(LIKELY_DECISION) else None
-        rule = run.config.settings.decision_rule
-        tables = [rates_table(run.table(VALUES), run.table(PROMPTS), probabilities, rule.choices[0]), accuracy_table()]
-        return [Section("Decisions", tables=tables)]
+        settings = run.config.settings
+        choice = settings.decision_rule.choices[0]
+        rates = rates_table(run.table(VALUES), run.table(PROMPTS), probabilities, choice)
+        judge = settings.decision_judge
+        accuracy = accuracy_table() if judge is None else accuracy_table(run.table(JUDGE_ACCURACY), judge.name)
+        return [Section("Decisions", tables=[rates, accuracy])]

@@ -44,6 +44,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.values import (
     values_table,
 )
 from evenhand.evaluation.metrics.generation_bias.measures import (
+    ALWAYS,
     FIELD,
     TAKEN,
     Context,
@@ -55,8 +56,10 @@ from evenhand.evaluation.metrics.generation_bias.measures import (
     measure_names,
     user_file,
 )
+from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISION, JUDGED
 from evenhand.evaluation.metrics.generation_bias.measures.language import LANGUAGE, TOO_SHORT
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
+from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import (
     ClassifiedRun,
     Comparison,
@@ -64,12 +67,12 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     Part,
     record_base_failure,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.costs import (
+from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
+from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     OTHER_CLASSIFIER,
     has_same_offensiveness_classifier,
     tables_under_base,
 )
-from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
@@ -137,8 +140,6 @@ def compared_values(
         old, new: their responses to the compared prompts, row by row.
     """
     sides = ((before, old, stored_names(before)), (after, new, stored_names(after)))
-    if not all(names for _, _, names in sides):
-        return {}
     found: dict[str, tuple[MeasureValues, MeasureValues] | str] = {}
     for name in dict.fromkeys([*sides[0][2], *sides[1][2]]):
         values = [_values_of_run(name, run, responses, names) for run, responses, names in sides]
@@ -156,7 +157,11 @@ def _values_of_run(name: str, run: FamilyRun, responses: Answers, stored: Sequen
     measure = find_measure(name)
     if measure is None or (measure.table and not run.has(measure.table)):
         return None
-    tables = {measure.table: run.table(measure.table)} if measure.table else {}
+    is_judged = name in (DECISION, UNDECIDED) and run.config.settings.decision_judge is not None
+    if is_judged and not run.has(JUDGED):
+        return None
+    needed = JUDGED if is_judged else measure.table
+    tables = {needed: run.table(needed)} if needed else {}
     context = Context(run.config.prompts.language, tables, run.config.settings.decision_rule)
     return measured_values(name, responses.table, context)
 
@@ -180,9 +185,20 @@ def person_dependent(scores: Sequence[BiasScore], table: pd.DataFrame, without: 
     names = []
     for score in spreads:
         name = LANGUAGE if score.metric == OTHER_LANGUAGE else score.metric
-        if score.metric in shown and name not in excluded and name not in names:
+        is_new = name not in excluded and name not in names
+        if score.metric in shown and is_new and not (name == LANGUAGE and _are_only_short(table)):
             names.append(name)
     return names
+
+
+def _are_only_short(table: pd.DataFrame) -> bool:
+    """Return whether all that effects show of languages is whose answers are too short to tell theirs."""
+    is_of_languages = table["outcome"].isin((LANGUAGE, OTHER_LANGUAGE))
+    shown = table[is_of_languages & (table["certainty"] == SHOWN)]
+    if TOO_SHORT not in set(shown["name"]):
+        return False
+    main = table.loc[is_of_languages & (table["name"] != TOO_SHORT)].groupby("name")["average"].mean().idxmax()
+    return set(shown["name"]) <= {TOO_SHORT, main}
 
 
 def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section:
@@ -285,6 +301,25 @@ def _change_label(change: BiasScore) -> str:
         return title
     is_language = change.metric == LANGUAGE and value not in (TOO_SHORT, OTHER)
     return f"{title}: {language_name(value) if is_language else value}"
+
+
+def all_values(names: Sequence[str], answers: pd.DataFrame, context: Context) -> dict[str, MeasureValues]:
+    """Return the values of the measures of a run, by name.
+
+    They are the given ones; with the language, whether it is another one than the request's; and whether answers are
+    withheld or empty, if one is.
+    """
+    chosen = []
+    for name in names:
+        chosen.append(name)
+        if name == LANGUAGE:
+            chosen.append(OTHER_LANGUAGE)
+    found = {name: measured_values(name, answers, context) for name in dict.fromkeys(chosen)}
+    for name in ALWAYS:
+        values = measured_values(name, answers, context)
+        if (values.numbers == 1).any():
+            found.setdefault(name, values)
+    return found
 
 
 class OutcomesPart(Part):

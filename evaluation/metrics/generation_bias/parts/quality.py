@@ -537,7 +537,7 @@ class QualityPart(Part):
             repeated = is_repeated(responses.table).to_numpy()
             reason = "the file has no rows"
             scores.append(share_score(REPEATED, repeated, None, reason=reason, signature=signature))
-        if columns.CUT in responses.table:
+        if columns.LEFT_OUT in responses.table:
             scores += unfinished_share(responses.table, signature)
         if store.has(CAPABILITIES):
             scores += capability_scores(store.read(CAPABILITIES), {**signature, "lm_eval": version("lm_eval")})
@@ -563,7 +563,7 @@ class QualityPart(Part):
         responses = side.responses
         scores = style_share(responses.values, comparison.clusters, side.signature)
         scores += text_scores(responses, side.signature)
-        if columns.CUT in responses.table:
+        if columns.LEFT_OUT in responses.table:
             scores += unfinished_share(responses.table, side.signature)
         return scores
 

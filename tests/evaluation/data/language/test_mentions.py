@@ -229,3 +229,9 @@ def test_articles_follow_the_sound(article, phrases):
 )
 def test_hostile_texts_and_descriptors_take_linear_time(text, descriptor):
     assert clean_response(text, descriptor) in (text, text.strip())
+
+
+@pytest.mark.parametrize("text", ["I'm 20 years old.", "How old are you?", "A 6-month-old baby", "a 3-years-old boy"])
+def test_an_age_is_no_mention_of_the_old(text):
+    assert replace_mentions(text, "old", "deaf") == text
+    assert replace_mentions(f"{text} An old man!", "old", "deaf") == f"{text} A deaf man!"

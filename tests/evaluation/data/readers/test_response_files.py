@@ -164,3 +164,11 @@ def test_an_error_of_a_provider_leaves_out_the_beginning_of_an_answer(tmp_path):
     errors = [{"code": 500}, '{"code": 500}', "too short", 0]
     path.write_text("".join(json.dumps({**row, "error": error}) + "\n" for error in errors))
     assert read_responses(path)["left_out"] == ["error 500", "error 500", None, None]
+
+
+def test_names_of_people_in_a_named_column_stay_as_they_are_written(tmp_path):
+    """Also if they look like numbers, of which "01" and "1" would be one."""
+    path = tmp_path / "answers.csv"
+    path.write_text("question,zip,answer\nHi?,01,Yes.\nHi?,1,No.\nHi?,02134,No.\n")
+    named = {"text": "question", "descriptor": "zip", "response": "answer"}
+    assert read_responses(path, named=named)["descriptor"] == ["01", "1", "02134"]

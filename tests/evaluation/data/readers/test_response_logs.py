@@ -438,3 +438,15 @@ def test_an_error_in_a_column_says_why_there_is_no_response(tmp_path):
     ]
     columns = read_responses(write_lines(tmp_path / "r.jsonl", rows))
     assert columns["left_out"] == ["error 429", "error timeout", None]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"), [("connection reset", "error level ERROR"), ("content_filter triggered", "content_filter")]
+)
+def test_a_trace_of_a_call_that_failed_has_no_answer(tmp_path, message, reason):
+    """langfuse exports such a call without an output, which is no empty answer."""
+    good = {"input": "Can I ski?", "output": "Yes.", "descriptor": "old", "level": "DEFAULT", "statusMessage": None}
+    path = tmp_path / "traces.jsonl"
+    write_lines(path, [good, {**good, "output": None, "level": "ERROR", "statusMessage": message}])
+    read = read_responses(path)
+    assert read["response"] == ["Yes.", ""] and read["left_out"] == [None, reason]

@@ -13,12 +13,8 @@ from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias import GenerationBias
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
-from evenhand.evaluation.metrics.generation_bias.comparison import (
-    compared_responses,
-    on_common_prompts,
-    opened_comparison,
-    with_common_levels,
-)
+from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.comparison import opened_comparison, with_common_levels
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import find_headline
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison
@@ -202,7 +198,7 @@ def test_a_comparison_accounts_for_the_look_at_which_a_run_stopped(runs, tmp_pat
     plan = LookPlan((6, 8))
     stop = Stop(Question("decided"), plan.rounds, look=0, decided=2, asked=32, planned=48)
     (runs[0].folder / "stopped.json").write_text(json.dumps(asdict(stop)))
-    comparison, _ = opened_comparison(Store(tmp_path, "a fingerprint", Tracker()), *runs, None)
+    comparison, _ = opened_comparison(Store(tmp_path, "a fingerprint", Tracker()), *runs, ComparisonSettings())
     assert comparison.old.level == comparison.new.level == plan.level(0)
     warnings = METRIC.comparison_page(*runs, compare(tmp_path / "compare", *runs)).warnings
     assert any("32 of 48" in warning for warning in warnings)

@@ -158,11 +158,26 @@ def test_a_verdict_names_the_outcomes_that_depend_on_the_person():
         return named_score(f"{outcome}_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=p)
 
     scores = [spread("other_language", 0.02), spread("fluency", 0.03), spread("length", 0.5)]
-    nobody = pd.DataFrame({"outcome": ["length"], "certainty": ["inconclusive"]})
+    nobody = pd.DataFrame({"outcome": ["length"], "name": ["words"], "certainty": ["inconclusive"]})
     assert outcomes.person_dependent(scores, nobody) == ["language", "fluency"]
     assert outcomes.person_dependent(scores, nobody, without=["other_language"]) == ["fluency"]
     assert outcomes.person_dependent(scores[2:], nobody) == []
     assert outcomes.person_dependent(scores[2:], nobody.assign(certainty="shown")) == ["length"]
+
+
+def test_answers_that_are_too_short_to_tell_their_language_are_in_no_other_language():
+    scores = [named_score("language_spread", 0.1, 0.0, (0, 1), n=9, n_left_out=0, p_value=0.02)]
+    effects = pd.DataFrame(
+        {
+            "outcome": "language",
+            "name": ["too short", "en", "es"],
+            "certainty": ["shown", "shown", "inconclusive"],
+            "average": [0.1, 0.8, 0.1],
+        }
+    )
+    assert outcomes.person_dependent(scores, effects) == []
+    assert outcomes.person_dependent(scores, effects.assign(certainty="shown")) == ["language"]
+    assert outcomes.person_dependent(scores, effects.assign(certainty="inconclusive")) == ["language"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,15 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.metrics.generation_bias.engine.values import (
-    MeasureValues,
-    all_values,
-    join_rare,
-    measured_values,
-)
+from evenhand.evaluation.metrics.generation_bias.engine.values import MeasureValues, join_rare, measured_values
 from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueKind
 from evenhand.evaluation.metrics.generation_bias.measures.fluency import without_person
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
+from evenhand.evaluation.metrics.generation_bias.parts.outcomes import all_values
 
 
 def responses(*texts, descriptor="deaf"):

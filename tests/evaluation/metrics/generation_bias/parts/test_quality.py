@@ -1,11 +1,13 @@
 """Costs by hand and by simulation: text quality, shares of clusters, relevance, even reference, style drift."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias import likelihoods as likelihood_tables
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
@@ -24,6 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import (
     likelihood_levels,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.quality import (
+    QualityPart,
     perplexity_difference,
     perplexity_score,
     style_drift,
@@ -149,6 +152,15 @@ def test_shares_and_their_intervals():
     assert one.interval is None and "interval" in one.reason
     none = style_share(VECTORS[2:3], CLUSTERS)[0]
     assert math.isnan(none.value) and none.reason and (none.n, none.n_left_out) == (0, 1)
+
+
+def test_unfinished_reasoning_is_counted_without_a_reason_to_stop():
+    table = grid(descriptors=2, templates=1, answers_per_cell=1).assign(
+        response=["", "Hello."], left_out=[UNFINISHED_REASONING, None]
+    )
+    side = SimpleNamespace(responses=Answers(table, np.ones((2, 1)), ["kind"]), signature={})
+    scores = QualityPart().common_levels(SimpleNamespace(clusters={}), side)
+    assert find_score(scores, "unfinished_share").value == 0.5
 
 
 def grid(descriptors=5, templates=4, answers_per_cell=3) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import pytest
 
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers, style_table
-from evenhand.evaluation.metrics.generation_bias.comparison import on_common_prompts
+from evenhand.evaluation.metrics.generation_bias.compared_runs import on_common_prompts
 from evenhand.evaluation.metrics.generation_bias.likelihoods import (
     EVEN_LIKELIHOODS,
     MAX_RESPONSES,

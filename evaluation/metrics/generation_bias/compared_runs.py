@@ -1,0 +1,61 @@
+"""Two measuring runs that are compared: on the prompts that both have, and whether they can be compared."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.evaluation import columns
+from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.joins import join_rows
+from evenhand.evaluation.metrics import FamilyRun
+from evenhand.evaluation.metrics.generation_bias.answers import ACCEPTED, PROMPTS, Answers, read_answers
+from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, is_same_classifier
+from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
+from evenhand.evaluation.statistics.level import ONE_LOOK, Level
+from evenhand.evaluation.tables import read_table
+
+COMMON_PROMPTS = "common_prompts"  # the share of the prompts that both runs have
+
+
+def on_common_prompts(before: FamilyRun, after: FamilyRun) -> tuple[FamilyRun, FamilyRun, np.ndarray]:
+    """Return both runs with the prompts that both have, and whether each prompt of either one is common, (n,) bool.
+
+    A change of the mix of prompts would otherwise look like a change of the model.
+
+    Raises:
+        InputError: the runs have no common prompt.
+    """
+    old = read_table(before.folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])
+    new = read_table(after.folder / f"{PROMPTS}.parquet", [columns.PROMPT_ID])
+    joined = join_rows(old, new, [columns.PROMPT_ID], PROMPTS)
+    if old.equals(new):
+        return before, after, joined.is_common()
+    common = frozenset(joined.before[columns.PROMPT_ID])
+    return replace(before, only=common), replace(after, only=common), joined.is_common()
+
+
+def compared_responses(run: FamilyRun, level: Level = ONE_LOOK) -> Answers:
+    """Return the responses of a run to the prompts that are compared."""
+    return read_answers(run.folder, only=run.only, level=level)
+
+
+def check_comparable(before: FamilyRun, after: FamilyRun, rows: tuple[Answers, Answers], field: str = "after") -> None:
+    """Raise InputError if two runs have different prompts, styles, decoding or style classifiers.
+
+    `field` is the setting with the folder of the run after, for the message.
+    """
+    old, new = rows
+    if not old.table[columns.PROMPT_ID].equals(new.table[columns.PROMPT_ID]) or old.columns != new.columns:
+        raise InputError(
+            field,
+            f"{after.folder} has other prompts or styles than {before.folder}; measure it again with the same "
+            "dataset, sampling, seed and style classifier.",
+        )
+    for name in (STYLE_CLASSIFIER, "decoding", ACCEPTED):
+        old_value = before.signature(FGB).get(name)
+        new_value = after.signature(FGB).get(name)
+        if not is_same_classifier(old_value, new_value):
+            raise InputError(
+                field,
+                f"{name} is {new_value}, but {old_value} in {before.folder}; compare only runs with the same {name}.",
+            )
