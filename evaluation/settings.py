@@ -194,12 +194,12 @@ class ModelSettings(CheckpointSettings):
     launch: Launch | None = Field(
         default=None,
         description="server of the model to start for the measurement: vllm or transformers (`transformers serve`)",
-        json_schema_extra=OMITTED_IF_NULL,
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
     launch_arguments: dict[str, Any] | None = Field(
         default=None,
         description="arguments of the server that is started, such as {tensor_parallel_size: 8, dtype: bfloat16}",
-        json_schema_extra=OMITTED_IF_NULL,
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
     )
     concurrency: Concurrency = Field(
         default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
