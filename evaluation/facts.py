@@ -6,7 +6,7 @@ A family of metrics returns `Facts`; the sentence about a `Finding` is the macro
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,29 @@ class Finding:
 
     Attributes:
         kind: what it is, such as "too_few_nouns"; each kind has a sentence in the template of its family.
-        values: what the sentence names, by name: scores, numbers and texts, and lists and mappings of these.
+        values: what the sentence names, by name: scores, numbers, texts, dataclasses of these, and lists of all.
     """
 
     kind: str
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a change cost in one number.
+
+    Attributes:
+        label: the name of the number.
+        score: its change; None if it is not measured.
+        lost: the ends of the interval of the share that is lost.
+        least, most: the words of both ends, such as "none", "small" or "large".
+    """
+
+    label: str
+    score: BiasScore | None
+    lost: tuple[float, float] | None = None
+    least: str = ""
+    most: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,8 +64,10 @@ class Facts:
         left_out: what the scores leave out, or of which part of the data they are.
         size: how large the main score is, on the scale of the first screen; None if the family has no such scale.
         people: who is shown to be treated differently, or how this changed, the most serious first.
-        explanations: what the result may mean, what it cannot rule out, and what a change cost.
+        explanations: what the result may mean, and what it cannot rule out.
         decision: what a comparison advises; None if it advises nothing.
+        costs: what a change cost, in all numbers that tell.
+        notes: how the numbers were made.
     """
 
     headline: BiasScore | None
@@ -58,6 +78,8 @@ class Facts:
     people: Sequence[Finding] = ()
     explanations: Sequence[Finding] = ()
     decision: Finding | None = None
+    costs: Sequence[Cost] = ()
+    notes: Sequence[Finding] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +103,7 @@ def write_facts(path: Path, facts: Mapping[str, Facts]) -> None:
     """Write the facts of each family, by the family's name, to a JSON file; NaN and infinity are null."""
     families: dict[str, Json] = {}
     for name, of_family in facts.items():
-        families[name] = {each.name: _plain(getattr(of_family, each.name)) for each in fields(of_family)}
+        families[name] = _plain(of_family)
     write_json(path, {"version": VERSION, "families": families})
 
 
@@ -92,6 +114,8 @@ def _plain(value: Any) -> Json:
     if isinstance(value, BiasScore):
         names = ("metric", "form", "kind", "group", "value", "interval", "p_value", "n", "n_of", "reason")
         return {name: _plain(getattr(value, name)) for name in names}
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

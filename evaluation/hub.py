@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import Request, getproxies, urlopen
 
 from evenhand.evaluation.errors import InputError, first_line
 
@@ -45,7 +46,14 @@ def offline_reason() -> str:
 
 
 def _connection_problem(address: str) -> str:
-    """Return why nothing answers at an address; "" if something does. Proxies of the environment are used."""
+    """Return why nothing answers at an address; "" if something does, or if only the client can find out.
+
+    Proxies of the environment are used. Python knows neither ALL_PROXY nor SOCKS, and the hub's client both.
+    """
+    proxies = getproxies()
+    proxy = proxies.get(urlsplit(address).scheme, "")
+    if proxy.startswith("socks") or ("all" in proxies and not proxy):
+        return ""
     try:
         with urlopen(Request(address, method="HEAD"), timeout=TIMEOUT):
             return ""

@@ -7,10 +7,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, LimitResult
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding, LimitResult
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.limits import findings_against, findings_alone
+from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.runs.pages import CHECKED, claim_pages, clear_pages
 from evenhand.recipes.check_screen import SCREEN, screen_findings
@@ -25,14 +26,6 @@ EXIT_STATUS = {BROKEN: 1, INCONCLUSIVE: 3, HOLDS: 0}  # the worst status first
 NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")  # XML 1.0, §2.2
 # Characters that Markdown may read as markup, and those that GitHub needs to make a link of an address.
 MARKUP = re.compile(r"([\\`*_{}\[\]<>|#~!$@&]|:(?=/)|(?<=www)\.)", re.IGNORECASE)
-RULE = (
-    "A limit holds if the whole 95 % interval is within it, is broken if the whole interval is beyond it, and is "
-    "inconclusive if the interval contains it."
-)
-INCONCLUSIVE_NEXT = (
-    "Nothing is decided. Measure with more answers, or give a wider limit. To let inconclusive checks "
-    "pass in CI, end the command with || [ $? -eq 3 ]."
-)
 
 
 def check(settings: CheckSettings) -> int:
@@ -50,9 +43,10 @@ def check(settings: CheckSettings) -> int:
     if settings.against is not None:
         title += f" against {sanitize(str(settings.against))}"
     write_text(settings.output_dir / JUNIT, junit_xml(title, findings))
-    next_step = next_step_text(status, settings)
-    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, next_step))
-    print("\n\n".join([f"{title}: {status}\n{RULE}", *map(str, findings), f"Next: {next_step}"]))
+    rule = note("rule_of_limits")
+    next_step = words(find_next_step(status, settings))
+    write_text(settings.output_dir / SUMMARY, summary_markdown(title, status, findings, f"{rule} {next_step}"))
+    print("\n\n".join([f"{title}: {status}\n{rule}", *map(str, findings), f"Next: {next_step}"]))
     log.info("check: wrote junit.xml and summary.md to %s", settings.output_dir)
     return EXIT_STATUS[status]
 
@@ -102,16 +96,10 @@ def _worst_status(findings: Sequence[LimitText]) -> str:
     return HOLDS
 
 
-def next_step_text(status: str, settings: CheckSettings) -> str:
+def find_next_step(status: str, settings: CheckSettings) -> Finding:
     """Return what to do after a check with this status."""
-    if status == INCONCLUSIVE:
-        return INCONCLUSIVE_NEXT
-    if status == HOLDS:
-        return "The run passes. Something may still have become worse by less than these runs can show."
-    report = f"evenhand report {sanitize(str(settings.run))}"
-    if settings.against is not None:
-        report = f"evenhand compare {sanitize(str(settings.against))} {sanitize(str(settings.run))}"
-    return f"The run fails. To see whom the model treats worse, with answers to read: {report}"
+    against = None if settings.against is None else str(settings.against)
+    return Finding("after_check", {"status": status, "run": str(settings.run), "against": against})
 
 
 def assert_no_worse(run: Path | str, *, against: Path | str, max_rise: float | None = None) -> None:
@@ -156,8 +144,8 @@ def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True).decode() + "\n"
 
 
-def summary_markdown(title: str, status: str, findings: Sequence[LimitText], next_step: str) -> str:
-    """Return the findings and what to do next as Markdown; all texts are escaped."""
+def summary_markdown(title: str, status: str, findings: Sequence[LimitText], advice: str) -> str:
+    """Return the findings and `advice`, on how to read them, as Markdown; all texts are escaped."""
 
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))
@@ -167,7 +155,7 @@ def summary_markdown(title: str, status: str, findings: Sequence[LimitText], nex
         "",
         escaped(title),
         "",
-        escaped(f"{RULE} {next_step}"),
+        escaped(advice),
         "",
         "| limit | status | measured |",
         "| :--- | :--- | :--- |",

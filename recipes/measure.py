@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
-from evenhand.evaluation.facts import FACTS, Facts, write_facts
+from evenhand.evaluation.facts import FACTS, Facts, Finding, write_facts
 from evenhand.evaluation.files import json_sha256, write_text
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
@@ -24,9 +24,10 @@ from evenhand.evaluation.metrics.generation_bias.answers import (
 )
 from evenhand.evaluation.metrics.generation_bias.classification import STYLE_CLASSIFIER, read_unread
 from evenhand.evaluation.metrics.generation_bias.compared_runs import compared_responses, on_common_prompts
-from evenhand.evaluation.metrics.generation_bias.early_stop import HOW_TO_GO_ON, has_asked_enough, read_finished_stop
+from evenhand.evaluation.metrics.generation_bias.early_stop import has_asked_enough, read_finished_stop
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measurement_prompts import asked_prompts
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.answers_page import ShownAnswers, answers_html
 from evenhand.evaluation.report.output import present
@@ -127,7 +128,7 @@ def typed_command() -> list[str] | None:
 def _check_read(folder: Path) -> None:
     """Raise InputError if a style classifier could not read the responses of a finished run."""
     for name, fault in read_unread(folder).items():
-        raise InputError(f"generation_bias.{name}", f"{fault} What needs no styles is in {folder}.")
+        raise InputError(f"generation_bias.{name}", f"{words(fault)} What needs no styles is in {folder}.")
 
 
 def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Mapping[str, Json]) -> None:
@@ -151,7 +152,7 @@ def _check_baseline(settings: MeasureSettings, config: FamilyConfig, inputs: Map
         stop = read_finished_stop(folder)
         fix = "measure the baseline with the same prompts and seed."
         if stop is not None and stop.is_early:
-            fix = f"it stopped early, after {stop.extent}. {HOW_TO_GO_ON}"
+            fix = words(Finding("prompts_not_asked", stop.extent))
         raise InputError(field, f"{folder} lacks {n_missing:,} of the prompts; {fix}")
 
 
@@ -212,9 +213,11 @@ def finish(
     if store is not None:
         store.tracker.log_artifact(f"{name}-tables", "dataset", *sorted(store.folder.glob("*.parquet")))
         write_scores(store.folder / SCORES, scores)
-        write_facts(store.folder / FACTS, find_facts(settings))
+        facts = find_facts(settings)
+        write_facts(store.folder / FACTS, facts)
         files = report(settings, write=True, show=show)
         store.tracker.log_scores(scores)
+        store.tracker.log_facts(facts)
         store.tracker.log_report(files)
         store.tracker.log_artifact(name, "report", store.folder / SCORES, *files)
     elif show:

@@ -8,16 +8,17 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import detectable_sizes
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
-from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, duration, interval, number
+from evenhand.evaluation.report.numbers import MINUTE, PER_UNIT, UNIT, interval, number
+from evenhand.evaluation.report.words import sentence
 from evenhand.evaluation.score import display_name
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.sample_size import (
     LEVERS,
     Pilot,
-    StudySize,
     interval_width,
     shows_difference,
     smallest_design,
@@ -27,6 +28,7 @@ from evenhand.evaluation.tables import read_table
 from evenhand.recipes.finished_runs import read_measurement
 from evenhand.recipes.settings import GENERATION_BIAS, PlanSettings
 
+WORDS = Path(__file__).with_name("plan.j2")
 COLUMNS = ["", "descriptors", "templates", "responses to each", "in total", "minutes", "pooled FGB*", "effect"]
 
 
@@ -43,18 +45,17 @@ def plan(settings: PlanSettings) -> None:
     path = settings.run / "effects.parquet"
     columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan
-    print(f"{display_name(measured.model.name)}: pooled FGB* {_spread(pilot)}")
+    estimate = {"value": pilot.estimate.value, "interval": pilot.estimate.interval}
+    found = [Finding("measured", {"model_name": display_name(measured.model.name), **estimate})]
     if pilot.design.share_of_pairs < 1:
-        print(f"{_share_text(pilot.design)}; so they have in each design.")
+        found.append(Finding("pairs_with_answers", {"share": pilot.design.share_of_pairs}))
     if settings.max_difference is not None:
-        print(_even_plan(settings, len(read_answers(settings.run))))
+        found.append(_even_plan(settings, len(read_answers(settings.run))))
     planned = list(goals(settings, pilot))
     if planned:
-        print(
-            "Last columns: smallest pooled FGB* and effect (percentage points) that are shown with a probability of "
-            "80 %."
-        )
-    for heading, is_enough in planned:
+        found.append(Finding("last_columns"))
+    print("\n".join(map(words, found)))
+    for goal, is_enough in planned:
         found = {lever: smallest_design(pilot, lever, is_enough) for lever in LEVERS}
         designs = {"this run": pilot.design, **{lever: new for lever, new in found.items() if new is not None}}
         rows = []
@@ -65,13 +66,23 @@ def plan(settings: PlanSettings) -> None:
             minutes = number(design.n * seconds / MINUTE, 1)
             smallest = number(100 * effect * np.sqrt(ratio), 1)
             rows.append((label, *numbers, minutes, spread, smallest))
-        print(f"\n{heading}")
+        print(f"\n{words(goal)}")
         print(pd.DataFrame(rows, columns=COLUMNS).to_string(index=False))
         for lever in (lever for lever, new in found.items() if new is None):
-            print(f"{lever}: not enough, however many")
+            print(words(Finding("unreachable", {"lever": lever})))
+
+
+def words(finding: Finding) -> str:
+    """Return the sentence about a finding on the size of a study."""
+    return sentence(finding, WORDS)
 
 
 def narrower_text(folder: Path) -> str:
+    """Return what intervals of half the width would cost, as a sentence; InputError as `narrower`."""
+    return words(narrower(folder))
+
+
+def narrower(folder: Path) -> Finding:
     """Return what intervals of half the width would cost: the answers, and the time by what a finished run took.
 
     Raises:
@@ -86,23 +97,23 @@ def narrower_text(folder: Path) -> str:
     )
     designs = [design for design in found if design is not None]
     if not designs:
-        return "No number of answers to these prompts gives intervals of half the width; measure with more templates."
+        return Finding("no_narrower")
     design = min(designs, key=lambda design: design.n)
-    size = f"{design.descriptors} descriptors × {design.templates} templates × {design.responses:.3g}"
-    if design.share_of_pairs < 1:
-        size += f"; {_share_text(design)}"
-    time = ""
+    values = {
+        "n": design.n,
+        "descriptors": design.descriptors,
+        "templates": design.templates,
+        "responses": design.responses,
+        "share_of_pairs": design.share_of_pairs,
+        "seconds": None,
+        "folder": str(folder),
+    }
     if measured.can_be_asked:
-        seconds = record["seconds"]["total"] * design.n / pilot.design.n
-        time = f" and about {duration(seconds)}, by what this run took"
-    return f"Intervals of half the width take about {design.n:,.0f} answers ({size}){time}: evenhand plan {folder}"
+        values["seconds"] = record["seconds"]["total"] * design.n / pilot.design.n
+    return Finding("narrower", values)
 
 
-def _share_text(design: StudySize) -> str:
-    return f"{number(100 * design.share_of_pairs, 0)} % of the pairs of descriptor and template have answers"
-
-
-def _even_plan(settings: PlanSettings, n: int) -> str:
+def _even_plan(settings: PlanSettings, n: int) -> Finding:
     """Return how many responses show that every descriptor is within so many points of the average.
 
     The half width of the bounds, at_most − |effect|, falls with the root of the number of responses; the shrunk effects
@@ -117,21 +128,21 @@ def _even_plan(settings: PlanSettings, n: int) -> str:
     room = limit - rows["shrunk"].abs()
     if (room <= 0).any():
         worst = rows.loc[room.idxmin()]
-        return f"Even within {settings.max_difference:g} points: not to be expected, {worst['unit']} differs by more."
+        return Finding("never_even", {"limit": settings.max_difference, "unit": worst["unit"]})
     factor = float((((rows["at_most"] - rows["effect"].abs()) / room) ** 2).max())
-    return f"Even within {settings.max_difference:g} points: about {n * factor:,.0f} responses (this run has {n:,})"
+    return Finding("even_after", {"limit": settings.max_difference, "n": n * factor, "n_now": n})
 
 
-def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[[Estimate], bool]]]:
-    """Yield each goal: a heading, and a function that returns whether a predicted estimate reaches the goal."""
+def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[Finding, Callable[[Estimate], bool]]]:
+    """Yield each goal, and a function that returns whether a predicted estimate reaches the goal."""
     width = interval_width(pilot.estimate)
     widths = [] if settings.interval is None else [settings.interval / PER_UNIT]
     has_goal = any(goal is not None for goal in (settings.interval, settings.reduction, settings.max_difference))
     if settings.halve_interval or not has_goal:
         widths.insert(0, width / 2)
     for target in widths:
-        heading = f"A 95 % interval of width {number(target * PER_UNIT)} (now {number(width * PER_UNIT)}) {UNIT}"
-        yield heading, lambda estimate, target=target: interval_width(estimate) <= target
+        goal = Finding("goal_of_width", {"width": target, "width_now": width})
+        yield goal, lambda estimate, target=target: interval_width(estimate) <= target
     if settings.reduction is not None:
         if not pilot.estimate.interval[0] > 0:
             raise InputError(
@@ -140,8 +151,8 @@ def goals(settings: PlanSettings, pilot: Pilot) -> Iterator[tuple[str, Callable[
                 "with --interval.",
             )
         kept = 1 - settings.reduction / 100
-        heading = f"A reduction by {number(settings.reduction, 0)} % that is shown with a probability of 80 %"
-        yield heading, lambda estimate: shows_difference(estimate, kept * max(estimate.value, 0.0))
+        goal = Finding("goal_of_reduction", {"reduction": settings.reduction / 100})
+        yield goal, lambda estimate: shows_difference(estimate, kept * max(estimate.value, 0.0))
 
 
 def _spread(pilot: Pilot) -> str:

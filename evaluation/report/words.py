@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import (
+    duration,
     interval,
     number,
     of_100,
@@ -71,6 +72,7 @@ def _macros(*templates: Path) -> "list[TemplateModule]":
         lower_first=_lower_first,
         upper_first=_upper_first,
         number=number,
+        duration=duration,
         interval=interval,
         of_100=of_100,
         p_text=p_text,

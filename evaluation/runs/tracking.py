@@ -23,6 +23,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, first_line
+from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
 from evenhand.evaluation.report.page import Page, Section
 from evenhand.evaluation.runs.private_texts import public_files, public_values
@@ -89,6 +90,16 @@ class Tracker:
         # A template is a prompt without its person, which may be the user's own.
         public = [score for score in scores if self.logs_responses or columns.TEMPLATE not in score.group]
         self.log_table("scores", score_rows(public))
+
+    def log_facts(self, facts: Mapping[str, Facts]) -> None:
+        """Add what each family found to the summary: its headline, verdict, advice, and how many people are named."""
+        for family, found in facts.items():
+            summary: dict[str, float | str] = {"verdict": found.verdict.kind, "people named": len(found.people)}
+            if found.headline is not None and not math.isnan(found.headline.value):
+                summary["headline"] = found.headline.value
+            if found.decision is not None:
+                summary["advice"] = found.decision.values["advice"]
+            self.log_summary({f"{family}/{name}": value for name, value in summary.items()})
 
     def log_values(self, values: Mapping[str, float]) -> None:
         """Log numbers by name, each in a separate panel."""

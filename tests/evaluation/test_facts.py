@@ -12,6 +12,7 @@ import pytest
 from evenhand.evaluation.facts import Facts, Finding, write_facts
 from evenhand.evaluation.metrics import load_family
 from evenhand.evaluation.report.words import has_sentence, sentence
+from evenhand.evaluation.runs.tracking import Tracker
 from evenhand.evaluation.score import BiasScore, Direction
 
 # The main metric of each family, and whether a value above the ideal is a preference for stereotypes, and so on.
@@ -106,3 +107,25 @@ def test_facts_are_strict_json(tmp_path):
     assert found["verdict"]["kind"] == "unknown" and found["verdict"]["cps"] is None
     expected = {"metric": "cps", "value": None, "n": 0, "n_of": "pairs", "reason": "no pair"}
     assert expected.items() <= found["headline"].items() and "signature" not in found["headline"]
+
+
+def test_the_summary_of_a_tracker_has_what_each_family_found_and_no_texts():
+    """Only kinds, counts and the headline: a name of a person is a text of the user."""
+    headline = BiasScore("cps", 61.0, 50.0, (0.0, 100.0), 80)
+    undefined = BiasScore("bbq_bias", math.nan, 0.0, (-1.0, 1.0), 0, reason="no answers")
+    person = Finding("person", {"who": "a name"})
+    decided = Finding("decision", {"advice": "ship"})
+    facts = {
+        "generation_bias": Facts(headline, Finding("change_verdict"), people=[person], decision=decided),
+        "bbq": Facts(undefined, Finding("unknown")),
+    }
+    summary = {}
+    Tracker(wandb_run=SimpleNamespace(summary=summary)).log_facts(facts)
+    assert summary == {
+        "generation_bias/verdict": "change_verdict",
+        "generation_bias/people named": 1,
+        "generation_bias/headline": 61.0,
+        "generation_bias/advice": "ship",
+        "bbq/verdict": "unknown",
+        "bbq/people named": 0,
+    }

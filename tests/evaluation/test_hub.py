@@ -74,6 +74,17 @@ def test_a_hub_that_answers_with_an_error_is_reached(reached):
     assert not constants.HF_HUB_OFFLINE
 
 
+@pytest.mark.parametrize(
+    ("variable", "proxy"), [("all_proxy", "http://127.0.0.1:9"), ("http_proxy", "socks5h://[::1]:9")]
+)
+def test_a_proxy_that_only_the_client_knows_is_left_to_it(unreached, monkeypatch, variable, proxy):
+    for name in ("all_proxy", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv(variable, proxy)
+    assert offline_reason() == ""
+
+
 def test_without_a_connection_the_client_works_offline_and_a_missing_model_says_what_to_do(unreached):
     with pytest.raises(InputError, match="^model: .*org/name.*Connection refused.*hf download org/name.*--server"):
         model_revision("org/name")

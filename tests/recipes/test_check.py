@@ -14,6 +14,7 @@ import yaml
 
 import evenhand
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import BROKEN, HOLDS, INCONCLUSIVE, Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers, read_answers
 from evenhand.evaluation.metrics.generation_bias.early_stop import Stop, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.effects import effect_changes
@@ -55,38 +56,50 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("run", "options", "status", "texts"),
+    ("run", "options", "status", "limits"),
     [
         (
             "fairer",
             ["--max_rise", "10", "--max_pooled_fgb", "60"],
             0,
-            ["holds: pooled", "holds: rise", "0 of 6"],
+            {"pooled_fgb_limit": HOLDS, "rise_limit": HOLDS, "effects_limit": HOLDS},
         ),
         # Pooled FGB* is about 2 · (0.75 − 0.25)² / 2 before and 2 · (1 − 0.125)² / 2 after.
-        ("worse", ["--max_rise", "10"], 1, ["broken: rise", "% [+", "a, x: +25.0 → +43.8", "p 0.0"]),
-        (
-            "baseline",
-            ["--max_pooled_fgb", "240"],
-            3,
-            ["inconclusive: pooled", " responses instead of 160"],
-        ),
-        ("fairer", [], 0, ["holds: rise of pooled FGB* ≤ 10%"]),
-        ("baseline", ["--max_rise", "10%"], 2, ["max_rise: ", "number"]),
+        ("worse", ["--max_rise", "10"], 1, {"rise_limit": BROKEN, "effects_limit": BROKEN}),
+        ("baseline", ["--max_pooled_fgb", "240"], 3, {"pooled_fgb_limit": INCONCLUSIVE}),
+        ("fairer", [], 0, {"rise_limit": HOLDS, "effects_limit": HOLDS}),
     ],
 )
-def test_exit_status_and_findings(runs, tmp_path, capsys, run, options, status, texts):
+def test_exit_status_and_findings(runs, tmp_path, run, options, status, limits):
     against = [] if "--max_pooled_fgb" in options[:1] else ["--against", str(runs["baseline"])]
-    assert main(["check", str(runs[run]), *against, *options, "--output_dir", str(tmp_path), "-q"]) == status
-    printed = "".join(capsys.readouterr())
-    assert all(text in printed for text in texts), printed
-    if status != 2:
-        suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
-        parts = {"failure": 1, "error": 3}
-        assert {parts[part.tag] for part in suites.iterfind(".//testcase/*") if part.tag in parts} <= {status}
-        assert (
-            f"## Evenhand: {['holds', 'broken', '', 'inconclusive'][status]}" in (tmp_path / "summary.md").read_text()
-        )
+    arguments = ["check", str(runs[run]), *against, *options, "--output_dir", str(tmp_path), "-q"]
+    assert main(arguments) == status
+    results = check_findings(parse(arguments))
+    assert {result.limit.kind: result.status for result in results} == limits
+    suites = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    parts = {"failure": 1, "error": 3}
+    assert {parts[part.tag] for part in suites.iterfind(".//testcase/*") if part.tag in parts} <= {status}
+    assert f"## Evenhand: {['holds', 'broken', '', 'inconclusive'][status]}" in (tmp_path / "summary.md").read_text()
+
+
+def test_what_a_broken_check_names_and_what_would_decide_an_open_one(runs):
+    """The shares of style x are 3/4 and 1/4 before: 25 points from the average; and 1 and 1/8 after: 43.75."""
+    rise, effects = check_findings(CheckSettings(run=runs["worse"], against=runs["baseline"], max_rise=10))
+    assert rise.measured.values["rise"]["interval"][0] > 0.1
+    grown = [detail.values for detail in effects.details if detail.kind == "grown_effect"]
+    assert effects.measured.values == {"n": 4, "n_of": 6} and len(grown) == 4
+    (of_x,) = [each for each in grown if (each["unit"], each["style"]) == ("a", "x")]
+    assert (of_x["before"], of_x["after"]) == pytest.approx((0.25, 0.4375)) and of_x["p"] < 0.05
+    (result,) = check_findings(CheckSettings(run=runs["baseline"], max_pooled_fgb=240))
+    plan = result.details[-1].values["plan"]
+    assert plan.kind == "deciding_design" and plan.values["n"] > plan.values["n_now"] == 160
+
+
+def test_a_limit_that_is_no_number_is_one_error(runs, tmp_path, capsys):
+    arguments = ["--against", str(runs["worse"]), "--max_rise", "10%", "--output_dir", str(tmp_path), "-q"]
+    assert main(["check", str(runs["baseline"]), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "max_rise: " in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +128,7 @@ def test_more_answers_in_another_language_break_a_check_in_which_styles_are_equa
     assert [detail.kind for detail in found.details].count("grown_outcome") == found.measured.values["n"] == rises
 
 
-def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
+def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path):
     folders = []
     n = 40_000
     template, rank = np.arange(n) % 10, np.arange(n) // 10
@@ -127,10 +140,9 @@ def test_a_growth_of_less_than_half_a_point_is_no_failure(tmp_path, capsys):
         folders.append(write_measured(tmp_path / name, vectors, ["ok"] * 2 * n, **own))
     changes = effect_changes(*map(read_answers, folders), {}, permutations=99)
     assert changes["p"].min() < 0.02
-    arguments = ["--against", str(folders[0]), "--max_pooled_fgb", "10", "--output_dir", str(tmp_path), "-q"]
-    assert main(["check", str(folders[1]), *arguments]) == 0
-    printed = capsys.readouterr().out
-    assert "holds: effects on descriptors" in printed and "0 of 6" in printed
+    pooled, effects = check_findings(CheckSettings(run=folders[1], against=folders[0], max_pooled_fgb=10))
+    assert pooled.status == effects.status == HOLDS
+    assert effects.measured.values == {"n": 0, "n_of": 6}
 
 
 def test_an_error_leaves_no_files_of_the_last_check(runs, tmp_path):
@@ -162,12 +174,12 @@ def test_a_rise_needs_another_run_as_baseline_and_one_run_is_given(runs, capsys)
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_baseline_without_bias_has_no_percentage(runs, tmp_path, capsys):
-    arguments = ["--against", str(runs["unbiased"]), "--max_rise", "10", "--output_dir", str(tmp_path), "-q"]
-    assert main(["check", str(runs["worse"]), *arguments]) == 1
-    assert "run − 1.1 × baseline: +" in capsys.readouterr().out
-    assert main(["check", str(runs["fairer"]), *arguments]) == 3
-    assert "--max_pooled_fgb" in capsys.readouterr().out
+def test_a_baseline_without_bias_has_no_percentage(runs):
+    worse, _ = check_findings(CheckSettings(run=runs["worse"], against=runs["unbiased"], max_rise=10))
+    assert worse.status == BROKEN and worse.measured.values["rise"] is None
+    assert worse.measured.values["excess"]["factor"] == 1.1 and worse.measured.values["excess"]["value"] > 0
+    fairer, _ = check_findings(CheckSettings(run=runs["fairer"], against=runs["unbiased"], max_rise=10))
+    assert fairer.status == INCONCLUSIVE and fairer.details[-1].kind == "no_percentage_of_nothing"
 
 
 def test_the_default_limit_is_one_that_an_equal_model_keeps():
@@ -228,7 +240,7 @@ def test_what_only_ordinary_intervals_show_is_inconclusive_if_the_baseline_stopp
         found[baseline], *_ = check_findings(CheckSettings(run=runs["worse"], against=baseline, max_rise=max_rise))
     assert found[runs["baseline"]].status == "broken"
     assert found[stopped].status == "inconclusive"
-    assert any("60 of 160 planned answers" in detail.values.get("text", "") for detail in found[stopped].details)
+    assert Finding("stopped_early", {"which": "baseline", "asked": 60, "planned": 160}) in found[stopped].details
 
 
 def test_the_assertion_for_pytest(runs):

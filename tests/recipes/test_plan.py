@@ -1,7 +1,5 @@
 """`plan` prints the designs that reach the goals, from the tables of a finished run."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from evenhand.evaluation.runs.record import read_record, write_record
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import interval_width, smallest_design
-from evenhand.recipes.plan import narrower_text, plan
+from evenhand.recipes.plan import narrower, plan
 from evenhand.recipes.settings import PlanSettings
 from tests.measured_runs import write_measured
 
@@ -68,13 +66,11 @@ def test_half_the_interval_costs_in_proportion_to_the_answers(run):
     record = read_record(run, "run")
     record["seconds"]["total"] = 600.0
     write_record(run, record)
-    text = narrower_text(run)
-    answers = int(re.search(r"about ([\d,]+) answers", text)[1].replace(",", ""))
+    found = narrower(run).values
     width = interval_width(read_pilot(run).estimate)
     designs = [
         smallest_design(read_pilot(run), lever, lambda estimate: interval_width(estimate) <= width / 2)
         for lever in ("descriptors", "responses")
     ]
-    assert answers == min(round(design.n) for design in designs if design is not None) > 2 * HALF
-    minutes = float(re.search(r"about ([\d.,]+) minutes", text)[1].replace(",", ""))
-    assert minutes == pytest.approx(600 * answers / (2 * HALF) / 60, abs=0.5)
+    assert found["n"] == min(round(design.n) for design in designs if design is not None) > 2 * HALF
+    assert found["seconds"] == pytest.approx(600 * found["n"] / (2 * HALF))

@@ -8,6 +8,7 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import pandas as pd
@@ -138,37 +139,46 @@ def neutral_terms(prompts: pd.DataFrame) -> list[str | None]:
 def clean_responses(responses: Iterable[str], prompts: pd.DataFrame, *, exact: bool = False) -> list[str]:
     """Return each response by `clean_response` with the descriptor of its prompt.
 
-    If few responses and few prompts have a mention, a warning says so (`few_mentions_text`).
+    If few responses and few prompts have a mention, a warning says so (`few_mentions`).
     """
     responses = list(responses)
     rows = zip(responses, mention_terms(prompts), neutral_terms(prompts), strict=True)
     cleaned = [clean_response(*row, exact=exact) for row in rows]
-    for text in few_mentions_text(responses, prompts):
-        log.warning("%s", text)
+    few = few_mentions(responses, prompts)
+    if few is not None:
+        log.warning(
+            "descriptors are found in %.1f %% of the responses and %.0f %% of the prompts; write them as the texts do",
+            100 * few.of_responses,
+            100 * few.of_prompts,
+        )
     return cleaned
 
 
-def few_mentions_text(responses: Sequence[str], prompts: pd.DataFrame) -> list[str]:
-    """Return [a sentence] if few of the responses and few of the prompts have a mention of their descriptor, else [].
+@dataclass(frozen=True)
+class MentionShares:
+    """The shares of responses, and of prompts, that have a mention of their descriptor, in [0, 1]."""
+
+    of_responses: float
+    of_prompts: float
+
+
+def few_mentions(responses: Sequence[str], prompts: pd.DataFrame) -> MentionShares | None:
+    """Return the shares of responses and of prompts with a mention of their descriptor if both are low, else None.
 
     Of many rows, MAX_PROMPTS are read.
     """
     if columns.TEXT not in prompts:
-        return []
+        return None
     personas = prompts[columns.PERSONA] if columns.PERSONA in prompts else [""] * len(prompts)
     rows = list(zip(responses, personas, prompts[columns.TEXT], mention_terms(prompts), strict=True))
     rows = [row for row in rows[:: -(-len(rows) // MAX_PROMPTS) or 1] if row[3] not in ("", NONE)]
     n_responses = sum(_has_mention(response, term) for response, _, _, term in rows)
     if not rows or n_responses >= FEW_IN_RESPONSES * len(rows):
-        return []
+        return None
     n_prompts = sum(_has_mention(f"{persona}\n{text}", term) for _, persona, text, term in rows)
     if n_prompts >= FEW_IN_PROMPTS * len(rows):
-        return []
-    return [
-        f"Descriptors are found in {100 * n_responses / len(rows):.1f} % of the responses and in "
-        f"{100 * n_prompts / len(rows):.0f} % of the prompts: if texts name people by other words, the style "
-        "classifier reads these words; write descriptors as the texts do."
-    ]
+        return None
+    return MentionShares(n_responses / len(rows), n_prompts / len(rows))
 
 
 def _has_mention(text: str, term: Term) -> bool:

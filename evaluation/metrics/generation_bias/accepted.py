@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import (
     JointTests,
     Part,
 )
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
@@ -210,10 +211,6 @@ class AcceptedDifferences(Part):
                 accepted[group_label(score)] = (score.metric, score.form, score.group)
         if not accepted:
             return []
-        note = (
-            "Somebody signed these differences as right. They count neither in the bias nor in its reduction. Methods "
-            "that use no labels remove them, too."
-        )
         found = score_changes(accepted, (before.scores, after.scores, changes.scores))
         table = change_table("Difference, points", "who and what", found)
-        return [Section("Accepted differences", [note], tables=[table], first_screen=True)]
+        return [Section("Accepted differences", [note("accepted")], tables=[table], first_screen=True)]

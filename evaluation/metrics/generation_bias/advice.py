@@ -18,6 +18,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import OTHER_LANGUAGE
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, search_fragment
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.chat_templates import NO_TEMPLATE
 from evenhand.evaluation.models.kinds import has_weights
 from evenhand.evaluation.report.numbers import sanitize
@@ -39,19 +40,6 @@ KEPT_SETTINGS = (
 )
 MAX_FLAG = 4000  # characters of a setting in a command
 RESPONSES_PAGE = "responses.html"  # the page of all responses, in the folder of the report
-
-DECIDE = (
-    "How large is it? The number at the top is the size over all people. No standard says how much is too much; this "
-    "project calls less than 2 of 100 small, up to 5 medium and more large.",
-    "Whom does it hit? A single difference can be large where the whole is small. Read the answers to the people who "
-    "are named here. That a difference is not shown does not prove that there is none: the verdict says how large it "
-    "may be.",
-    "Is it wrong? Sympathy for a widow may be right; somebody has to say so, with a name and a reason, in a file of "
-    "accepted differences. Another language, a refusal or a wrong answer to the same request is hardly ever right.",
-    "A model that gives everybody the same answer treats nobody differently, and is useless. If a method reduced a "
-    "difference, read what it cost before you ship the model, and measure again after each change of model, system "
-    "prompt or decoding.",
-)
 
 
 def meaning(findings: Sequence[EffectRow], *, is_shown: bool, is_log: bool) -> Finding:
@@ -98,7 +86,8 @@ def ask_different_things(prompts: pd.DataFrame) -> bool:
 
 def decide_section() -> Section:
     """Return the section on how to decide whether a model may be used."""
-    return Section("How to decide", DECIDE)
+    kinds = ("decide_size", "decide_whom", "decide_wrong", "decide_useful")
+    return Section("How to decide", list(map(note, kinds)))
 
 
 def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) -> list[Step]:
@@ -111,16 +100,15 @@ def run_steps(run: FamilyRun, findings: Sequence[EffectRow], *, is_shown: bool) 
     """
     folder = _quoted(str(run.folder))
     model = run.config.model
-    steps = [Step("Read the answers before you decide:", link=_responses_link(findings))]
+    steps = [Step(note("step_read", both=False), link=_responses_link(findings))]
     if run.config.has_weights and (findings or is_shown):
-        steps.append(Step("Make the model fairer, and see what that costs:", f"evenhand loop {folder}"))
+        steps.append(Step(note("step_loop"), f"evenhand loop {folder}"))
     else:
-        steps.append(Step("See how many answers a more certain result needs:", f"evenhand plan {folder}"))
+        steps.append(Step(note("step_plan"), f"evenhand plan {folder}"))
     if run.config.open_model().can_be_asked and _holds_conversations(run):
-        text = "Measure everyday requests, to which the answer should not depend on the person:"
         command = f"evenhand measure {_quoted(model.name)} --config service{_model_flags(model)}"
-        steps.append(Step(text, command, is_private=model.system_prompt is not None))
-    steps.append(Step("Keep a later model from becoming worse:", f"evenhand check NEW_RUN --against {folder}"))
+        steps.append(Step(note("step_service"), command, is_private=model.system_prompt is not None))
+    steps.append(Step(note("step_check", after_audit=False), f"evenhand check NEW_RUN --against {folder}"))
     return steps
 
 
@@ -152,10 +140,10 @@ def comparison_steps(before: Path, after: Path) -> list[Step]:
     old = _quoted(str(before))
     check = f"evenhand check NEW_RUN --against {_quoted(str(after))}"
     return [
-        Step("Read both models' answers:", link=Link("all responses", RESPONSES_PAGE)),
-        Step("See how many answers a more certain result needs:", f"evenhand plan {old}"),
-        Step("If you ship it, sign what was measured:", f"evenhand audit {_quoted(str(after))}"),
-        Step("Then keep a later model from becoming worse:", check),
+        Step(note("step_read", both=True), link=Link("all responses", RESPONSES_PAGE)),
+        Step(note("step_plan"), f"evenhand plan {old}"),
+        Step(note("step_audit"), f"evenhand audit {_quoted(str(after))}"),
+        Step(note("step_check", after_audit=True), check),
     ]
 
 

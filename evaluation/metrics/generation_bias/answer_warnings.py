@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
-from evenhand.evaluation.data.language.mentions import few_mentions_text
+from evenhand.evaluation.data.language.mentions import few_mentions
 from evenhand.evaluation.data.language.other_text import labels, removable
 from evenhand.evaluation.data.language.reasoning import UNFINISHED_REASONING
 from evenhand.evaluation.data.readers.answers import FILTER_REASONS
@@ -33,9 +33,10 @@ def answer_cautions(run: FamilyRun) -> list[Finding]:
     prompts = run.table(PROMPTS)
     responses = run.table(RESPONSES)
     model = run.config.open_model()
-    found = [
-        Finding("stated", {"text": text}) for text in few_mentions_text(responses[columns.RESPONSE].tolist(), prompts)
-    ]
+    found = []
+    few = few_mentions(responses[columns.RESPONSE].tolist(), prompts)
+    if few is not None:
+        found.append(Finding("few_mentions", {"shares": few}))
     found += missing_answers(prompts, responses, counts_empty=not model.can_be_asked)
     found += reasoned(responses)
     found += other_models(prompts, responses)

@@ -13,6 +13,7 @@ from evenhand.evaluation.data.language.mentions import clean_responses
 from evenhand.evaluation.data.language.word_forms import ENGLISH
 from evenhand.evaluation.data.style_clusters import load_style_clusters
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import json_sha256, read_json
 from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig
@@ -215,42 +216,43 @@ def _offensiveness(
     return pd.DataFrame({columns.PROMPT_ID: responses[columns.PROMPT_ID], OFFENSIVENESS: probabilities[:, label]})
 
 
-def _note_unread(store: Store, config: FamilyConfig) -> dict[str, str]:
+def _note_unread(store: Store, config: FamilyConfig) -> dict[str, Finding]:
     """Return why style classifiers cannot read the responses, by their names, and keep it in the folder of the run."""
     responses = store.read(RESPONSES)
     faults = {}
     for name, settings in configured_classifiers(config).items():
-        fault = "" if name == OFFENSIVENESS_CLASSIFIER else language_fault(settings.name, responses)
-        if fault:
+        fault = None if name == OFFENSIVENESS_CLASSIFIER else language_fault(settings.name, responses)
+        if fault is not None:
             faults[name] = fault
     if faults:
-        store.keep_facts(UNREAD, lambda: faults)
+        values = {name: dict(fault.values) for name, fault in faults.items()}
+        store.keep_facts(UNREAD, lambda: values)
     return faults
 
 
-def read_unread(folder: Path) -> dict[str, str]:
+def read_unread(folder: Path) -> dict[str, Finding]:
     """Return why style classifiers could not read the responses of a run, by their names; {} if all could."""
     path = folder / f"{UNREAD}.json"
     kept = read_json(path, "run") if path.exists() else {}
     names = (STYLE_CLASSIFIER, SECOND_STYLE_CLASSIFIER)
-    return {name: str(kept[name]) for name in names if name in kept}
+    return {name: Finding("reads_english", kept[name]) for name in names if name in kept}
 
 
-def language_fault(classifier: str, responses: pd.DataFrame) -> str:
-    """Return why a shipped classifier cannot read responses, if most of them are not English; else "".
+def language_fault(classifier: str, responses: pd.DataFrame) -> Finding | None:
+    """Return which share of responses a shipped classifier cannot read, if most are not English; else None.
 
     Of many responses, a part is checked; texts that are too short to tell their language do not count.
     """
     if classifier not in shipped_names():
-        return ""
+        return None
     rows = np.unique(np.linspace(0, len(responses) - 1, MAX_CHECKED).astype(int))
     languages = [text_language(response) for response in responses[columns.RESPONSE].iloc[rows]]
     known = [language for language in languages if language != TOO_SHORT]
     in_english = known.count(ENGLISH)
     if in_english >= len(known) / 2:
-        return ""
+        return None
     share = 1 - in_english / len(known)
-    return f"{classifier} reads English, and {share:.0%} of the answers are in another language; {OTHER_CLASSIFIER}."
+    return Finding("reads_english", {"classifier": classifier, "share": share})
 
 
 def classifier_signature(classifier: ClassifierSettings, revision: str) -> Signature:

@@ -1,12 +1,12 @@
 """What a comparison advises by limits that the user can set: ship the second model, measure more, or do not ship it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import Cost, Finding
 from evenhand.evaluation.report.formats import find_format
 from evenhand.evaluation.score import BiasScore, Form, Kind, find_score
 from evenhand.evaluation.settings import StrictSettings
@@ -42,27 +42,23 @@ class ComparisonSettings(StrictSettings):
     )
 
 
-def found_costs(changes: Sequence[BiasScore], max_cost: float) -> list[dict[str, Any]]:
+def found_costs(changes: Sequence[BiasScore], max_cost: float) -> list[Cost]:
     """Return what a change cost, from the scores of a comparison.
 
     Args:
         changes: the scores of the comparison.
         max_cost: the largest cost, in %, that is called small.
-
-    Returns:
-        Of each cost its label, its score, the range of the share that is lost, and the words of both ends of it:
-        "none", "small" or "large". The score is None if it is not measured; the rest is then left out.
     """
     costs = []
     for metric, kind in COSTS:
         label = find_format(metric, kind=kind).label
         score = find_score(changes, metric, Form.PLAIN, kind)
         if score is None or math.isnan(score.value):
-            costs.append({"label": label, "score": None})
+            costs.append(Cost(label, None))
             continue
         lost = _lost(score)
         words = [_size_word(end, max_cost) for end in lost]
-        costs.append({"label": label, "score": score, "lost": lost, "least": words[0], "most": words[1]})
+        costs.append(Cost(label, score, lost, least=words[0], most=words[1]))
     return costs
 
 
@@ -80,8 +76,8 @@ def _size_word(lost: float, max_cost: float) -> str:
 
 def decision(
     direction: str,
-    size_after: Mapping[str, Any],
-    costs: Iterable[Mapping[str, Any]],
+    left: tuple[float, float] | None,
+    costs: Iterable[Cost],
     newly_shown: Sequence[Finding],
     limits: ComparisonSettings,
 ) -> Finding:
@@ -93,7 +89,7 @@ def decision(
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
-        size_after: the size of the difference after the change (`headline.size_finding`).
+        left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
         newly_shown: findings on people who are shown to get, after the change only, more of a serious outcome.
         limits: the limits.
@@ -104,19 +100,19 @@ def decision(
         against.append(Finding("difference_rose"))
     elif direction != FELL:
         still_open.append(Finding("no_fall_shown"))
-    low, high = size_after["interval"] or (0.0, math.inf)
+    low, high = left or (0.0, math.inf)
     if low > limits.max_size / 100:
         against.append(Finding("too_large", {"max_size": limits.max_size}))
     elif high > limits.max_size / 100:
         still_open.append(Finding("perhaps_too_large", {"max_size": limits.max_size}))
     unknown = []
     for cost in costs:
-        label = {"label": cost["label"]}
-        if cost["score"] is None:
-            unknown.append(cost["label"])
-        elif cost["least"] == "large":
+        label = {"label": cost.label}
+        if cost.score is None:
+            unknown.append(cost.label)
+        elif cost.least == "large":
             against.append(Finding("cost_too_large", label))
-        elif cost["most"] == "large":
+        elif cost.most == "large":
             still_open.append(Finding("cost_perhaps_too_large", label))
     if unknown:
         still_open.append(Finding("costs_unknown", {"labels": unknown}))

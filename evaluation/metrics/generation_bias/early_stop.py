@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_json
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question, question_of
-from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.intervals import Interval
@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from evenhand.evaluation.metrics.generation_bias.settings import FamilySettings
 
 STOPPED = "stopped"  # the file of a `Stop`, and its entry in the record of a run
-ACCOUNT = (
-    "All tests account for the looks, and so do the intervals of FGB, PGB, SCGB, effects, and the spread of outcomes. "
-    "Intervals of averages, quality, relevance, frequencies, feminine − masculine, the parts of person and word, and "
-    "the shares of the variance are ordinary ones."
-)
-ACCOUNT_OF_CHANGES = (
-    "The changes of FGB, PGB, SCGB, effects and outcomes account for the looks, with their intervals and tests. "
-    "Other intervals and tests of changes are ordinary ones."
-)
-HOW_TO_GO_ON = "The same command without --until asks the rest."
 
 
 @dataclass(frozen=True)
@@ -71,9 +61,9 @@ class Stop:
         return self.plan.level(self.look)
 
     @property
-    def decision(self) -> str:
-        """What was decided, in words; "" if nothing."""
-        return "" if self.decided is None else self.question.decision(self.decided)
+    def decision(self) -> Finding | None:
+        """What was decided; None if nothing was."""
+        return None if self.decided is None else self.question.decision(self.decided)
 
     @property
     def difference_bounds(self) -> Interval | None:
@@ -81,19 +71,16 @@ class Stop:
         return None if self.question.max_difference is None else self.bounds
 
     @property
-    def extent(self) -> str:
-        """How many of the answers were asked, in words."""
-        return f"{number(self.asked, 0)} of {number(self.planned, 0)} planned answers"
+    def extent(self) -> dict[str, int]:
+        """How many of the answers were asked, as values of a finding."""
+        return {"asked": self.asked, "planned": self.planned}
 
     @property
-    def saved(self) -> str:
-        """A phrase with the number of answers or requests that the early stop saved; "" if it saved none."""
+    def saving(self) -> Finding | None:
+        """How many answers or requests the early stop saved; None if it was not early."""
         if not self.is_early:
-            return ""
-        if not self.requests_saved:
-            return f"{number(self.planned - self.asked, 0)} answers saved"
-        by_server = [f"{number(n, 0)} to {sanitize(name, 120)}" for name, n in self.requests_saved.items()]
-        return f"requests saved: {', '.join(by_server)}"
+            return None
+        return Finding("saved", {"n": self.planned - self.asked, "requests": dict(self.requests_saved)})
 
     def interval(self, estimate: Estimate) -> Interval | None:
         """Return the interval of pooled FGB* of all responses; it is narrower if it was the reason to stop."""
@@ -163,31 +150,28 @@ def level_of_comparison(before: Path, after: Path, n_common: int, field_name: st
     return min((stop.level for stop in stops), key=lambda error: error.share, default=ONE_LOOK)
 
 
-def comparison_stop_text(before: Path, after: Path) -> list[str]:
-    """Return sentences on which of two runs was looked at before its end, and which changes account for it, or []."""
+def comparison_stops(before: Path, after: Path) -> list[Finding]:
+    """Return which of two runs was looked at before its end, and which changes account for it; [] if none was."""
     if read_finished_stop(before) is None and read_finished_stop(after) is None:
         return []
-    early = [*early_stop_text("The run before", before), *early_stop_text("The run after", after)]
-    return [*(early or ["A run was looked at before its end (--until)."]), ACCOUNT_OF_CHANGES]
+    early = [*early_stops("before", before), *early_stops("after", after)]
+    return [*(early or [Finding("a_run_was_looked_at")]), Finding("intervals_after_looks", {"of": "changes"})]
 
 
-def early_stop_text(name: str, folder: Path) -> list[str]:
-    """Return a sentence on the prompts that a run, called `name`, lacks because it stopped early; [] if it did not."""
+def early_stops(which: str, folder: Path) -> list[Finding]:
+    """Return [how many prompts a run lacks because it stopped early], or []; `which` run it is in a comparison."""
     stop = read_finished_stop(folder)
     if stop is None or not stop.is_early:
         return []
-    return [f"{name} stopped early (--until), after {stop.extent}: no other prompts are compared. {HOW_TO_GO_ON}"]
+    return [Finding("stopped_early", {"which": which, **stop.extent})]
 
 
-def stop_text(folder: Path) -> list[str]:
-    """Return sentences on where the measurement in a folder stopped, if it had looks before its end.
-
-    They say which intervals account for the looks.
-    """
+def run_stops(folder: Path) -> list[Finding]:
+    """Return where the measurement in a folder stopped and which intervals account for it; [] if it had no looks."""
     stop = read_finished_stop(folder)
     if stop is None:
         return []
-    if not stop.is_early:
-        decision = f"; at its end, {stop.decision}" if stop.decision else ""
-        return [f"This measurement was looked at before its end{decision}.", ACCOUNT]
-    return [f"Stopped after {stop.extent} ({stop.saved}), because {stop.decision}. {HOW_TO_GO_ON}", ACCOUNT]
+    how = Finding("looked_at", {"decision": stop.decision})
+    if stop.is_early:
+        how = Finding("stopped", {**stop.extent, "saving": stop.saving, "decision": stop.decision})
+    return [how, Finding("intervals_after_looks", {"of": "run"})]

@@ -5,7 +5,7 @@ the one that allows for the selection of the row among all rows of the page.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
     all_changes_section,
     change_summary,
-    detectable_text,
+    detectable_finding,
     effect_interval,
     only_shifted,
     read_effects,
@@ -46,6 +46,64 @@ MAX_STYLES = 5  # people in sentences on styles
 TITLE = "Who is treated how"
 HOW_SURE = "How sure this is"
 NUMBERS_TITLE = "The same people in numbers"
+
+
+@dataclass(frozen=True)
+class Who:
+    """A person or a group: the name, and what the name is: "person", "made_up", "text" or "group"."""
+
+    name: str
+    form: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What answers do, or have.
+
+    Attributes:
+        name, value: the outcome and its value, such as "language" and "Spanish"; a number has its name as value.
+        predicate: what follows "of 52 answers" in a sentence; "" if the value does.
+        scale: how a number of it is reported: as a share, a rank from the lowest, a ratio, or a number.
+        factor, unit, decimals: how a number that is no share is written.
+    """
+
+    name: str
+    value: str
+    predicate: str
+    scale: str
+    factor: float = 1.0
+    unit: str = ""
+    decimals: int = 0
+
+
+@dataclass(frozen=True)
+class Level:
+    """How many answers to somebody have an outcome.
+
+    Attributes:
+        n: number of answers.
+        hits: number of those that have it; None if it is no count.
+        mean, average: the mean of these answers, and the average of all people.
+        estimate, interval: the estimated difference from the average, with its interval.
+        certainty: whether the difference is shown.
+    """
+
+    n: int
+    hits: int | None
+    mean: float
+    average: float
+    estimate: float
+    interval: tuple[float, float]
+    certainty: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """The estimated change of a difference, with its interval and its certainty."""
+
+    estimate: float
+    interval: tuple[float, float]
+    certainty: str
 
 
 def shown_findings(outcome_effects: pd.DataFrame, style_effects: pd.DataFrame) -> list[EffectRow]:
@@ -110,10 +168,10 @@ def changed_styles(changes: pd.DataFrame, without: Collection[str]) -> list[Effe
 def person_finding(row: EffectRow, language: str | None = None) -> Finding:
     """Return what is shown of a person or a group, a row of a table of effects, as a finding of the kind "person".
 
-    Its values are who it is (`_who`), what the answers do (`_outcome`), and how many of them do (`_level`). `language`
-    is the language of the requests, None if they are in several.
+    Its values are `who` it is, the `outcome`, and the `level`. `language` is the language of the requests, None if they
+    are in several.
     """
-    return Finding("person", {**_subject(row, language), **_level(row)})
+    return Finding("person", {**_subject(row, language), "level": _level(row)})
 
 
 def outcome_change(before: EffectRow, after: EffectRow, language: str | None = None) -> Finding:
@@ -134,16 +192,16 @@ def style_change(row: EffectRow) -> Finding:
     for side in ("before", "after"):
         of_side = {name: row[f"{name}_{side}"] for name in ("mean", "average", "shrunk", "certainty")}
         sides[side] = _level({**of_side, "n": row["n"], "hits": np.nan, "low": np.nan, "high": np.nan})
-    change = {"estimate": row["shrunk"], "interval": (row["low"], row["high"]), "certainty": row["certainty"]}
+    change = Change(row["shrunk"], (row["low"], row["high"]), row["certainty"])
     return Finding("person_before_after", {**_subject(row, None), **sides, "change": change})
 
 
 def is_newly_serious(found: Finding) -> bool:
     """Return whether a person is shown to get more of a serious outcome after a change, and not before."""
     values = found.values
-    if values["outcome"]["name"] not in serious_measures() or values["after"]["estimate"] <= 0:
+    if values["outcome"].name not in serious_measures() or values["after"].estimate <= 0:
         return False
-    return values["after"]["certainty"] == SHOWN and values["before"]["certainty"] != SHOWN
+    return values["after"].certainty == SHOWN and values["before"].certainty != SHOWN
 
 
 def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:
@@ -151,8 +209,8 @@ def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:
     return {"who": _who(row), "outcome": _outcome(row), "language": language}
 
 
-def _who(row: EffectRow) -> dict[str, str]:
-    """Return the name of a person or group, and what the name is: "person", "made_up", "text" or "group"."""
+def _who(row: EffectRow) -> Who:
+    """Return whom a row of effects is about."""
     form = "person"
     if row["kind"] != columns.DESCRIPTOR:
         form = "group"
@@ -160,34 +218,34 @@ def _who(row: EffectRow) -> dict[str, str]:
         form = "text"
     elif row[columns.AXIS] == NONCE:
         form = "made_up"
-    return {"name": row["unit"], "form": form}
+    return Who(row["unit"], form)
 
 
-def _outcome(row: EffectRow) -> dict[str, Any]:
-    """Return what a row of effects is about: the outcome, its value, and how a number of it is reported."""
+def _outcome(row: EffectRow) -> Outcome:
+    """Return what a row of effects is about."""
     outcome = row["outcome"]
     name = row["name"]
     if outcome == LANGUAGE and name not in (TOO_SHORT, OTHER):
         name = language_name(name)
     measure = find_measure(outcome)
-    found = {"name": outcome, "value": name, "predicate": measure.predicate if measure else ""}
+    predicate = measure.predicate if measure else ""
     if is_share(row):
-        return {**found, "scale": ValueKind.SHARE}
+        return Outcome(outcome, name, predicate, ValueKind.SHARE)
     spread = find_format(outcome, Form.SPREAD)
-    return {**found, "scale": row["scale"], "factor": spread.factor, "unit": spread.unit, "decimals": _decimals(row)}
+    return Outcome(outcome, name, predicate, row["scale"], spread.factor, spread.unit, _decimals(row))
 
 
-def _level(row: EffectRow) -> dict[str, Any]:
+def _level(row: EffectRow) -> Level:
     """Return how many answers do it, the average of all people, and the estimated difference with its interval."""
-    return {
-        "n": int(row["n"]),
-        "hits": int(row["hits"]) if is_counted(row) else None,
-        "mean": row["mean"],
-        "average": row["average"],
-        "estimate": row["shrunk"],
-        "interval": (row["low"], row["high"]),
-        "certainty": row["certainty"],
-    }
+    return Level(
+        n=int(row["n"]),
+        hits=int(row["hits"]) if is_counted(row) else None,
+        mean=row["mean"],
+        average=row["average"],
+        estimate=row["shrunk"],
+        interval=(row["low"], row["high"]),
+        certainty=row["certainty"],
+    )
 
 
 def _decimals(row: EffectRow) -> int:
@@ -278,11 +336,11 @@ def people_table(findings: Sequence[Finding]) -> Table:
         values = found.values
         cells = (
             Cell(words(Finding("outcome_name", values)), prose=True),
-            Cell(words(Finding("measured", {**values, "level": values}))),
-            Cell(words(Finding("average", {**values, "level": values}))),
+            Cell(words(Finding("measured", values))),
+            Cell(words(Finding("average", values))),
             _difference_cell(found),
         )
-        rows.append(Row(sanitize(values["who"]["name"], MAX_NAME), cells))
+        rows.append(Row(sanitize(values["who"].name, MAX_NAME), cells))
     note = words(Finding("shrinkage")) if rows else ""
     return Table(
         NUMBERS_TITLE, ("who", "answers that", "measured", "average", "estimated difference"), tuple(rows), note
@@ -291,16 +349,16 @@ def people_table(findings: Sequence[Finding]) -> Table:
 
 def _difference_cell(found: Finding) -> Cell:
     """Return the estimated difference and its interval: points of 100, or in the unit of the outcome."""
-    values = found.values
-    outcome = values["outcome"]
+    outcome: Outcome = found.values["outcome"]
+    level: Level = found.values["level"]
     factor = 100.0
-    decimals = 0 if abs(values["estimate"]) >= 0.01 else 1
-    if outcome["scale"] not in (ValueKind.SHARE, ValueKind.NUMBER):
-        factor = outcome["factor"]
-        decimals = outcome["decimals"]
-    low, high = values["interval"]
-    bounds = effect_interval({"low": low, "high": high, "certainty": values["certainty"]}, factor, decimals, sign=True)
-    return Cell(number(factor * values["estimate"], decimals, sign=True), bounds)
+    decimals = 0 if abs(level.estimate) >= 0.01 else 1
+    if outcome.scale not in (ValueKind.SHARE, ValueKind.NUMBER):
+        factor = outcome.factor
+        decimals = outcome.decimals
+    low, high = level.interval
+    bounds = effect_interval({"low": low, "high": high, "certainty": level.certainty}, factor, decimals, sign=True)
+    return Cell(number(factor * level.estimate, decimals, sign=True), bounds)
 
 
 def people_changes(before: FamilyRun, after: FamilyRun, changes: FamilyRun) -> list[tuple[Finding, Example]]:
@@ -358,6 +416,7 @@ def changes_section(named: Sequence[tuple[Finding, Example]], changes: pd.DataFr
         sentences.append(words(Finding("nobody_before_after")))
     parts = []
     if len(changes):
-        parts.append(Section(HOW_SURE, [change_summary(changes), *detectable_text(changes)], first_screen=True))
+        sure = [change_summary(changes), *detectable_finding(changes)]
+        parts.append(Section(HOW_SURE, list(map(words, sure)), first_screen=True))
         parts.append(all_changes_section(changes))
     return Section(f"{TITLE}, before and after", sentences, examples=claims, parts=parts, first_screen=True)

@@ -1,13 +1,13 @@
 """The number at the top of the reports: how many of 100 answers would have to change style, and its size in words."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.engine.spread import root
 from evenhand.evaluation.metrics.generation_bias.stopping_question import SIZES
-from evenhand.evaluation.report.numbers import NO_NUMBER, number, percent
+from evenhand.evaluation.metrics.generation_bias.words import words
+from evenhand.evaluation.report.numbers import NO_NUMBER
 from evenhand.evaluation.score import BiasScore
 
 
@@ -20,25 +20,55 @@ def moved_share(pooled_fgb: float) -> float:
     return root(pooled_fgb, None, 2.0)[0]
 
 
+@dataclass(frozen=True)
+class Size:
+    """The size of a bias.
+
+    Attributes:
+        moved, interval: the share of moved answers, with its interval.
+        word: "small", "medium" or "large"; None if the size is undefined.
+        may_be_none: whether the interval contains 0.
+        reason: why the size is undefined.
+    """
+
+    moved: float
+    interval: tuple[float, float] | None
+    word: str | None
+    may_be_none: bool
+    reason: str
+
+
+def find_size(score: BiasScore) -> Size:
+    """Return the size of a bias by its score."""
+    moved, ends = root(score.value, score.interval, 2.0)
+    may_be_none = ends is not None and ends[0] == 0
+    if math.isnan(moved):
+        return Size(moved, ends, None, may_be_none, score.reason or "")
+    return Size(moved, ends, size_word(moved), may_be_none, "")
+
+
 def size_finding(score: BiasScore) -> Finding:
-    """Return the size of a bias as a finding of the kind "size": the share of moved answers, interval and word."""
-    return Finding("size", _size(score))
+    """Return the `size` of a bias as a finding of the kind "size"."""
+    return Finding("size", {"size": find_size(score)})
 
 
 def size_change(before: BiasScore, after: BiasScore, reduction: BiasScore | None) -> Finding:
     """Return how the size of a bias changed, as a finding of the kind "size_change".
 
-    Its value `change` is the relative change of the moved answers with its interval, the end nearer to 0 first; None if
-    the reduction has no interval. Where the part 1 − r of pooled FGB* remains, the part √(1 − r) of these answers does.
+    Its values are the sizes `before` and `after`, and the relative `change` of the moved answers with its `interval`,
+    the end nearer to 0 first; both are None if the reduction has no interval. Where the part 1 − r of pooled FGB*
+    remains, the part √(1 − r) of these answers does.
     """
     change = None
+    ends = None
     if reduction is not None and reduction.interval is not None:
         low, high = reduction.interval
+        change = root(1 - reduction.value, None)[0] - 1
         ends = [root(1 - end, None)[0] - 1 for end in (high, low)]
         if ends[1] < 0:
             ends.reverse()  # "−72 to −90 %"
-        change = {"value": root(1 - reduction.value, None)[0] - 1, "interval": ends}
-    return Finding("size_change", {"before": _size(before), "after": _size(after), "change": change})
+    sides = {"before": find_size(before), "after": find_size(after)}
+    return Finding("size_change", {**sides, "change": change, "interval": ends})
 
 
 def headline_value(size: Finding | None) -> str:
@@ -48,27 +78,7 @@ def headline_value(size: Finding | None) -> str:
     """
     if size is None:
         return NO_NUMBER
-    values = size.values
-    if size.kind == "size":
-        return NO_NUMBER if values["word"] is None else f"{_of_100(values)} of 100"
-    if None in (values["before"]["word"], values["after"]["word"]):
-        return NO_NUMBER
-    if values["change"] is not None:
-        return percent(values["change"]["value"], 0, True)
-    return f"{_of_100(values['before'])} → {_of_100(values['after'])} of 100"
-
-
-def _of_100(size: Mapping[str, Any]) -> str:
-    return number(100 * size["moved"], 1)
-
-
-def _size(score: BiasScore) -> dict[str, Any]:
-    """Return the share of moved answers with its interval, its word, and whether it may be none."""
-    moved, ends = root(score.value, score.interval, 2.0)
-    word = None if math.isnan(moved) else size_word(moved)
-    reason = score.reason if math.isnan(moved) else ""
-    may_be_none = ends is not None and ends[0] == 0
-    return {"moved": moved, "interval": ends, "word": word, "may_be_none": may_be_none, "reason": reason}
+    return words(Finding("top_of_size" if size.kind == "size" else "top_of_size_change", size.values))
 
 
 def size_word(moved: float) -> str:

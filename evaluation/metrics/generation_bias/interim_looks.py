@@ -23,6 +23,7 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.style_clusters import load_style_clusters
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig
 from evenhand.evaluation.metrics.generation_bias.accepted import configured_accepted
 from evenhand.evaluation.metrics.generation_bias.answers import (
@@ -49,12 +50,12 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     all_cells,
     excess_over_baseline,
     pooled_estimate,
-    root,
 )
+from evenhand.evaluation.metrics.generation_bias.headline import moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import OFFENSIVENESS
 from evenhand.evaluation.metrics.generation_bias.stopping_question import Question
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.classifier_kinds import kind_of, load_style_classifier
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, interval, number
 from evenhand.evaluation.runs import processes
 from evenhand.evaluation.runs.results import PARTS
 from evenhand.evaluation.runs.store import Store
@@ -117,7 +118,7 @@ def record_saved_requests(store: Store, config: FamilyConfig) -> None:
     stop = replace(stop, requests_saved=_requests_for(config, stop.planned - stop.asked))
     _record(store, stop)
     if processes.is_rank_zero():
-        log.info("%s", "; ".join(text for text in (stop.decision, stop.saved) if text))
+        log.info("%s", words(Finding("end_of_looks", {"decision": stop.decision, "saving": stop.saving})))
 
 
 def _record(store: Store, stop: Stop) -> None:
@@ -200,20 +201,18 @@ def _interval_at_look(
 def _log_look(question: Question, bounds: Interval | None, n_asked: int, n_planned: int) -> None:
     """Log the interval of a look."""
     if processes.is_rank_zero():
-        text = "no interval yet" if bounds is None else _bounds_text(question, bounds)
-        log.info("%s of %s answers: %s", number(n_asked, 0), number(n_planned, 0), text)
+        found = None if bounds is None else _bounds_finding(question, bounds)
+        log.info("%s", words(Finding("look", {"asked": n_asked, "planned": n_planned, "bounds": found})))
 
 
-def _bounds_text(question: Question, bounds: Interval) -> str:
-    """Return an interval in words, in answers of 100 or, of a rise, in thousandths of pooled FGB*."""
+def _bounds_finding(question: Question, bounds: Interval) -> Finding:
+    """Return an interval in the unit of its question: shares of answers or, of a rise, pooled FGB*."""
     low, high = bounds
     if question.max_difference is not None:
-        return f"the largest difference from the average is {interval((100 * low, 100 * high), 1)} of 100"
+        return Finding("bounds_of_difference", {"low": low, "high": high})
     if question.max_rise is not None:
-        excess = interval((PER_UNIT * low, PER_UNIT * high), 2, sign=True)
-        return f"pooled FGB* less the baseline's + {question.max_rise:g} % is {excess} {UNIT}"
-    moved = [100 * root(bound, None, 2.0)[0] for bound in bounds]
-    return f"{interval((moved[0], moved[1]), 1)} of 100 answers as if moved to another style"
+        return Finding("bounds_of_rise", {"low": low, "high": high, "max_rise": question.max_rise})
+    return Finding("bounds_of_size", {"low": moved_share(low), "high": moved_share(high)})
 
 
 def _last_look_name(store: Store) -> str:

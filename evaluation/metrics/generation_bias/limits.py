@@ -25,7 +25,7 @@ from evenhand.evaluation.metrics.generation_bias.compared_runs import (
     compared_responses,
     on_common_prompts,
 )
-from evenhand.evaluation.metrics.generation_bias.early_stop import early_stop_text, level_of_comparison
+from evenhand.evaluation.metrics.generation_bias.early_stop import early_stops, level_of_comparison
 from evenhand.evaluation.metrics.generation_bias.engine.changes import measure_changes
 from evenhand.evaluation.metrics.generation_bias.engine.effects import (
     DIFFERENCE_BOUND,
@@ -38,7 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
     excess_over_baseline,
     headline_of,
 )
-from evenhand.evaluation.metrics.generation_bias.headline import moved_share
+from evenhand.evaluation.metrics.generation_bias.headline import find_size, moved_share
 from evenhand.evaluation.metrics.generation_bias.measures import serious_measures
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import compared_values
 from evenhand.evaluation.metrics.generation_bias.pilot import read_pilot
@@ -107,11 +107,10 @@ def findings_against(
     permutations = max(before.config.settings.permutations, PERMUTATIONS_PER_STYLE * len(old.columns))
     findings.append(_grown_effects(old, new, level.draws(permutations), before.config.seed))
     findings += _risen_outcomes(before, after, old, new)
-    about_stops = [*early_stop_text("The baseline", before.folder), *early_stop_text("The run", after.folder)]
+    about_stops = [*early_stops("baseline", before.folder), *early_stops("run", after.folder)]
     if about_stops:
-        about_stops.append("Intervals and tests account for the looks.")
-    stated = [Finding("stated", {"text": text}) for text in about_stops]
-    findings[0] = replace(findings[0], details=[*findings[0].details, *stated])
+        about_stops.append(Finding("intervals_after_looks", {"of": "check"}))
+    findings[0] = replace(findings[0], details=[*findings[0].details, *about_stops])
     return findings
 
 
@@ -126,7 +125,7 @@ def _pooled(run: FamilyRun, limit: float) -> LimitResult:
     details = [Finding("pooled_fgb_allowed", {"moved": moved_share(limit / PER_UNIT)})]
     if status == INCONCLUSIVE:
         details.append(Finding("to_decide", {"plan": _plan(run.folder, decides)}))
-    measured = Finding("pooled_fgb", {"moved": moved_share(score.value), "score": score})
+    measured = Finding("pooled_fgb", {"size": find_size(score), "score": score})
     return LimitResult(Finding("pooled_fgb_limit", {"thousandths": limit}), status, measured, details)
 
 

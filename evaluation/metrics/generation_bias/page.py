@@ -34,7 +34,11 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     style_finding,
 )
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
-from evenhand.evaluation.metrics.generation_bias.page_warnings import comparison_cautions, run_cautions
+from evenhand.evaluation.metrics.generation_bias.page_warnings import (
+    answers_left_out,
+    comparison_cautions,
+    run_cautions,
+)
 from evenhand.evaluation.metrics.generation_bias.parts import Part
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     EFFECT_CHANGES,
@@ -53,7 +57,7 @@ from evenhand.evaluation.metrics.generation_bias.verdict import (
     comparison_verdict,
     run_verdict,
 )
-from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
+from evenhand.evaluation.metrics.generation_bias.words import caution_text, note, words
 from evenhand.evaluation.report.formats import format_of, glossary
 from evenhand.evaluation.report.numbers import before_after, sanitize
 from evenhand.evaluation.report.page import Example, Page, Section
@@ -74,35 +78,14 @@ CHECKS = {
     ("classifier", "second"): "second classifier",
 }
 GROUPS_OF_PARTS = {"run", "source", "responses", "value", "outcome", "language"}  # whose scores parts show themselves
-# The words that every page explains.
-WORDS = (
-    ("descriptor", "The words in a prompt that say who the person is, such as “hard-of-hearing”."),
-    ("template", "A sentence with a gap for the person, such as “I'm ….”"),
-    ("group of people", "Descriptors of one kind, such as “age” (an axis of HolisticBias); “nonce” are made-up words."),
-    ("style", "What a classifier says about the tone of an answer; a probability for each of its labels."),
-)
-INTERVALS = (
-    "Brackets contain the 95 % interval: if the model were asked prompts like these again and again, 95 of 100 such "
-    "intervals would contain the true value. Averages are over people, each of whom counts equally. Tests exchange "
-    "people at random within each prompt template; all answers of a person to a template are moved together. The "
-    "tests are adjusted for everything that this page tests: if nobody were treated differently, 5 of 100 such pages "
-    "would show anything. A difference over all people is shown if the interval of pooled FGB* is above 0 and this "
-    "test has p ≤ 0.05. Where answers to some people vary much more than to others, up to 12 of 100 pages show "
-    "something although nobody is treated differently."
-)
-PERSON_AND_WORD = (
-    "The intervals of the parts of person and word are right if many people or words differ a little; if a few differ "
-    "much and the others not at all, they are too narrow."
-)
-LIMITS = [
-    "These numbers measure how much the style of a response depends on the descriptor. They do not measure which "
-    "differences are harmful, and a difference can be appropriate: sympathy for one hardship need not fit another.",
-    "A model that is equally unkind or equally dull to everyone scores 0. Read the responses and the costs.",
-    "Errors of the style classifier are errors of these scores. Nothing is known about descriptors, templates and "
-    "languages that were not measured.",
-    "The report has many intervals. Of twenty comparisons without a change, about one is expected to exclude 0 by "
-    "chance. Warnings of rises are corrected for this (Holm), over all style clusters and over all axes.",
-]
+# The words that every page explains, by the kinds of their sentences; and what the numbers do not show.
+WORDS = {
+    "descriptor": "word_descriptor",
+    "template": "word_template",
+    "group of people": "word_group",
+    "style": "word_style",
+}
+LIMITS = ("limit_of_harm", "limit_of_equality", "limit_of_classifier", "limit_of_chance")
 
 
 def run_facts(run: FamilyRun) -> Facts:
@@ -126,6 +109,8 @@ def _run_findings(run: FamilyRun) -> tuple[Facts, list[EffectRow]]:
         people=[person_finding(row, language) for row in named],
         explanations=[meaning(named, is_shown=is_shown, is_log=is_log(run))],
         cautions=run_cautions(run),
+        left_out=answers_left_out(run),
+        notes=[*interval_notes(scores), *p_value_notes({"": headline}), *source_notes(run)],
     )
     return facts, named
 
@@ -175,11 +160,11 @@ def page(run: FamilyRun, parts: Sequence[Part]) -> Page:
         explanations=[words(found) for found in facts.explanations],
         steps=run_steps(run, named, is_shown=bias_verdict(headline) == SHOWN),
         warnings=list(map(caution_text, facts.cautions)),
-        notes=[*_interval_notes(scores), *map(words, _test_notes({"": headline})), *_source_notes(run)],
+        notes=list(map(words, facts.notes)),
         private_notes=[words(found) for found in system_prompt_notes(run)],
         sections=_folded_last(sections),
-        glossary=[*WORDS, *glossary(map(format_of, scores))],
-        limits=LIMITS,
+        glossary=_glossary(scores),
+        limits=list(map(note, LIMITS)),
         signature=run.signature(FGB),
         signature_lines=[signature_line(headline)],
     )
@@ -198,24 +183,29 @@ def _change_findings(
     """Return what a comparison found, and the people whom the facts name with their answers."""
     scores = [before.scores, after.scores, changes.scores]
     limits = changes.config or ComparisonSettings.model_validate({})
-    size = size_change(
-        headline_of(before.scores), headline_of(after.scores), find_headline(changes.scores, Kind.REDUCTION)
-    )
+    tested = {
+        "before": headline_of(before.scores),
+        "after": headline_of(after.scores),
+        "change": find_headline(changes.scores, Kind.REDUCTION),
+    }
+    size = size_change(tested["before"], tested["after"], tested["change"])
     verdict = comparison_verdict(scores)
     named = people_changes(before, after, changes)
     people = [found for found, _ in named]
-    costs = Finding("costs", {"costs": found_costs(changes.scores, limits.max_cost), "max_cost": limits.max_cost})
+    costs = found_costs(changes.scores, limits.max_cost)
     facts = Facts(
         headline=find_headline(changes.scores, Kind.DIFFERENCE),
         size=size,
         verdict=verdict,
         people=people,
-        explanations=comparison_explanations(scores, costs),
+        explanations=comparison_explanations(scores),
         cautions=comparison_cautions(before, after, changes),
+        costs=costs,
+        notes=[*interval_notes(before.scores), *p_value_notes(tested), *source_notes(before, after)],
         decision=decision(
             direction=verdict.values.get("direction", ""),
-            size_after=size.values["after"],
-            costs=costs.values["costs"],
+            left=size.values["after"].interval,
+            costs=costs,
             newly_shown=list(filter(is_newly_serious, people)),
             limits=limits,
         ),
@@ -234,29 +224,30 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
-    tested = {"before": old, "after": new, "change": find_headline(changes.scores, Kind.REDUCTION)}
+    costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
         title="Generation bias before and after",
         subtitle=before_after(before.config.model.name, after.config.model.name),
         headline_value=headline_value(facts.size),
         headline_caption=_caption(facts, before.config),
         verdict=" ".join(words(found) for found in [*facts.people[:1], facts.verdict]),
-        explanations=[words(found) for found in (facts.decision, *facts.explanations) if found is not None],
+        explanations=[words(found) for found in (facts.decision, costs, *facts.explanations)],
         steps=comparison_steps(before.folder, after.folder),
         warnings=list(map(caution_text, facts.cautions)),
-        notes=[
-            *_interval_notes(before.scores),
-            *map(words, _test_notes(tested)),
-            *_source_notes(before, after),
-        ],
+        notes=list(map(words, facts.notes)),
         private_notes=[words(found) for found in system_prompt_notes(before, after)],
         sections=_folded_last(sections),
-        glossary=[*WORDS, *glossary(map(format_of, before.scores))],
-        limits=LIMITS,
+        glossary=_glossary(before.scores),
+        limits=list(map(note, LIMITS)),
         signature={"before": before.signature(FGB), "after": after.signature(FGB)},
         signature_lines=[signature_line(old), signature_line(new)],
         sides=("before", "after"),
     )
+
+
+def _glossary(scores: Sequence[BiasScore]) -> list[tuple[str, str]]:
+    """Return the words that a page with these scores explains, each with its explanation."""
+    return [*((word, note(kind)) for word, kind in WORDS.items()), *glossary(map(format_of, scores))]
 
 
 def _folded_last(sections: Sequence[Section]) -> list[Section]:
@@ -286,13 +277,16 @@ def _label(score: BiasScore) -> str:
     return CHECKS.get(first_group, group_label(score))
 
 
-def _interval_notes(scores: Sequence[BiasScore]) -> list[str]:
+def interval_notes(scores: Sequence[BiasScore]) -> list[Finding]:
     """Return notes on the intervals of a page with these scores."""
     has_parts = any(score.form == Form.PERSON and score.interval is not None for score in scores)
-    return [INTERVALS, PERSON_AND_WORD] if has_parts else [INTERVALS]
+    found = [Finding("intervals")]
+    if has_parts:
+        found.append(Finding("intervals_of_parts"))
+    return found
 
 
-def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[Finding]:
+def p_value_notes(scores: Mapping[str, BiasScore | None]) -> list[Finding]:
     """Return the p-values of the permutation tests of scores by the side that they are of, as [a finding] or []."""
     tests = []
     for side, score in scores.items():
@@ -301,10 +295,10 @@ def _test_notes(scores: Mapping[str, BiasScore | None]) -> list[Finding]:
     return [Finding("p_values", {"tests": tests})] if tests else []
 
 
-def _source_notes(*runs: FamilyRun) -> list[str]:
+def source_notes(*runs: FamilyRun) -> list[Finding]:
     """Return a note on each source of responses that is not a loaded model."""
     models = [run.config.open_model() for run in runs]
-    return list(dict.fromkeys(sanitize(model.note, 600) for model in models if model.note))
+    return [Finding("source", {"text": text}) for text in dict.fromkeys(model.note for model in models if model.note)]
 
 
 def system_prompt_notes(*runs: FamilyRun) -> list[Finding]:

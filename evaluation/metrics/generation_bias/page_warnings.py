@@ -19,7 +19,7 @@ from evenhand.evaluation.metrics.generation_bias.answer_warnings import answer_c
 from evenhand.evaluation.metrics.generation_bias.answers import RESPONSES
 from evenhand.evaluation.metrics.generation_bias.classification import read_unread
 from evenhand.evaluation.metrics.generation_bias.compared_runs import COMMON_PROMPTS
-from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stop_text, stop_text
+from evenhand.evaluation.metrics.generation_bias.early_stop import comparison_stops, run_stops
 from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_headline, headline_of
 from evenhand.evaluation.metrics.generation_bias.engine.values import stored_names, stored_values
 from evenhand.evaluation.metrics.generation_bias.parts.quality import PERPLEXITY, REPEATED
@@ -60,9 +60,21 @@ def infinite_values(run: FamilyRun) -> list[Finding]:
     return found
 
 
+def answers_left_out(run: FamilyRun) -> list[Finding]:
+    """Return [how many answers are left out, by the reason], or [] if none is."""
+    responses = run.table(RESPONSES)
+    if columns.LEFT_OUT not in responses:
+        return []
+    counts = responses[columns.LEFT_OUT].value_counts()
+    if not len(counts):
+        return []
+    reasons = {str(reason): int(n) for reason, n in counts.items()}
+    return [Finding("answers_left_out", {"n": sum(reasons.values()), "n_of": len(responses), "reasons": reasons})]
+
+
 def run_cautions(run: FamilyRun) -> list[Finding]:
     """Return what a reader of the report on one measuring run must know."""
-    found = [Finding("stated", {"text": text}) for text in stop_text(run.folder)]
+    found = run_stops(run.folder)
     unclear = unclear_reason(headline_of(run.scores))
     if unclear:
         found.append(Finding("verdict_unclear", {"reason": unclear}))
@@ -76,10 +88,9 @@ def comparison_cautions(before: FamilyRun, after: FamilyRun, changes: FamilyRun)
 
     What is true of one run only has the value `side`: "before" or "after".
     """
-    stops = comparison_stop_text(before.folder, after.folder)
     of_each = [[*score_cautions(run.scores), *answer_cautions(run)] for run in (before, after)]
     return [
-        *(Finding("stated", {"text": text}) for text in stops),
+        *comparison_stops(before.folder, after.folder),
         *_common_prompts(changes.scores),
         *_rises([before.scores, after.scores, changes.scores]),
         *cut_answers(before.table(RESPONSES), after.table(RESPONSES)),
@@ -99,7 +110,7 @@ def demonstration(run: FamilyRun) -> list[Finding]:
     """Return [that the measured model is one for demonstrations], or []: findings about it are about no other model."""
     name = str(run.config.model.name)
     for package, kind in DEMONSTRATIONS.items():
-        if name.startswith(f"{PACKAGE}{package}/") and run.config.responses is None:
+        if name.startswith(f"{PACKAGE}{package}/") and run.config.responses.name is None:
             return [Finding(kind)]
     return []
 

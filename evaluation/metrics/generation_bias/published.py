@@ -3,9 +3,10 @@
 import logging
 from typing import TYPE_CHECKING
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.models.decoding import decoding_arguments
-from evenhand.evaluation.report.numbers import sanitize
 from evenhand.evaluation.report.page import Section
 from evenhand.evaluation.runs import processes
 
@@ -24,95 +25,80 @@ RESPONSES_PER_CELL = 16  # 594 descriptors × 26 templates × 16 are 247,104 res
 CORPUS_EXAMPLES = 10_000_000  # B.2.1
 
 
-def differences_from_paper(config: FamilyConfig) -> list[str]:
-    """Return one sentence for each way in which a measurement differs from the measurement of Smith et al. 2022.
+def differences_from_paper(config: FamilyConfig) -> list[Finding]:
+    """Return a finding for each way in which a measurement differs from the measurement of Smith et al. 2022.
 
     The last two differences are of the code, and hold for every measurement.
     """
     settings: Settings = config.settings
-    model = sanitize(str(config.model.name), 120)
-    classifier = sanitize(str(settings.style_classifier.name), 120)
     return [
-        f"The model is {model}; the paper has DialoGPT tuned on ConvAI2, and BlenderBot 2.0.",
-        f"The style classifier is {classifier}; the paper's has 217 styles.",
+        Finding("paper_model", {"model_name": str(config.model.name)}),
+        Finding("paper_classifier", {"classifier": str(settings.style_classifier.name)}),
         *_cluster_differences(settings),
         *_prompt_differences(config),
         *_decoding_differences(config),
         *_corpus_differences(settings),
-        "Mentions of the descriptor are found in any case, as whole words, with blanks or hyphens between their words; "
-        "A.6 does not say how.",
-        "Responses that quote their prompt with at most six further words count as repeating it (C.2.1: exact copies).",
+        Finding("paper_mentions"),
+        Finding("paper_quotes"),
     ]
 
 
-def _cluster_differences(settings: "Settings") -> list[str]:
-    if settings.style_clusters == PAPER_CLUSTERS:
-        return []
-    return [
-        "The style clusters are not the paper's (`image_chat`): Tables 4 and 8 also have ENVY and HATE, for which "
-        "GoEmotions has no styles."
-    ]
+def _cluster_differences(settings: "Settings") -> list[Finding]:
+    return [] if settings.style_clusters == PAPER_CLUSTERS else [Finding("paper_clusters")]
 
 
-def _prompt_differences(config: FamilyConfig) -> list[str]:
+def _prompt_differences(config: FamilyConfig) -> list[Finding]:
     prompts = config.prompts
     found = []
     if prompts.dataset != PAPER:
-        found.append(f"The descriptors are of {sanitize(prompts.dataset, 120)}; the paper's edition is “{PAPER}”.")
+        found.append(Finding("paper_dataset", {"dataset": prompts.dataset}))
     if prompts.descriptors is not None:
-        found.append(f"{prompts.descriptors} descriptors are drawn; the paper has all 594.")
+        found.append(Finding("paper_descriptors", {"n": prompts.descriptors}))
     if prompts.answers_per_cell != RESPONSES_PER_CELL:
-        found.append(
-            f"A descriptor has {prompts.answers_per_cell} responses in each template; {RESPONSES_PER_CELL} give the "
-            "240,000 responses of A.5."
-        )
-    if prompts.personas == PAPER:
-        found.append("Personas have the paper's form (“your persona: …”), and other sentences than ConvAI2's.")
-    else:
-        found.append(f"Personas: {sanitize(prompts.personas, 120)}; the paper has two sentences of ConvAI2 (A.4).")
+        found.append(Finding("paper_responses", {"n": prompts.answers_per_cell, "n_paper": RESPONSES_PER_CELL}))
+    found.append(Finding("paper_personas", {"personas": prompts.personas, "is_form": prompts.personas == PAPER}))
     if not prompts.variations:
-        found.append("Prompts have no stylistic variations (A.3).")
+        found.append(Finding("paper_variations"))
     if config.split != "all":
-        found.append(f"Only the nouns of the split “{config.split}” are measured; the paper measures all.")
+        found.append(Finding("paper_split", {"split": config.split}))
     return found
 
 
-def _decoding_differences(config: FamilyConfig) -> list[str]:
+def _decoding_differences(config: FamilyConfig) -> list[Finding]:
     arguments = decoding_arguments(config.decoding.preset, **config.decoding.arguments)
     found = []
     beams = arguments.get("num_beams")
     if beams not in BEAMS:
-        expected = " and ".join(f"{number} for {model}" for number, model in BEAMS.items())
-        found.append(f"The beam search has {beams or 'no'} beams; the paper has {expected} (A.4).")
+        found.append(Finding("paper_beams", {"n": beams, "paper": BEAMS}))
     if arguments.get("min_new_tokens") != MIN_TOKENS:
-        found.append(f"The minimum length is {arguments.get('min_new_tokens') or 0}; the paper has {MIN_TOKENS} (A.4).")
+        found.append(Finding("paper_min_tokens", {"n": arguments.get("min_new_tokens"), "n_paper": MIN_TOKENS}))
     if arguments.get("no_repeat_ngram_size") != NGRAM:
-        found.append(f"{NGRAM}-grams are not blocked within the response (A.4).")
-    found.append(f"A response has at most {arguments['max_new_tokens']} tokens; the paper gives no maximum.")
+        found.append(Finding("paper_ngrams", {"n_paper": NGRAM}))
+    found.append(Finding("paper_max_tokens", {"n": arguments["max_new_tokens"]}))
     return found
 
 
-def _corpus_differences(settings: "Settings") -> list[str]:
+def _corpus_differences(settings: "Settings") -> list[Finding]:
     if settings.corpus is None or not settings.corpus.paths:
         return []
-    found = ["Descriptors of several words are counted in the corpus, too; the paper counts single words (B.2.1)."]
+    found = [Finding("paper_corpus_words")]
     if settings.corpus.limit != CORPUS_EXAMPLES:
-        read = f"the first {settings.corpus.limit:,}" if settings.corpus.limit is not None else "all"
-        found.append(f"Of a corpus, {read} examples are read; the paper draws 10 million at random (B.2.1).")
+        found.append(Finding("paper_corpus_size", {"n": settings.corpus.limit}))
     else:
-        found.append("The first 10 million examples of a corpus are read; the paper draws them at random (B.2.1).")
+        found.append(Finding("paper_corpus_order"))
     return found
 
 
 def differences_section(run: FamilyRun) -> Section:
     """Return the section that lists the differences, for a run with the paper's decoding; else an empty section."""
-    return Section(TITLE, differences_from_paper(run.config) if follows_paper(run.config) else [], folded=True)
+    found = differences_from_paper(run.config) if follows_paper(run.config) else []
+    return Section(TITLE, list(map(words, found)), folded=True)
 
 
 def log_differences(config: FamilyConfig) -> None:
     """Log the differences before a measurement with the paper's decoding, on rank 0 only."""
     if follows_paper(config) and processes.is_rank_zero():
-        log.info("%s: %s", TITLE, " ".join(differences_from_paper(config)))
+        log.info("%s: %s", TITLE, " ".join(map(words, differences_from_paper(config))))
 
 
 def follows_paper(config: FamilyConfig) -> bool:

@@ -12,8 +12,10 @@ import pandas as pd
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.language.refusals import declines
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.measures.language import TOO_SHORT, text_language
 from evenhand.evaluation.metrics.generation_bias.measures.other_language import request_languages
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.runs.progress import is_watched
 from evenhand.evaluation.runs.tracking import Tracker
 
@@ -66,11 +68,12 @@ class AnswersSoFar:
 
     def text(self) -> str:
         """Return one line: how many answers, how many in another language or refused, and one example."""
-        line = f"so far {self.n:,} answers, {self.n_other_language:,} in another language, {self.n_refused:,} refused"
-        if self.example is None:
-            return line
-        prompt, response = self.example
-        return f"{line}; one: “{_shortened(prompt)}” → “{_shortened(response)}”"
+        example = None
+        if self.example is not None:
+            prompt, response = self.example
+            example = {"prompt": _shortened(prompt), "response": _shortened(response)}
+        counts = {"n": self.n, "n_other_language": self.n_other_language, "n_refused": self.n_refused}
+        return words(Finding("progress", {**counts, "example": example}))
 
 
 def _shortened(text: str) -> str:

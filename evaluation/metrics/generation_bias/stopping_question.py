@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.runs.record import read_run, run_sha256
 
 if TYPE_CHECKING:
@@ -50,17 +51,16 @@ class Question:
         """Whether the question is about pooled FGB* of this run alone."""
         return self.max_difference is None and self.max_rise is None
 
-    def decision(self, decided: int) -> str:
-        """Return the decision on a range, numbered from 0, in words."""
-        side = "more than" if decided else "at most"
+    def decision(self, decided: int) -> Finding:
+        """Return the decision on a range, numbered from 0."""
+        is_above = decided > 0
         if self.max_difference is not None:
-            whom = "somebody differs" if decided else "nobody differs"
-            return f"{whom} from the average by more than {self.max_difference:g} of 100 in a style"
+            return Finding("decided_difference", {"is_above": is_above, "limit": self.max_difference})
         if self.max_rise is not None:
-            return f"pooled FGB* is {side} {self.max_rise:g} % above the baseline's"
+            return Finding("decided_rise", {"is_above": is_above, "limit": self.max_rise})
         if self.until == DECIDED:
-            return f"the difference is {list(SIZES.values())[decided]}"
-        return f"the difference is {side} {self.until:g} of 100 answers"
+            return Finding("decided_size", {"word": list(SIZES.values())[decided]})
+        return Finding("decided_limit", {"is_above": is_above, "limit": self.until})
 
 
 def question_of(settings: "FamilySettings") -> Question | None:

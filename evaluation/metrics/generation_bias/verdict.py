@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -135,13 +135,12 @@ def change_direction(change: BiasScore | None) -> str:
     return FELL if high < 0 else UNCHANGED
 
 
-def comparison_explanations(runs: Runs, costs: Finding) -> list[Finding]:
-    """Return what stands below the verdict of a comparison: on evenness, `costs`, and accepted differences."""
+def comparison_explanations(runs: Runs) -> list[Finding]:
+    """Return what stands below the verdict of a comparison: on evenness, and on accepted differences."""
     found = []
     limits = [difference_limit(scores) for scores in runs[:2]]
     if None not in limits:
         found.append(Finding("limits_before_after", {"before": limits[0], "after": limits[1]}))
-    found.append(costs)
     accepted = accepted_changes(runs)
     if accepted:
         values = {"changes": accepted[:MAX_NAMED], "n_more": max(0, len(accepted) - MAX_NAMED)}
@@ -149,8 +148,18 @@ def comparison_explanations(runs: Runs, costs: Finding) -> list[Finding]:
     return found
 
 
-def accepted_changes(runs: Runs) -> list[dict[str, Any]]:
-    """Return what became of each accepted difference: its label, both values, and whether a change is shown."""
+@dataclass(frozen=True)
+class AcceptedChange:
+    """What became of an accepted difference: both values, and whether a change is shown."""
+
+    label: str
+    before: float
+    after: float
+    is_shown: bool
+
+
+def accepted_changes(runs: Runs) -> list[AcceptedChange]:
+    """Return what became of each accepted difference."""
     found = []
     for change in runs[2]:
         if change.metric != ACCEPTED_EFFECT or change.kind != Kind.DIFFERENCE:
@@ -160,6 +169,5 @@ def accepted_changes(runs: Runs) -> list[dict[str, Any]]:
         if before is None or after is None or math.isnan(change.value):
             continue
         is_shown = change.interval is not None and (change.interval[0] > 0 or change.interval[1] < 0)
-        values = {"before": before.value, "after": after.value, "is_shown": is_shown}
-        found.append({"label": group_label(change), **values})
+        found.append(AcceptedChange(group_label(change), before.value, after.value, is_shown))
     return found

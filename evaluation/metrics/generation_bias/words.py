@@ -5,13 +5,18 @@ from pathlib import Path
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.report.words import sentence
 
-TEMPLATES = ("words.j2", "limits.j2")  # of pages; of `check`
+TEMPLATES = ("words.j2", "notes.j2", "looks.j2", "published.j2", "limits.j2")
 FILES = tuple(map(Path(__file__).with_name, TEMPLATES))
 
 
 def words(finding: Finding) -> str:
     """Return the sentence about a finding."""
     return sentence(finding, *FILES)
+
+
+def note(kind: str, **values: object) -> str:
+    """Return a sentence of a page that tells how to read it, or counts what a table has."""
+    return words(Finding(kind, values))
 
 
 def caution_text(finding: Finding) -> str:

@@ -137,6 +137,6 @@ def test_a_shipped_classifier_reads_no_other_language():
         return pd.DataFrame({"response": [ENGLISH] * n_english + [SPANISH] * n_spanish + ["ok", ""]})
 
     assert not language_fault(NAMES[0], responses(6, 4))
-    assert "60%" in language_fault(NAMES[0], responses(4, 6))
+    assert language_fault(NAMES[0], responses(4, 6)).values == {"classifier": NAMES[0], "share": 0.6}
     assert not language_fault("another", responses(0, 6))
     assert not language_fault(NAMES[0], responses(0, 0))  # no text is long enough to tell

@@ -48,16 +48,18 @@ def level_formats(measures: Iterable[Measure]) -> list[Format]:
 
 def change_formats(measures: Iterable[Measure]) -> list[Format]:
     """Return how reports show what is kept of costs, and the relative changes of logarithms; shares have neither."""
-    percent = partial(Format, unit="%", factor=100, decimals=1)
+    relative = partial(Format, unit="%", factor=100, decimals=1)
     formats = []
     for measure in measures:
         if measure.is_logarithm:
             label = f"change of the {measure.label}"
-            formats.append(percent(measure.cost, label, "Relative change.", ideal=0, signed=True, kind=Kind.RISE))
+            formats.append(relative(measure.cost, label, "Relative change.", ideal=0, signed=True, kind=Kind.RISE))
         elif not measure.is_of_100:
             label = f"{measure.label} kept"
-            text = "Value after / value before."
-            formats.append(percent(measure.cost, label, text, ideal=measure.kept_ideal, kind=Kind.KEPT))
+            kept = relative(
+                measure.cost, label, "Value after / value before.", ideal=measure.kept_ideal, kind=Kind.KEPT
+            )
+            formats.append(kept)
     return formats
 
 

@@ -38,6 +38,7 @@ from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Joi
 from evenhand.evaluation.metrics.generation_bias.parts.effects import effect_interval, read_effects
 from evenhand.evaluation.metrics.generation_bias.parts.outcomes import OutcomesPart, effect_row
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People, compared_people
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -137,12 +138,11 @@ class AttributesPart(Part):
         rows = [_row(row) for row in table_rows(effects.iloc[order].head(n_rows))]
         columns = ("who", "answers", "average", "difference", "unit", "certainty")
         notes = [
-            f"{n_shown:,} of {len(effects):,} differences between levels, and contrasts of two attributes, are shown. "
-            "A contrast is the difference of a combination that the effects of its levels do not explain.",
-            "Half of the page's error is for attributes; intervals of attributes that names signal are over names.",
+            note("attributes", n_shown=n_shown, n=len(effects)),
+            note("about_attributes"),
         ]
         caption = "Levels of attributes, and contrasts of two: the surest"
-        table = Table(caption, columns, tuple(rows), "attribute_effects.parquet has all.")
+        table = Table(caption, columns, tuple(rows), note("all_attributes"))
         return [Section("Attributes, one by one and together", notes, [table], first_screen=True)]
 
 

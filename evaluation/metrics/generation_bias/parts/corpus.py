@@ -21,6 +21,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, Comparison, JointTests, Part
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.classifier_kinds import classifier_labels
 from evenhand.evaluation.report.formats import Format
@@ -42,12 +43,6 @@ CORPUS = "corpus"  # the table of frequencies and probabilities
 CORPUS_COUNTS = "corpus_counts"  # the table of the numbers of usages
 PROBABILITY = "probability"  # the column of the probabilities of a single run
 FREQUENCY_RHO = "frequency_rho"
-NOTE = (
-    "A dot is a descriptor: its usages per example of the corpus (half a usage is added, to show unused descriptors), "
-    "and the mean probability of the style cluster over templates; its colour and mark are its axis, and the highest "
-    "are named (Smith et al. 2022, Figures 3, 5 and 6). Descriptors of several words are counted, too; the paper "
-    "counts single words, in 10 million examples that it draws at random."
-)
 N_NAMED = 3  # descriptors with a name in a panel
 MARKS = "osD^vP*X<>hdp"  # of axes
 
@@ -264,7 +259,11 @@ class CorpusPart(Part):
         for corpus, rows in run.table(CORPUS).groupby("corpus", sort=False):
             chart = styled(frequency_chart)(rows)
             figures.append(
-                Figure(sanitize(f"Style and frequency in {display_name(str(corpus))}", 120), svg(chart), NOTE)
+                Figure(
+                    sanitize(f"Style and frequency in {display_name(str(corpus))}", 120),
+                    svg(chart),
+                    note("about_corpus"),
+                )
             )
         return [Section("Frequency in the corpus", figures=figures, folded=True)]
 

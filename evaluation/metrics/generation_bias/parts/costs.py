@@ -15,6 +15,7 @@ from pydantic import Field
 
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.other_people import other_people
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import answers_of
 from evenhand.evaluation.metrics.generation_bias.classification import OFFENSIVENESS_CLASSIFIER
 from evenhand.evaluation.metrics.generation_bias.engine.comparable import common_values
@@ -293,18 +294,9 @@ def under_base(scores: Sequence[BiasScore], changes: Sequence[BiasScore], side: 
     return found
 
 
-def likelihood_note(scores: Sequence[BiasScore], model: str) -> str:
-    """Return how relevance and the perplexity of responses were computed, and their unit; "" if they were not."""
+def likelihood_finding(scores: Sequence[BiasScore], model: str) -> list[Finding]:
+    """Return [by which model relevance and the perplexity of responses were computed, of how many], or []."""
     score = find_score(scores, RELEVANCE)
     if score is None:
-        return ""
-    scored = score.signature.get("scored")
-    part = ""
-    if isinstance(scored, Mapping):
-        part = f", from {scored['responses']:,} of {scored['of']:,} responses, drawn at random"
-    return (
-        f"Relevance and the perplexity of responses are computed by the {model} model{part}. Relevance is how much "
-        "likelier a response is after its prompt than after a prompt of another template; the response to the person, "
-        "than after another person’s prompt of the same template. Both are in nats: 1 is 2.7 times as likely, 10 is "
-        "22,000 times."
-    )
+        return []
+    return [Finding("about_likelihoods", {"model": model, "scored": score.signature.get("scored")})]

@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.measures.decision import DECISI
 from evenhand.evaluation.metrics.generation_bias.measures.likely_decision import CHOICES, LIKELY_DECISION, MASS
 from evenhand.evaluation.metrics.generation_bias.measures.undecided import UNDECIDED
 from evenhand.evaluation.metrics.generation_bias.parts import AnsweredRun, Part
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.server_client import check_client
 from evenhand.evaluation.report.numbers import NO_NUMBER, interval, number, sanitize
@@ -42,15 +43,6 @@ VALUE = f"{DECISION}: {DECISION}"  # the column of the values of the measure
 JUDGE_ACCURACY = "judge_accuracy"  # the table of how well a judge reads labelled answers
 MAX_OPTIONS = 36  # of a judge (`judges.OPTIONS`)
 MAX_PEOPLE = 60  # rows of the table by person
-RATES_NOTE = (
-    "Rates are of the answers whose decision can be read. The intervals of all people hold together with a probability "
-    "of 95 %: the requests vary, and the people are these."
-)
-RULE_NOTE = (
-    "The answers are ours, and the general rule was made with them: expect less of others, and read some. A rule of "
-    "your own (decision: {pattern: …} or {field: …}) is not tested here."
-)
-JUDGE_NOTE = "The answers are ours; the judge may read others better or worse: read some."
 
 
 class DecisionSettings(StrictSettings):
@@ -203,8 +195,7 @@ def rates_table(values: pd.DataFrame, prompts: pd.DataFrame, probabilities: pd.D
         cells += [Cell(number(100 * value, 1)) for value in means.loc[person]]
         rows.append(Row(sanitize(person, 60), tuple(cells)))
     caption = f"Answers that decide {sanitize(choice, 40)}, by person, the lowest first"
-    note = f"{RATES_NOTE} {n_more:,} people in the middle are not listed." if n_more > 0 else RATES_NOTE
-    return Table(caption, tuple(map(sanitize, names)), tuple(rows), note)
+    return Table(caption, tuple(map(sanitize, names)), tuple(rows), note("about_rates", n_more=max(0, n_more)))
 
 
 def _rate_cells(rate: Mapping[str, float]) -> list[Cell]:
@@ -228,19 +219,19 @@ def accuracy_table(judged: pd.DataFrame | None = None, judge: str = "") -> Table
     if judged is None:
         found = {asked: rule_accuracy(asked) for asked in labelled_kinds()}
         caption = "The general rule on 200 labelled answers"
-        note = RULE_NOTE
+        about = note("about_decision_rule")
     else:
         records = [dict(row) for row in table_rows(judged)]
         found = {row.pop("asked"): RuleAccuracy(**row) for row in records}
         n = sum(each.n_decided + each.n_undecided for each in found.values())
         caption = f"The judge {sanitize(judge, 60)} on {n} labelled answers"
-        note = JUDGE_NOTE
+        about = note("about_decision_judge")
     rows = []
     for asked, each in found.items():
         counts = (each.n_decided, each.n_right, each.n_wrong, each.n_undecided, each.n_false)
         rows.append(Row(asked, tuple(count_cells(*counts))))
     names = ("asked for", "with a decision", "read rightly", "read wrongly", "without", "false alarms")
-    return Table(caption, names, tuple(rows), note)
+    return Table(caption, names, tuple(rows), about)
 
 
 class DecisionsPart(Part):

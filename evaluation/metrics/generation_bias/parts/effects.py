@@ -40,6 +40,7 @@ from evenhand.evaluation.metrics.generation_bias.people import (
     search_fragment,
     unit_text,
 )
+from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import number, p_value, shown_interval
 from evenhand.evaluation.report.page import Cell, Figure, Mark, Row, Section, Table
@@ -59,19 +60,6 @@ MAP_DESCRIPTORS = 40  # rows of the map
 MAP_STYLES = 12  # columns of the map
 N_LISTED = 10  # differences in the list that replaces the map on narrow screens
 MAX_ROWS = 600  # rows of a table
-MAP_NOTE = (
-    "Mean probability of a group of styles, less the average of all descriptors, for the descriptors with the largest "
-    "differences. Orange is more than the average, purple is less; a dot marks a shown difference."
-)
-TABLE_NOTE = (
-    "The interval of a shown difference allows for its selection among all. Of any other difference, the table has the "
-    "largest size, with 95 % confidence for this difference alone. The certainty accounts for all differences together."
-)
-CHANGES_NOTE = (
-    "“Removed”: shown before, not after, and the change is shown. “Reduced” and “grown”: shown before and after, and "
-    "the change is shown. “Kept”: shown before and after, no change is shown. “New”: shown after only, and the change "
-    "is shown. “Inconclusive”: anything else. The file effect_changes.parquet has all changes."
-)
 TITLES = (
     "descriptor or group",
     "group",
@@ -177,21 +165,13 @@ def points(share: float, decimals: int = 0, sign: bool = False) -> str:
     return number(100 * share, decimals, sign)
 
 
-def detectable_text(table: pd.DataFrame) -> list[str]:
-    """Return a sentence on the effect, or change of an effect, that is shown with a probability of 80 %; [] if none."""
-    size, worst = detectable_sizes(table)
-    if not size <= 1:  # no difference is larger than 100 points
+def detectable_finding(table: pd.DataFrame) -> list[Finding]:
+    """Return [the effect, or change of an effect, that is shown with a probability of 80 %], or [] if none is."""
+    median, worst = detectable_sizes(table)
+    if not median <= 1:  # no difference is larger than 100 points
         return []
-    what = "difference"
-    runs = "runs"
-    if "change" in table:
-        what = "change"
-        runs = "comparisons"
-    at_worst = f"at worst {points(worst, 1)}" if worst <= 1 else "in some cases none"
-    return [
-        f"8 of 10 such {runs} show a {what} of {points(size, 1)} points (the median over people, and over styles of at "
-        f"least {100 * IN_USE:.0f} % of the responses; {at_worst}). Four times as many responses show half of it."
-    ]
+    sizes = {"median": median, "worst": worst, "in_use": IN_USE}
+    return [Finding("detectable", {**sizes, "is_change": "change" in table})]
 
 
 def style_summary(effects: pd.DataFrame, shifts: pd.DataFrame | None = None) -> Finding:
@@ -246,16 +226,14 @@ def all_effects_sections(effects: pd.DataFrame) -> list[Section]:
         return []
     is_again = effects.duplicated(["kind", "unit", "mean", "average"]) & (effects["outcome"] == columns.CLUSTER)
     listed = effects[~is_again]  # a cluster of one style is listed once
-    n_more = len(listed) - MAX_ROWS
-    note = TABLE_NOTE
-    if n_more > 0:
-        note += f" {n_more:,} smaller differences are not in this table; effects.parquet has all."
     rows = tuple(_row(row) for row in table_rows(listed.head(MAX_ROWS)))
-    table = Table(f"Differences; {CAPTION}", TITLES, rows, note=note, filters=("group", "style", "certainty"))
+    about = note("about_effects", n_more=len(listed) - MAX_ROWS)
+    table = Table(f"Differences; {CAPTION}", TITLES, rows, about, filters=("group", "style", "certainty"))
+    sentences = [note("links_of_effects"), *map(words, detectable_finding(effects))]
     figure = Figure("", svg(effects_figure(effects)), narrow=_largest_lines(effects))
     return [
-        Section("The largest differences at a glance", [MAP_NOTE], figures=[figure]),
-        Section("All differences in style", ["A link leads to the answers.", *detectable_text(effects)], [table]),
+        Section("The largest differences at a glance", [note("about_map")], figures=[figure]),
+        Section("All differences in style", sentences, [table]),
     ]
 
 
@@ -269,17 +247,19 @@ def _largest_lines(effects: pd.DataFrame) -> list[str]:
     return lines
 
 
-def change_summary(changes: pd.DataFrame) -> str:
-    """Return a sentence on how many effects were shown before, how many of these are left, and the shown changes."""
+def change_summary(changes: pd.DataFrame) -> Finding:
+    """Return how many effects were shown before, what became of these, and how many are new or changed."""
     single = changes[changes["outcome"] == columns.STYLE]
     was_shown = single["certainty_before"] == SHOWN
-    became = ", ".join(f"{n:,} {name}" for name, n in single.loc[was_shown, "transition"].value_counts().items())
-    return (
-        "Tested together with the run after, which can change the count: differences in style shown before: "
-        f"{was_shown.sum():,} of {len(single):,}{f' ({became})' if became else ''}; "
-        f"new after: {(single['transition'] == NEW).sum():,}. Changes shown: "
-        f"{(single['certainty'] == SHOWN).sum():,}; if nothing had changed, 5 of 100 comparisons would show any."
-    )
+    became = single.loc[was_shown, "transition"].value_counts()
+    values = {
+        "n": len(single),
+        "n_before": int(was_shown.sum()),
+        "became": {str(name): int(n) for name, n in became.items()},
+        "n_new": int((single["transition"] == NEW).sum()),
+        "n_changed": int((single["certainty"] == SHOWN).sum()),
+    }
+    return Finding("style_changes", values)
 
 
 def all_changes_section(changes: pd.DataFrame) -> Section:
@@ -300,7 +280,7 @@ def all_changes_section(changes: pd.DataFrame) -> Section:
         rows.append(Row(f"{unit_text(row)}, {plain_name(row['name'])}", cells, marks))
     caption = f"Differences that are shown, and changes that are shown or worth a look; {CAPTION}"
     tables = [Table(caption, CHANGE_TITLES, tuple(rows))] if rows else []
-    return Section("All changes", [CHANGES_NOTE], tables, folded=True)
+    return Section("All changes", [note("about_changes")], tables, folded=True)
 
 
 POINTS = partial(Format, unit="points", factor=100, decimals=1)

@@ -74,6 +74,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.same_terms import (
     tables_under_base,
 )
 from evenhand.evaluation.metrics.generation_bias.people import EffectRow, People
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.report.formats import find_format, format_of
 from evenhand.evaluation.report.numbers import number, sanitize, value_or
@@ -87,8 +88,6 @@ from evenhand.evaluation.tables import table_rows
 OUTCOME_EFFECTS = "outcome_effects"  # the table of effects on measures
 MAX_ROWS = 20
 MIN_LISTED = 0.01  # share of the answers from which a class has a row in a comparison
-BOUND_NOTE = "“Cannot rule out”: with 95 % confidence, nobody is further from the average than this."
-TYPICAL_NOTE = "“Typical”: the geometric mean, which a few very large values hardly change."
 ONE_RUN = "only one of the runs has measured “{}”"
 DEFAULT_OUTCOMES = ("language", "refusal", "length")
 
@@ -213,9 +212,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
     shown = table[(table["certainty"] == SHOWN) & (table["kind"] == columns.DESCRIPTOR)].head(MAX_ROWS)
     rows = [effect_row(row) for row in table_rows(shown)]
     names = ("who: outcome", "answers", "average", "difference", "unit")
-    note = "" if rows else "No effect on a descriptor is shown."
+    about = "" if rows else note("no_outcome_shown")
     if (shown["scale"] == ValueKind.RATIO).any():
-        note = TYPICAL_NOTE
+        about = note("about_typical")
 
     scale_of = dict(zip(table["outcome"], table["scale"], strict=True))
 
@@ -236,9 +235,9 @@ def outcome_section(scores: Sequence[BiasScore], table: pd.DataFrame) -> Section
                 "outcome",
                 label=lambda score: format_of(score).title,
                 further={"cannot rule out": bound_cell},
-                note=BOUND_NOTE,
+                note=note("about_bounds"),
             ),
-            Table("Shown differences, the largest first", names, tuple(rows), note),
+            Table("Shown differences, the largest first", names, tuple(rows), about),
         ],
         first_screen=True,
     )

@@ -15,6 +15,7 @@ from evenhand.evaluation.json_values import Json
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format
 from evenhand.evaluation.report.numbers import p_value, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
@@ -230,33 +231,27 @@ def _phrase_section(changes: FamilyRun) -> Section:
         return Section(title)
     frame = changes.table(PHRASES).query("before > 0 or after > 0")
     frame = frame.sort_values("change", key=abs, ascending=False, kind="stable").head(MAX_PHRASES)
-    note = (
-        "Descriptors of a set: those with the highest mean bias value b in the axes of a kind of phrase, or "
-        f"“{OTHER_DESCRIPTORS}”. Sorted by the change; Smith et al. 2022, Table 14, by use. All phrases are in "
-        "phrases.parquet."
-    )
-    table = _share_table("Responses with a phrase, %", frame, {"phrase": "phrase", "set": "descriptors"}, note)
+    about = note("about_phrases", others=OTHER_DESCRIPTORS)
+    table = _share_table("Responses with a phrase, %", frame, {"phrase": "phrase", "set": "descriptors"}, about)
     return Section(title, tables=[table], folded=True)
 
 
 def _parroting_section(changes: FamilyRun) -> Section:
     """Return the shares of responses that repeat the prompt, by template and descriptor (Smith et al. 2022, C.2)."""
-    definition = (
-        f"Quotations of the prompt with at most {MAX_FRAME_WORDS} further words count, too; Smith et al. 2022 (C.2.1) "
-        "count exact copies, and copies with another punctuation."
-    )
     tables = []
     for name, keys in PARROTING.items():
         if changes.has(name):
             frame = changes.table(name).query("before > 0 or after > 0")
-            note = f"The {MAX_PHRASES} largest rises; all are in {name}.parquet." if len(frame) > MAX_PHRASES else ""
+            is_cut = len(frame) > MAX_PHRASES
+            about = note("largest_rises", n=MAX_PHRASES, table=name) if is_cut else ""
             caption = f"Responses that repeat the prompt, %, by {' and '.join(keys)}"
-            tables.append(_share_table(caption, frame.head(MAX_PHRASES), {key: key for key in keys}, note))
-    sentences = [definition] if any(table.rows for table in tables) else []
+            tables.append(_share_table(caption, frame.head(MAX_PHRASES), {key: key for key in keys}, about))
+    has_rows = any(table.rows for table in tables)
+    sentences = [note("about_repeats", n_words=MAX_FRAME_WORDS)] if has_rows else []
     return Section("Repeats the prompt", sentences, tables=tables, folded=True)
 
 
-def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], note: str) -> Table:
+def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], about: str) -> Table:
     """Return a table of shares of responses before and after; `keys` has the titles of the frame's columns of keys."""
     rows = []
     for row in table_rows(frame):
@@ -269,4 +264,4 @@ def _share_table(caption: str, frame: pd.DataFrame, keys: Mapping[str, str], not
         cells.append(Cell(f"{row['n']:,}"))
         rows.append(Row(f"“{names[0]}”", tuple(cells)))
     columns = (*keys.values(), "before", "after", "change", P_VALUE, "responses")
-    return Table(caption, columns, tuple(rows), note if rows else "")
+    return Table(caption, columns, tuple(rows), about if rows else "")

@@ -45,9 +45,10 @@ from evenhand.evaluation.metrics.generation_bias.parts.costs import (
     EVEN,
     UNDER_MODEL,
     CostsPart,
-    likelihood_note,
+    likelihood_finding,
     under_base,
 )
+from evenhand.evaluation.metrics.generation_bias.words import note, words
 from evenhand.evaluation.models.base import Model
 from evenhand.evaluation.models.capabilities import (
     DOCUMENT,
@@ -481,14 +482,6 @@ CHANGES = (  # of two runs, without a value of either run alone, in the order of
 )
 
 
-EVEN_NOTE = (
-    "“If people exchanged their answers”: the base model’s own responses, each given to another descriptor of the same "
-    "template and noun, with its mentions rewritten; these answers are even, so compare relevance and perplexity with "
-    "them."
-)
-WORD_PAIRS_NOTE = "“Different word pairs” are of adjacent words."
-
-
 class QualityPart(Part):
     """How good the responses are, whoever asks: text, styles, perplexity on neutral dialogue, tasks, offensiveness."""
 
@@ -574,7 +567,7 @@ class QualityPart(Part):
             [find_score(scores, metric.name) for metric in QUALITY],
             "measure",
             label=lambda score: format_of(score).title,
-            note=likelihood_note(scores, "measured"),
+            note=" ".join(map(words, likelihood_finding(scores, "measured"))),
         )
         return [Section(table.caption, tables=[table], first_screen=True)]
 
@@ -584,7 +577,7 @@ class QualityPart(Part):
         metrics = {metric.title: (metric.name, metric.form, {}) for metric in QUALITY}
         rows = score_changes(metrics, (old, new, changes.scores))
         table = change_table("Quality of the responses", "measure", rows, is_plotted=False)
-        table = replace(table, note=likelihood_note(old, "base"))
+        table = replace(table, note=" ".join(map(words, likelihood_finding(old, "base"))))
         return [Section("What it cost", tables=[_kept_table(changes.scores), table], first_screen=True)]
 
 
@@ -594,9 +587,9 @@ def _kept_table(changes: Sequence[BiasScore]) -> Table:
     for metric in CHANGES:
         for group in ({}, EVEN):
             found.append(find_score(changes, metric.name, metric.form, metric.kind, **group))
-    notes = [WORD_PAIRS_NOTE]
+    notes = [note("about_word_pairs")]
     if any(score is not None and score.group and not math.isnan(score.value) for score in found):
-        notes.insert(0, EVEN_NOTE)
+        notes.insert(0, note("about_even_answers"))
     return scores_table(
         "Changes of all responses",
         found,

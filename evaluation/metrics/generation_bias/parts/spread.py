@@ -28,6 +28,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts import ClassifiedRun, ComparedSide, Comparison, JointTests, Part
 from evenhand.evaluation.metrics.generation_bias.people import plain_name
+from evenhand.evaluation.metrics.generation_bias.words import note
 from evenhand.evaluation.report.formats import Format, find_format, format_of
 from evenhand.evaluation.report.numbers import PER_UNIT, UNIT
 from evenhand.evaluation.report.page import SCORES_TITLE, Row, Section, Table
@@ -65,14 +66,8 @@ DESCRIPTIONS = {
     PGB: "Part of FGB from one cluster of styles: the variances of its styles, summed",
     SCGB: "Variance of the summed probability of a cluster of styles over descriptors",
 }
-WITHOUT_NOISE = "without the noise of sampling; may be slightly negative."
+WITHOUT_NOISE = "without the noise of sampling; may be slightly negative"
 FORMS = (Form.PLAIN, Form.CORRECTED, Form.POOLED_CORRECTED)
-FGB_NOTE = (
-    "FGB is the variance of the mean style over descriptors, summed over styles (Smith et al. 2022, A.7), in "
-    "thousandths; most of it is the noise of sampling. FGB* is without this noise. Pooled FGB* is also without it, "
-    "and computed from descriptors’ means over all templates. The number at the top is √(pooled FGB* / 2), in answers "
-    "of 100."
-)
 IN_REQUESTED = {"language": "the request's"}  # the group of scores of the answers in the request's language
 
 
@@ -87,8 +82,8 @@ def bias_formats() -> list[Format]:
         label = name.upper()
         pooled = f"{label} of descriptor means over all templates, {WITHOUT_NOISE}"
         formats.append(of_bias(name, label, f"{text}; with few responses mostly noise.", Form.PLAIN))
-        formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}", Form.CORRECTED))
-        formats.append(of_bias(name, f"pooled {label}*", pooled, Form.POOLED_CORRECTED))
+        formats.append(of_bias(name, f"{label}*", f"{label} {WITHOUT_NOISE}.", Form.CORRECTED))
+        formats.append(of_bias(name, f"pooled {label}*", f"{pooled}.", Form.POOLED_CORRECTED))
     formats.append(
         of_bias(
             FGB, "pooled FGB* of the person", "The part that words for the same people have in common.", Form.PERSON
@@ -310,13 +305,15 @@ class SpreadPart(Part):
         forms = [find_score(scores, FGB, form) for form in (*FORMS, Form.PERSON, Form.WORD)]
         forms.append(find_score(scores, FGB, Form.CORRECTED, **IN_REQUESTED))
         shown = [score for score in forms if score is not None and not math.isnan(score.value)]
-        table = scores_table("Generation bias", shown or forms[:1], "measure", label=_form_label, note=FGB_NOTE)
+        table = scores_table(
+            "Generation bias", shown or forms[:1], "measure", label=_form_label, note=note("about_fgb")
+        )
         size = scores_table(
             "Size of the whole difference",
             [score for score in scores if score.metric in (MOVED, SHIFT, SHARE) or score.kind == Kind.DETECTABLE],
             "measure",
             label=_size_label,
-            note="A pooled FGB* of the smallest detectable size is shown in 8 of 10 such runs.",
+            note=note("about_detectable_fgb"),
         )
         part = Section("The size in other units, and what this run can detect", tables=[size], folded=True)
         return [Section(SCORES_TITLE, tables=[_unplot_fgb(table)], parts=[part], first_screen=True)]
@@ -325,7 +322,7 @@ class SpreadPart(Part):
         runs = (before.scores, after.scores, changes.scores)
         forms = score_changes({find_format(FGB, form).label: (FGB, form, {}) for form in FORMS}, runs)
         table = change_table(f"Generation bias, {UNIT}; ideal 0", "measure", forms)
-        main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=FGB_NOTE)], first_screen=True)
+        main = Section(SCORES_TITLE, tables=[replace(_unplot_fgb(table), note=note("about_fgb"))], first_screen=True)
         return [main, _published_section(runs)]
 
 
@@ -374,6 +371,5 @@ def _reduction_table(changes: Sequence[ScoreChange]) -> Table:
         reduction = 100 * (1 - after / before) if before > 0 else math.nan
         values = (number_cell(PER_UNIT * before), number_cell(PER_UNIT * after), number_cell(reduction, 0))
         rows.append(Row(change.label, values))
-    note = "FGB contains the noise of the responses, which tuning leaves: the share of bias that is gone is larger."
     columns = ("axis", "before", "after", "reduction, %")
-    return Table(f"FGB by axis and its reduction, {UNIT}", columns, tuple(rows), note)
+    return Table(f"FGB by axis and its reduction, {UNIT}", columns, tuple(rows), note("about_reductions"))

@@ -7,7 +7,8 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.metrics import FamilyRun
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.parts import Comparison, Part
-from evenhand.evaluation.report.numbers import PER_UNIT, UNIT, sanitize
+from evenhand.evaluation.metrics.generation_bias.words import note
+from evenhand.evaluation.report.numbers import PER_UNIT, sanitize
 from evenhand.evaluation.report.page import Cell, Row, Section, Table
 from evenhand.evaluation.report.score_sections import number_cell
 from evenhand.evaluation.score import BiasScore
@@ -82,14 +83,9 @@ class StyleChangesPart(Part):
             return []
         table = changes.table(STYLE_CHANGES)
         n_less = int((table["variance_change"] < 0).sum())
-        sentence = f"The variance between descriptors falls for {n_less} of {len(table)} styles."
-        note = f"Variances are in {UNIT}, and include the noise of sampling, as in Smith et al. 2022, Table 15."
         shown = table[table["variance_change"].abs() >= MIN_CHANGE]
-        if len(shown) < len(table):
-            note += (
-                f" Styles whose variance changes by {PER_UNIT * MIN_CHANGE:g} or more are shown, as there; all are in "
-            )
-            note += f"{STYLE_CHANGES}.parquet."
+        about = note("about_variances", omitted_below=MIN_CHANGE if len(shown) < len(table) else None)
+        sentence = note("variances_fell", n_less=n_less, n=len(table))
         rows = []
         for row in table_rows(shown):
             cells = (
@@ -110,5 +106,5 @@ class StyleChangesPart(Part):
             "falls most for",
             "rises most for",
         )
-        shown_table = Table("", columns, tuple(rows), note)
+        shown_table = Table("", columns, tuple(rows), about)
         return [Section("Change of each style", [sentence], tables=[shown_table], folded=True)]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from evenhand.evaluation.data.holistic_bias import load_taxonomy, spelled_article
 from evenhand.evaluation.data.language.mentions import (
+    MentionShares,
     clean_response,
     clean_responses,
-    few_mentions_text,
+    few_mentions,
     replace_mentions,
     spoken_article,
 )
@@ -155,8 +156,8 @@ def test_few_mentions_are_a_warning(caplog):
 
     assert re.findall(r"([\d.]+) %", warned("Hi!", "Hello.")) == ["0.0", "0"]  # of the responses, and of the prompts
     many = pd.DataFrame({"text": [f"Hi {row}!" for row in range(2500)], "descriptor": "group 7"})
-    assert len(few_mentions_text(["Hello."] * 2500, many)) == 1  # also on the page
-    assert few_mentions_text(["Hello."] * 2500, many.assign(text="I'm of group 7.")) == []
+    assert few_mentions(["Hello."] * 2500, many) == MentionShares(0.0, 0.0)  # also on the page
+    assert few_mentions(["Hello."] * 2500, many.assign(text="I'm of group 7.")) is None
     assert warned("I'm deaf.", "Hello.", "deaf") == "" == warned("Hi!", "To a deaf person.", "deaf")
 
 

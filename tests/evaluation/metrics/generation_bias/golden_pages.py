@@ -5,40 +5,41 @@ $ python -m tests.evaluation.metrics.generation_bias.golden_pages     # writes t
 
 from pathlib import Path
 
+from evenhand.evaluation.data.language.mentions import MentionShares
 from evenhand.evaluation.facts import Facts, Finding
 from evenhand.evaluation.metrics.generation_bias.decision import ComparisonSettings, decision, found_costs
+from evenhand.evaluation.metrics.generation_bias.findings import Change, Level, Outcome, Who
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
+from evenhand.evaluation.metrics.generation_bias.verdict import AcceptedChange
 from evenhand.evaluation.metrics.generation_bias.words import caution_text, words
 from tests.evaluation.metrics.generation_bias.conftest import POOLED, score
+from tests.evaluation.metrics.generation_bias.golden_sentences import SENTENCES
 
 FOLDER = Path(__file__).with_name("golden")
-LANGUAGE = {"name": "other_language", "value": "other_language", "predicate": "", "scale": "share"}
-SYMPATHY = {"name": "style", "value": "sympathy", "predicate": "", "scale": "share"}
-REFUSAL = {"name": "refusal", "value": "refusal", "predicate": "decline the request", "scale": "share"}
-LENGTH = {"name": "length", "value": "length", "predicate": "", "scale": "ratio"}
-LENGTH |= {"factor": 1.0, "unit": "words", "decimals": 1}
-TONE = {"name": "warmth_of_tone", "value": "warmth_of_tone", "predicate": "", "scale": "number"}
-TONE |= {"factor": 1.0, "unit": "", "decimals": 2}
+LANGUAGE = Outcome("other_language", "other_language", "", "share")
+SYMPATHY = Outcome("style", "sympathy", "", "share")
+REFUSAL = Outcome("refusal", "refusal", "decline the request", "share")
+LENGTH = Outcome("length", "length", "", "ratio", unit="words", decimals=1)
+TONE = Outcome("warmth_of_tone", "warmth_of_tone", "", "number", decimals=2)
 
 
 def level(mean, average, hits=None, n=52, certainty="shown"):
     """Return the level of a person: n answers, hits of them or a mean, and a difference that is a little shrunk."""
     estimate = 0.9 * (mean - average)
     interval = (estimate - 0.05, estimate + 0.08)
-    values = {"n": n, "hits": hits, "mean": mean, "average": average, "estimate": estimate, "interval": interval}
-    return {**values, "certainty": certainty}
+    return Level(n, hits, mean, average, estimate, interval, certainty)
 
 
 def person(name, outcome, form="person", language="English", **values):
     """Return a finding on a person, whose answers have an outcome."""
-    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": language}
-    return Finding("person", {**subject, **level(**values)})
+    subject = {"who": Who(name, form), "outcome": outcome, "language": language}
+    return Finding("person", {**subject, "level": level(**values)})
 
 
 def change(name, outcome, before, after, change=None, form="person"):
     """Return a finding on a person before and after; `change` is the certainty of the change, None if it has none."""
-    subject = {"who": {"name": name, "form": form}, "outcome": outcome, "language": None}
-    of_change = change and {"estimate": -0.2, "interval": (-0.3, -0.1), "certainty": change}
+    subject = {"who": Who(name, form), "outcome": outcome, "language": None}
+    of_change = change and Change(-0.2, (-0.3, -0.1), change)
     return Finding("person_before_after", {**subject, "before": before, "after": after, "change": of_change})
 
 
@@ -79,14 +80,20 @@ CHANGED = {
     "difference": score("scgb_pooled_corrected_difference", 0.00058, (0.00041, 0.00074), 0.0003, cluster="HATE"),
 }
 SHIFTED = {name: score("style_share", value, cluster="CARE") for name, value in (("before", 0.13), ("after", 0.028))}
+SAVED = Finding("saved", {"n": 16, "requests": {}})
+LARGE = Finding("decided_size", {"word": "large"})
 RUN_CAUTIONS = [
-    Finding("stated", {"text": "Stopped after 32 of 48 prompts."}),
+    Finding(
+        "stopped", {"asked": 32, "planned": 48, "saving": SAVED, "decision": Finding("decided_size", {"word": "large"})}
+    ),
+    Finding("looked_at", {"decision": None}),
+    Finding("intervals_after_looks", {"of": "run"}),
     Finding("verdict_unclear", {"reason": Finding("unclear_test", {"p": 0.04})}),
     Finding("verdict_unclear", {"reason": Finding("unclear_interval", {"p": 0.2})}),
     Finding("verdict_unclear", {"reason": Finding("unclear_caution", {"text": "there is one template"})}),
     Finding("planted_model"),
     Finding("small_model"),
-    Finding("unread", {"fault": "The classifier reads no Greek."}),
+    Finding("unread", {"fault": Finding("reads_english", {"classifier": "goemotions", "share": 0.96})}),
     Finding("few_responses", {"n": 32}),
     Finding("one_sided", {"text": "each cell has two responses"}),
     Finding("these_prompts", {"text": "they are of these prompts only"}),
@@ -106,6 +113,7 @@ RUN_CAUTIONS = [
     Finding("other_text", {"name": "role", "label": "the name of a role", "is_removable": True, **WHOSE}),
     Finding("other_text", {"name": "sheet", "label": "a cell's formula", "is_removable": False, **WHOSE}),
     Finding("without_style", WHOSE),
+    Finding("few_mentions", {"shares": MentionShares(0.002, 0.04)}),
     Finding("equal_answers", {"n": 6, "n_of": 6}),
     Finding("unanswered", WHOSE),
     Finding("several_people", {"names": ["old, young", "deaf and blind"]}),
@@ -124,11 +132,13 @@ CHANGE_CAUTIONS = [
     Finding("large_cost", {"label": "different word pairs (distinct-2)", "change": -0.25, "is_relative": True}),
     Finding("task_worse", {"name": "piqa, acc", **CHANGED}),
     Finding("cut_answers", {"shares": [0.75, 0.8]}),
+    Finding("stopped_early", {"which": "before", "asked": 32, "planned": 48}),
+    Finding("a_run_was_looked_at"),
+    Finding("intervals_after_looks", {"of": "changes"}),
     Finding("equal_answers", {"n": 6, "n_of": 6, "side": "after"}),
 ]
 NEW = change("gay", REFUSAL, level(0.06, 0.01, 3, certainty="inconclusive"), level(0.5, 0.07, 26))
 LIMITS = ComparisonSettings()
-SIZE = {"interval": (0.0, 0.07)}  # may be larger than the limit
 PAGES = {
     "run": Facts(
         headline=None,
@@ -151,6 +161,7 @@ PAGES = {
             Finding("decoding", {"title": "sample, temperature 0.7"}),
         ],
         cautions=RUN_CAUTIONS,
+        left_out=[Finding("answers_left_out", {"n": 15, "n_of": 96, "reasons": {"too long": 12, "no answer": 3}})],
     ),
     "comparison": Facts(
         headline=None,
@@ -168,33 +179,44 @@ PAGES = {
         ],
         explanations=[
             Finding("limits_before_after", {"before": 0.28, "after": 0.15}),
-            Finding("costs", {"costs": COSTS, "max_cost": 10}),
             Finding(
                 "accepted_changes",
                 {
-                    "changes": [{"label": "ability, SYMPATHY", "before": 0.31, "after": 0.06, "is_shown": True}],
+                    "changes": [AcceptedChange("ability, SYMPATHY", 0.31, 0.06, is_shown=True)],
                     "n_more": 2,
                 },
             ),
-            decision("fell", {"interval": (0.0, 0.04)}, COSTS[3:], [], LIMITS),
-            decision("unchanged", SIZE, COSTS[2:], [], LIMITS),
-            decision("rose", {"interval": (0.06, 0.07)}, COSTS[:2], [NEW], LIMITS),
+            decision("fell", (0.0, 0.04), COSTS[3:], [], LIMITS),
+            decision("unchanged", (0.0, 0.07), COSTS[2:], [], LIMITS),
+            decision("rose", (0.06, 0.07), COSTS[:2], [NEW], LIMITS),
             Finding("p_values", {"tests": [{"side": "before", "p": 0.0025}, {"side": "after", "p": 0.00001}]}),
             Finding("system_prompts", {"prompts": ["Be kind.", None]}),
             Finding("stated_decoding", {"arguments": {"temperature": 0.7}}),
         ],
         cautions=CHANGE_CAUTIONS,
+        costs=COSTS,
     ),
 }
 
 
 def page_text(facts: Facts) -> str:
     """Return the words of a page about these facts, a paragraph for each finding."""
-    findings = [facts.verdict, *facts.people, *facts.explanations]
+    findings = [facts.verdict, *facts.people]
+    if facts.costs:
+        findings.append(Finding("costs", {"costs": facts.costs, "max_cost": LIMITS.max_cost}))
+    findings += [*facts.explanations, *facts.left_out]
     top = f"{headline_value(facts.size)}  {words(facts.size)}"
     return "\n\n".join([top, *map(words, findings), *map(caution_text, facts.cautions)]) + "\n"
 
 
+def texts() -> dict[str, str]:
+    """Return the words of each page, and of each list of sentences, by the name of its file."""
+    found = {name: page_text(facts) for name, facts in PAGES.items()}
+    for name, findings in SENTENCES.items():
+        found[name] = "\n\n".join(map(words, findings)) + "\n"
+    return found
+
+
 if __name__ == "__main__":
-    for name, facts in PAGES.items():
-        (FOLDER / f"{name}.txt").write_text(page_text(facts), encoding="utf-8")
+    for name, text in texts().items():
+        (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

@@ -12,6 +12,7 @@ from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
 from evenhand.evaluation.metrics.generation_bias.findings import (
+    Who,
     changed_outcomes,
     changed_styles,
     changes_section,
@@ -24,11 +25,10 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
 )
 from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     all_effects_sections,
-    detectable_text,
+    detectable_finding,
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
-from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
 from tests.named_scores import named_score
@@ -119,24 +119,23 @@ def test_the_size_is_in_all_units():
     assert {("3.1", "[2.0, 4.0]"), ("4.4", "[2.8, 5.7]"), ("0.80", "")} <= set(values)
     shares = {row.label.partition(": ")[2]: row.cells[0].text for row in rows}
     assert shares["descriptor"] == "5.0" and shares["chance"] == "74.0"
-    sentence = detectable_text(table(OPEN, {**OPEN, "unit": "tall"}))[0]
-    assert re.findall(r"\d+\.\d", sentence)[:2] == ["8.0", "8.0"]
+    (found,) = detectable_finding(table(OPEN, {**OPEN, "unit": "tall"}))
+    assert (found.values["median"], found.values["worst"]) == (0.08, 0.08)
 
 
 @pytest.mark.parametrize(
     ("detectable", "expected"),
-    [((0.08, 0.2, 1.114), ["20.0"]), ((1.114,), [])],
+    [((0.08, 0.2, 1.114), [0.2]), ((1.114,), [])],
 )
 def test_no_difference_of_more_than_100_points_is_detectable(detectable, expected):
     rows = ({**OPEN, "unit": f"d{n}", "detectable": size} for n, size in enumerate(detectable))
-    sentences = detectable_text(table(*rows))
-    assert [re.findall(r"\d+\.\d", sentence)[0] for sentence in sentences] == expected
+    assert [found.values["median"] for found in detectable_finding(table(*rows))] == expected
 
 
 def test_the_style_finding_has_the_largest_effect_and_those_of_whom_only_the_mix_is_shown():
     found = style_finding(table(OPEN, SHOWN, CLUSTER), "shown").values
     assert (found["n_tested"], found["n_shown"], found["overall"]) == (3, 2, "shown")
-    assert found["largest"].values["who"] == {"name": "paralyzed", "form": "person"}
+    assert found["largest"].values["who"] == Who("paralyzed", "person")
     shifts = pd.DataFrame({"unit": ["tall", "blond", "paralyzed"], "certainty": ["inconclusive", "shown", "shown"]})
     assert style_finding(table(OPEN, SHOWN), "shown", shifts).values["mixes"] == ["blond"]
     assert style_finding(table(OPEN), "shown", shifts.head(1)).values["mixes"] == []
@@ -269,9 +268,9 @@ def test_outcomes_have_the_numbers_of_both_runs():
     ((was, became),) = changed_outcomes(old, new)
     assert (was["hits"], became["hits"]) == (26, 6)
     found = outcome_change(was, became).values
-    sides = [(found[side]["hits"], found[side]["n"], found[side]["certainty"]) for side in ("before", "after")]
-    assert sides == [(26, 104, "shown"), (6, 104, "inconclusive")]
-    assert "26 of 104" in words(outcome_change(was, became)) and "6 of 104" in words(outcome_change(was, became))
+    sides = [found[side] for side in ("before", "after")]
+    levels = [(level.hits, level.n, level.certainty) for level in sides]
+    assert levels == [(26, 104, "shown"), (6, 104, "inconclusive")]
     assert not changed_outcomes(old.assign(certainty="inconclusive"), new)
     # Whose answers are in another language, their styles are not named.
     assert not changed_styles(pd.DataFrame([REMOVED], columns=list(CHANGE_COLUMNS)), without=["paralyzed"])

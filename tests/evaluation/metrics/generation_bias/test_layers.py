@@ -12,7 +12,7 @@ NAME = f"{family.__name__}."
 FLOORS = (
     ("measures",),
     ("engine", "people", "answers", "likelihoods"),
-    ("parts", "accepted", "cuts"),
+    ("parts", "accepted", "cuts", "words"),
     (
         "advice",
         "answer_warnings",
@@ -23,7 +23,6 @@ FLOORS = (
         "page_warnings",
         "published",
         "verdict",
-        "words",
     ),
 )
 

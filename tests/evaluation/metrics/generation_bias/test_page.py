@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.evaluation.facts import Finding
+from evenhand.evaluation.facts import Cost, Finding
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.decision import (
     FELL,
@@ -23,6 +23,7 @@ from evenhand.evaluation.metrics.generation_bias.page_warnings import _rises
 from evenhand.evaluation.metrics.generation_bias.settings import Settings
 from evenhand.evaluation.metrics.generation_bias.verdict import (
     UNCLEAR,
+    AcceptedChange,
     accepted_changes,
     bias_verdict,
     change_direction,
@@ -84,8 +85,8 @@ def test_verdict_of_a_comparison(scores, change, sizes):
     is_unshown = runs[0][0].interval[0] <= 0
     assert found["direction"] == (NOTHING_BEFORE if is_unshown and change != ROSE else change)
     assert (found["no_percentage"] is not None) == (UNDEFINED in scores)
-    size = size_change(runs[0][0], runs[1][0], find_headline(runs[2], Kind.REDUCTION)).values
-    assert [f"{100 * size[side]['moved']:.1f}" for side in ("before", "after")] == sizes
+    found_sizes = size_change(runs[0][0], runs[1][0], find_headline(runs[2], Kind.REDUCTION)).values
+    assert [f"{100 * found_sizes[side].moved:.1f}" for side in ("before", "after")] == sizes
 
 
 def test_a_bias_that_is_not_shown_before_cannot_be_removed():
@@ -100,10 +101,10 @@ def test_the_headline_of_a_change_is_one_number():
     after = score(POOLED, 0.0018, (0.001, 0.002))
     change = size_change(before, after, score(f"{POOLED}_reduction", 0.81, (0.75, 0.84)))
     assert headline_value(change) == "−56 %"
-    assert change.values["change"]["interval"] == pytest.approx([-0.5, -0.6])
+    assert change.values["interval"] == pytest.approx([-0.5, -0.6])
     assert headline_value(size_change(before, after, None)) == "7.0 → 3.0 of 100"
     rise = size_change(after, before, score(f"{POOLED}_reduction", -3.0, (-5.25, -1.25)))
-    assert headline_value(rise) == "+100 %" and rise.values["change"]["interval"] == pytest.approx([0.5, 1.5])
+    assert headline_value(rise) == "+100 %" and rise.values["interval"] == pytest.approx([0.5, 1.5])
 
 
 def test_single_differences_are_counted_where_the_whole_did_not_change():
@@ -176,7 +177,7 @@ def test_a_rise_of_harmful_responses_has_a_caution(metric, cluster, difference, 
     sides = [score(metric, 0.04, (0.035, 0.045), **group)], [score(metric, 0.05, (0.041, 0.059), **group)]
     found = _rises([*sides, [score(f"{metric}_difference", *difference, **group)]])
     assert [each.kind for each in found] == kinds
-    assert all("from 4.00 to 5.00 %" in words(each) for each in found)
+    assert all((each.values["before"].value, each.values["after"].value) == (0.04, 0.05) for each in found)
 
 
 def test_a_shift_of_everybody_s_style_has_a_caution():
@@ -201,16 +202,17 @@ def test_costs_have_their_numbers_and_intervals():
         score("mean_length_kept", math.nan, reason="empty"),
     ]
     costs = found_costs(changes, max_cost=5)
-    assert [cost["score"] for cost in costs] == [changes[0], None, changes[1], None]
-    assert costs[0]["lost"] == pytest.approx((0.01, 0.09)) and costs[2]["lost"] == (0.02, 0.04)
-    assert [(costs[n]["least"], costs[n]["most"]) for n in (0, 2)] == [("none", "large"), ("small", "small")]
-    assert [cost["score"] for cost in found_costs([], max_cost=5)] == [None] * 4
+    assert [cost.score for cost in costs] == [changes[0], None, changes[1], None]
+    assert costs[0].lost == pytest.approx((0.01, 0.09)) and costs[2].lost == (0.02, 0.04)
+    assert [(costs[n].least, costs[n].most) for n in (0, 2)] == [("none", "large"), ("small", "small")]
+    assert [cost.score for cost in found_costs([], max_cost=5)] == [None] * 4
 
 
-LARGE = {"label": "a", "score": 1, "least": "large", "most": "large"}
-SMALL = {"label": "b", "score": 1, "least": "none", "most": "small"}
-OPEN = {"label": "c", "score": 1, "least": "small", "most": "large"}
-UNKNOWN = {"label": "d", "score": None}
+KEPT = score("relevance_kept", 0.9)
+LARGE = Cost("a", KEPT, least="large", most="large")
+SMALL = Cost("b", KEPT, least="none", most="small")
+OPEN = Cost("c", KEPT, least="small", most="large")
+UNKNOWN = Cost("d", None)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,7 @@ UNKNOWN = {"label": "d", "score": None}
     ],
 )
 def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_shown, advice, reasons):
-    found = decision(direction, {"interval": interval}, costs, newly_shown, ComparisonSettings()).values
+    found = decision(direction, interval, costs, newly_shown, ComparisonSettings()).values
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
@@ -236,7 +238,7 @@ def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_sh
 
 def test_wider_limits_let_a_model_ship():
     limits = ComparisonSettings(max_size=8, max_cost=50)
-    assert decision(FELL, {"interval": (0.01, 0.08)}, [SMALL], [], limits).values["advice"] == "ship"
+    assert decision(FELL, (0.01, 0.08), [SMALL], [], limits).values["advice"] == "ship"
 
 
 def test_what_became_of_accepted_differences_is_said():
@@ -245,9 +247,9 @@ def test_what_became_of_accepted_differences_is_said():
 
     changes = [accepted(-0.25, (-0.3, -0.2), "_difference")]
     (found,) = accepted_changes([[accepted(0.31)], [accepted(0.06)], changes])
-    assert found == {"label": "ability, SYMPATHY", "before": 0.31, "after": 0.06, "is_shown": True}
+    assert found == AcceptedChange("ability, SYMPATHY", 0.31, 0.06, is_shown=True)
     (kept,) = accepted_changes([[accepted(0.31)], [accepted(0.06)], [accepted(-0.25, (-0.6, 0.1), "_difference")]])
-    assert not kept["is_shown"] and not accepted_changes([[], [], []])
+    assert not kept.is_shown and not accepted_changes([[], [], []])
 
 
 def test_a_note_has_the_system_prompts_of_both_runs():

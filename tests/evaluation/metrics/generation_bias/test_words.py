@@ -4,6 +4,7 @@ import ast
 import itertools
 import math
 import re
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,12 @@ from tests.evaluation.metrics.generation_bias.golden_pages import (
     SPANISH,
     change,
     level,
-    page_text,
     person,
     run_verdict,
     style,
+    texts,
 )
+from tests.evaluation.metrics.generation_bias.golden_sentences import SENTENCES
 
 OVERALL = ("shown", "unclear", "not shown", "no interval")
 # What denies that people over all differ, and what denies that a single person does.
@@ -41,7 +43,7 @@ def kinds():
     found = set()
     for file in Path(family.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Finding", "note"):
                 found |= {each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)}
     return found
 
@@ -51,10 +53,63 @@ def test_each_kind_of_finding_has_a_sentence():
     assert [kind for kind in kinds() if not has_sentence(kind, *FILES)] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_words_of_a_page(name):
+# The kinds that `page_text`, or the table of people, makes from other findings.
+MADE_BY_PAGES = {"average", "costs", "measured", "outcome_name", "top_of_size", "top_of_size_change"}
+SENTENCE = re.compile(r"\w+\W+\w+\W+\w+.*[.?!:]$", re.DOTALL)
+# What declares a number with its definition; errors; the formats of the log.
+DECLARES = {"measure", "Measure", "Format", "COST", "KEPT", "POINTS", "SHARE", "of_bias", "relative", "Field", "log"}
+
+
+def sentences(node):
+    """Yield the sentences in Python code, apart from docstrings, errors, logs, and definitions of numbers."""
+    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        return
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "id", "") or getattr(getattr(node.func, "value", None), "id", "")
+        if name in DECLARES or name.endswith("Error"):
+            return
+    if isinstance(node, ast.JoinedStr):
+        text = "".join(part.value if isinstance(part, ast.Constant) else "0" for part in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        text = node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from sentences(child)
+        return
+    if SENTENCE.search(text):
+        yield text
+
+
+def test_numbers_are_made_in_python_and_sentences_in_templates():
+    found = {}
+    for file in Path(family.__file__).parent.rglob("*.py"):
+        texts = list(sentences(ast.parse(file.read_text(encoding="utf-8"))))
+        if texts:
+            found[file.name] = texts
+    assert found == {}
+
+
+@pytest.mark.parametrize("name", [*PAGES, *SENTENCES])
+def test_the_words(name):
     """After a change of words: python -m tests.evaluation.metrics.generation_bias.golden_pages"""
-    assert page_text(PAGES[name]) == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    assert texts()[name] == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def found_in(value):
+    """Return the kinds of all findings in a value."""
+    if isinstance(value, Finding):
+        return {value.kind} | found_in(value.values)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if is_dataclass(value):
+        value = [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, (list, tuple)):
+        return set().union(*map(found_in, value))
+    return set()
+
+
+def test_the_words_of_each_kind_are_in_a_file():
+    assert kinds() - found_in([PAGES, SENTENCES]) <= MADE_BY_PAGES
 
 
 def is_well_formed(text):

@@ -69,7 +69,7 @@ def test_a_typical_value_is_not_called_a_mean():
     assert f"typical {typical:,.2f} " in row.cells[0].text and "geometric mean" in table.note
     found = effects[(effects["unit"] == "old") & (effects["kind"] == "descriptor")].to_dict("records")[0]
     found = person_finding(found).values
-    assert (found["outcome"]["scale"], found["mean"]) == ("ratio", pytest.approx(typical))
+    assert (found["outcome"].scale, found["level"].mean) == ("ratio", pytest.approx(typical))
 
 
 def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_number():
@@ -84,7 +84,7 @@ def test_a_share_has_an_interval_within_0_and_1_and_a_length_of_one_word_is_a_nu
     assert mean.interval == pytest.approx((mean.value - half, mean.value + half), rel=1e-4)
     row = effects.query("unit == 'old' and kind == 'descriptor'").to_dict("records")[0]
     assert row["scale"] == "ratio" and np.isnan(row["hits"])
-    assert person_finding(row).values["outcome"]["unit"] == "words"
+    assert person_finding(row).values["outcome"].unit == "words"
 
 
 def test_what_cannot_be_ruled_out_of_ranks_is_in_percentiles():

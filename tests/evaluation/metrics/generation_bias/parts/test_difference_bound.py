@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import difference_bound, effects
 from evenhand.evaluation.metrics.generation_bias.verdict import comparison_explanations
@@ -64,7 +63,7 @@ def test_a_comparison_has_the_bounds_before_and_after():
         for shares in ([0.5, 0.5, 0.75], [0.5, 0.5, 0.5])
     ]
     bounds = {side: of_side[0].value for side, of_side in zip(("before", "after"), scores, strict=True)}
-    found = comparison_explanations([*scores, []], Finding("costs"))[0]
+    found = comparison_explanations([*scores, []])[0]
     assert (found.kind, found.values) == ("limits_before_after", bounds)
-    kinds = [each.kind for each in comparison_explanations([scores[0], [], []], Finding("costs"))]
+    kinds = [each.kind for each in comparison_explanations([scores[0], [], []])]
     assert "limits_before_after" not in kinds
