@@ -55,6 +55,9 @@ Api = Literal["chat", "completions"]  # of an OpenAI-compatible server
 WEIGHTS = "weights"
 SERVER = "server"
 FILE = "file"
+Launch = Literal["vllm", "transformers"]  # servers that Evenhand starts
+ARGUMENT = re.compile(r"[a-z][a-z0-9_]*")  # of a server's command line
+LAUNCH_FIXED = ("model", "host", "port", "served_model_name", "revision", "generation_config")  # set by Evenhand
 LOCAL_SOURCES = (None, WEIGHTS, FILE)  # of a model that sends nothing, unless it has a server
 ReportTo = Literal["wandb", "none"]
 Strength = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -75,6 +78,7 @@ class Access(StrEnum):
 
     ANSWERS = "answers"
     LIKELIHOODS = "log-likelihoods of texts"
+    PREDICTIONS = "predictions of tokens"
     WEIGHTS = "weights"
 
 
@@ -187,6 +191,16 @@ class ModelSettings(CheckpointSettings):
         description="OpenAI-compatible server of the model, http://host:port/v1 (evenhand[server]); for likelihoods "
         "http://host:port/v1/completions",
     )
+    launch: Launch | None = Field(
+        default=None,
+        description="server of the model to start for the measurement: vllm or transformers (`transformers serve`)",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
+    launch_arguments: dict[str, Any] | None = Field(
+        default=None,
+        description="arguments of the server that is started, such as {tensor_parallel_size: 8, dtype: bfloat16}",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
     concurrency: Concurrency = Field(
         default=16, description="concurrent requests to the server", json_schema_extra=NOT_COMPARED
     )
@@ -206,7 +220,7 @@ class ModelSettings(CheckpointSettings):
     @property
     def kind(self) -> str:
         """The name of the model's kind, a module of evaluation/models/kinds."""
-        return self.source or (SERVER if self.server else WEIGHTS)
+        return self.source or (SERVER if self.server or self.launch else WEIGHTS)
 
     @property
     def api(self) -> Api:
@@ -243,13 +257,32 @@ class ModelSettings(CheckpointSettings):
                 "the URL must be http://HOST:PORT/v1 or https://…, without user name, password or query; set "
                 "EVENHAND_API_KEY if the server needs a key.",
             )
-        if self.tokenizer is not None and self.server is None:
+        self._check_launch()
+        if self.tokenizer is not None and self.server is None and self.launch is None:
             raise InputError("tokenizer", f"{self.tokenizer!r} is for served models only; give model.server, too.")
         if self.kind == WEIGHTS:
             self._check_weights()
         else:
             self._check_other_source()
         return self
+
+    def _check_launch(self) -> None:
+        """Raise InputError if the settings of a server that is started do not fit together."""
+        if self.launch is None:
+            if self.launch_arguments is not None:
+                raise InputError("launch_arguments", "no server is started; give launch: vllm or transformers, too.")
+            return
+        if self.server is not None or self.kind != SERVER:
+            raise InputError("launch", f"{self.server or self.kind} has the model; give one of the two.")
+        if self.name.startswith("-"):
+            raise InputError("name", f"{self.name!r} would be read as an argument of the server; rename the folder.")
+        for name in self.launch_arguments or {}:
+            if not ARGUMENT.fullmatch(name):
+                raise InputError(
+                    "launch_arguments", f"{name!r} is no name of an argument; write it like tensor_parallel_size."
+                )
+            if name in LAUNCH_FIXED:
+                raise InputError("launch_arguments", f"{name!r} is set by Evenhand; leave it out.")
 
     def _check_weights(self) -> None:
         """Raise InputError if settings cannot be used for weights."""

@@ -28,7 +28,7 @@ from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.settings import NAME, WITHOUT_FLAG, checked, group_of
 from evenhand.recipes.commands import COMMANDS, EXAMPLES
 from evenhand.recipes.configs import config_file, shipped
-from evenhand.recipes.received import CODE, acting_settings, without_places
+from evenhand.recipes.received import CODE, LAUNCHES, acting_settings, without_places
 
 COMPLETION = "--print_completion"
 NULL = "null"
@@ -219,6 +219,13 @@ def _recorded_settings(line: CommandLine, folder: Path) -> dict[str, Any]:
         raise InputError("--config", f"{folder} is of a run of `{record['command']}`, not of `{line.command}`.")
     settings = with_resolved_paths(record["settings"], folder)
     acting = {name: value for name, value in acting_settings(settings) if name not in line.flags}
+    started = [name for name in acting if name.rpartition(".")[2] in LAUNCHES]
+    if started:
+        raise InputError(
+            started[0],
+            f"the record in {folder}, which may come from another person, asks to start a server; give the YAML file "
+            "of the run in place of its folder.",
+        )
     if acting:
         flags = " ".join(f"--{name} {shlex.quote(_as_text(value))}" for name, value in acting.items())
         raise InputError(

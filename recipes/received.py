@@ -19,7 +19,8 @@ SERVER = "server"
 SOURCE = "source"  # of a model
 SERVERS = "servers"  # of `tune` and `loop`: the servers of a record that the user allows
 TASKS = "capabilities"
-ACTING = (CODE, SERVER, SOURCE, SERVERS, TASKS)
+LAUNCHES = ("launch", "launch_arguments")  # of a server that is started
+ACTING = (CODE, SERVER, SOURCE, SERVERS, TASKS, *LAUNCHES)
 # Settings of where a command writes, listens, computes and uploads.
 PLACES = ("cache", "write_prompts", "write_rows", "output_dir", "host", "ray", "push_to_hub", "upload")
 HARNESS_FILES = (".yaml", ".yml")  # of lm-evaluation-harness: their templates can execute code
@@ -85,7 +86,7 @@ def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str
     """Return the nested settings of a record such that nothing in them can act.
 
     A server is one that is never found; the end of its address, which says its API, is kept. Such a server also takes
-    the place of a provider that needs no address.
+    the place of a provider that needs no address, and of a server that was started, which had the model's tokenizer.
 
     Args:
         but: the beginnings of the dotted names of settings that may act, after `check_permitted`.
@@ -94,7 +95,9 @@ def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str
     kept: dict[str, Any] = {}
     for key, value in without_places(settings).items():
         name = f"{group}.{key}" if group else str(key)
-        if isinstance(value, Mapping):
+        if key in LAUNCHES:
+            kept[key] = None
+        elif isinstance(value, Mapping):
             kept[key] = described(value, but, name)
         elif name.startswith(tuple(but)):
             kept[key] = value
@@ -108,6 +111,9 @@ def described(settings: Mapping[str, Any], but: Collection[str] = (), group: str
             kept[key] = [task for task in value if not _is_harness_file(task)]
         else:
             kept[key] = value
+    if settings.get("launch"):
+        kept[SERVER] = NOWHERE
+        kept["tokenizer"] = settings.get("tokenizer") or settings.get("name")
     if kept.get(SOURCE) == SERVER and not kept.get(SERVER):
         kept[SERVER] = NOWHERE
     return kept

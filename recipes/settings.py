@@ -5,6 +5,7 @@ The fields that a command shares with a stage of the loop are a base class (`Mea
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -770,7 +771,6 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
             "none is given; give --model NAME, a Hugging Face id or a folder, or begin with --config testbed "
             "(`evenhand loop`: --config loop), whose small models ship with Evenhand.",
         )
-    file = settings.responses or ResponseFileSettings()
     wrap_model = None
     if settings.method is not None:
         styled = getattr(settings, GENERATION_BIAS)
@@ -781,20 +781,11 @@ def family_config(settings: MeasureSettings, family: str, *, for_comparisons: bo
             style_classifier=None if styled is None else styled.style_classifier,
         )
         wrap_model = method.measured
+    shared: dict[str, Any] = {}
+    for shared_field in fields(FamilyConfig):
+        value = getattr(settings, shared_field.name, None)
+        if value is not None:
+            shared[shared_field.name] = value
     return FamilyConfig(
-        model=settings.model,
-        prompts=settings.prompts,
-        decoding=settings.decoding,
-        sentences=settings.sentences or SentenceSettings(),
-        references=settings.references or ReferenceSettings(),
-        offensive_classifier=settings.offensive_classifier or OffensiveClassifierSettings(),
-        settings=getattr(settings, family),
-        seed=settings.seed,
-        split=settings.split,
-        responses=file.name,
-        response_columns=file.columns,
-        response_period=file.period,
-        capabilities=settings.capabilities,
-        for_comparisons=for_comparisons,
-        wrap_model=wrap_model,
+        **shared, settings=getattr(settings, family), for_comparisons=for_comparisons, wrap_model=wrap_model
     )

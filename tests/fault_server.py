@@ -36,6 +36,9 @@ def answer_to(body, salt=""):
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
+    def do_GET(self):
+        self._send({})
+
     def do_POST(self):
         config = self.server.config
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -152,7 +155,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None, reject=None, choices=None, body=None):
+def serving(
+    *faults, share=0.3, seedless=False, logprobs=None, choice=None, reject=None, choices=None, body=None, port=0
+):
     """Yield the URL of a server and its record: `bodies`, `keys`, and how often it `failed`, by fault.
 
     `logprobs` is a function that returns log p of all ids of a prompt but the first. `choice` is a function of a body
@@ -163,7 +168,7 @@ def serving(*faults, share=0.3, seedless=False, logprobs=None, choice=None, reje
     config = {"faults": faults, "share": share if faults else 0, "seedless": seedless, "random": random.Random(0)}
     config |= {"logprobs": logprobs, "choice": choice, "reject": reject, "choices": choices, "body": body, "file": None}
     config |= {"lock": threading.Lock(), "bodies": [], "keys": set(), "failed": Counter()}
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     server.config = config
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,6 +43,7 @@ from evenhand.evaluation.settings import (
     OffensiveClassifierSettings,
     PromptSettings,
     ReferenceSettings,
+    ResponseFileSettings,
     SentenceSettings,
 )
 
@@ -68,8 +68,6 @@ class FamilyConfig:
         seed: seed of prompts, responses and the bootstrap.
         split: the split of prompts: "measure", "train" or "all".
         responses: a file of responses to score; if it is given, no model is loaded.
-        response_columns: our column → its name or dotted path in this file.
-        response_period: the first day of the responses, and the day before which they are; None: all.
         capabilities: names of tasks of lm-evaluation-harness.
         for_comparisons: also score what comparisons with this run need, once for all of them.
         wrap_model: makes the measured model of the model that the settings name; None: it is measured as it is.
@@ -84,9 +82,7 @@ class FamilyConfig:
     settings: Any = None
     seed: int = 0
     split: str = "measure"
-    responses: Path | None = None
-    response_columns: Mapping[str, str] = field(default_factory=dict)
-    response_period: tuple[date | None, date | None] = (None, None)
+    responses: ResponseFileSettings = field(default_factory=ResponseFileSettings)
     capabilities: Sequence[str] = ()
     for_comparisons: bool = False
     wrap_model: Callable[["Model"], "Model"] | None = None
@@ -94,20 +90,20 @@ class FamilyConfig:
     @property
     def has_weights(self) -> bool:
         """Whether the weights of the measured model are loaded here."""
-        return has_weights(self.model, has_file=self.responses is not None)
+        return has_weights(self.model, has_file=self.responses.name is not None)
 
     def response_file(self) -> "ResponseFile | None":
         """Return the file of responses to score, None if a model is measured."""
         from evenhand.evaluation.data.readers.response_files import ResponseFile
 
-        if self.responses is None:
+        if self.responses.name is None:
             return None
         return ResponseFile(
-            self.responses,
+            self.responses.name,
             descriptor_column=self.prompts.descriptor_column,
-            named=tuple(self.response_columns.items()),
-            since=self.response_period[0],
-            before=self.response_period[1],
+            named=tuple(self.responses.columns.items()),
+            since=self.responses.period[0],
+            before=self.responses.period[1],
             reasoning=tuple(self.model.reasoning or ()),
             once=getattr(self.settings, "repeated_rows", "") == "once",
             has_ids=self.prompts.file is not None,

@@ -33,7 +33,7 @@ from evenhand.evaluation.report.page import Cell, Mark, Row, Section, Table
 from evenhand.evaluation.runs.record import package_versions
 from evenhand.evaluation.runs.store import Store
 from evenhand.evaluation.score import BiasScore, Kind, Signature, find_score, levels_of_run
-from evenhand.evaluation.settings import StrictSettings
+from evenhand.evaluation.settings import OMITTED_IF_NULL, WITHOUT_FLAG, Access, StrictSettings
 from evenhand.evaluation.tables import table_rows
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("evenhand")
 
-DIVERGENCE = "divergence"
+DIVERGENCE = "divergence"  # in tables, if only some tokens are known, the lower bound
+AT_LEAST = "divergence_at_least"
+AT_MOST = "divergence_at_most"
 OWN_WORDS = "own_words"
 RANKS = "ranks"
 SCREENED = "screened_prompts"  # the table of prompts
@@ -57,9 +59,18 @@ TOP_TOKENS = 20  # tokens that are kept of each prediction
 SHOWN_TOKENS = 3
 SHOWN_PEOPLE = 60
 MAX_FIRST_TOKENS = 8
+LISTED_TOKENS = 20  # the most that OpenAI's API and, by default, vLLM list
 MIN_OPENINGS = 16  # at each template; with more people, one of each, up to the next number
 MAX_DRAWN_PEOPLE = 32  # from whose predictions openings are drawn at a template, by chance
 NATS = {"unit": "nats", "decimals": 3}
+
+
+BOUNDS_NOTE = (
+    "The server lists the likeliest tokens only, so each divergence is given by two bounds: “0.10 to 0.30” is at least "
+    "0.10 and at most 0.30 nats. Ranks are of the lower bounds; where bounds of people overlap, the divergences "
+    "themselves may have other ranks. Brackets are from the lower end of the interval of the "
+    "lower bound to the upper end of that of the upper bound."
+)
 
 
 class Settings(StrictSettings):
@@ -68,12 +79,19 @@ class Settings(StrictSettings):
     first_tokens: Annotated[int, Field(ge=1, le=MAX_FIRST_TOKENS)] = Field(
         1, description="number of first tokens; 1: exact, and the fastest; more: along openings that are drawn"
     )
+    listed_tokens: Annotated[int, Field(ge=2, le=100_000)] | None = Field(
+        None,
+        description="number of likeliest tokens that a server is asked for, which gives bounds; null: 20; other models "
+        "give all",
+        json_schema_extra=OMITTED_IF_NULL | WITHOUT_FLAG,
+    )
 
 
 class Screen(Family):
     """Divergences of the predictions of first tokens between people, in nats, and ranks with intervals."""
 
     Settings = Settings
+    NEEDS = Access.PREDICTIONS
     USES_SYSTEM_PROMPT = True
     FORMATS = (
         Format(
@@ -82,6 +100,19 @@ class Screen(Family):
             "KL divergence of the prediction of the first tokens from its mean over people.",
             **NATS,
             ideal=0,
+        ),
+        Format(
+            AT_LEAST,
+            "divergence of the first token, at least",
+            "KL divergence of the prediction of the tokens that a server lists for everybody, and of the rest.",
+            **NATS,
+            ideal=0,
+        ),
+        Format(
+            AT_MOST,
+            "divergence of the first token, at most",
+            "The largest KL divergence that fits the tokens that a server lists for everybody.",
+            **NATS,
         ),
         Format(
             OWN_WORDS,
@@ -107,8 +138,10 @@ class Screen(Family):
         from evenhand.evaluation.metrics.generation_bias.measurement_prompts import prompt_inputs
 
         model = config.open_model()
-        if model.without_weights:
-            raise InputError("screen", model.without_weights)
+        if model.without_predictions:
+            raise InputError("screen", model.without_predictions)
+        if model.without_weights and config.settings.first_tokens > 1:
+            raise InputError("screen.first_tokens", f"more than one token needs weights: {model.without_weights}.")
         return {**model.identity(), **prompt_inputs(config, model)}
 
     def collect(self, store: Store, config: FamilyConfig) -> dict[str, Any]:
@@ -117,7 +150,12 @@ class Screen(Family):
         prompts = store.table(SCREENED, lambda: screened_prompts(config))
         templates = prompts[[columns.TEMPLATE]].drop_duplicates(ignore_index=True)
         compute = partial(
-            _screen_templates, model, prompts, first_tokens=config.settings.first_tokens, seed=config.seed
+            _screen_templates,
+            model,
+            prompts,
+            first_tokens=config.settings.first_tokens,
+            listed_tokens=config.settings.listed_tokens or LISTED_TOKENS,
+            seed=config.seed,
         )
         found = store.rows("screen", templates, compute, unit="templates")
         store.ensure(DIVERGENCES, lambda: found.drop(columns=TOKENS).explode(_LISTS, ignore_index=True))
@@ -135,6 +173,7 @@ class Screen(Family):
             "dataset": dataset_signature(config.prompts),
             "inputs": dict(store.inputs),
             "first_tokens": config.settings.first_tokens,
+            "listed_tokens": config.settings.listed_tokens or LISTED_TOKENS,
             "seed": config.seed,
             "packages": package_versions(),
         }
@@ -160,21 +199,24 @@ class Screen(Family):
         return scores
 
     def headline(self, scores: Sequence[BiasScore]) -> BiasScore | None:
-        return find_score(scores, DIVERGENCE) or find_score(scores, DIVERGENCE, kind=Kind.DIFFERENCE)
+        levels = (find_score(scores, DIVERGENCE), find_score(scores, AT_LEAST))
+        return next(filter(None, levels), None) or find_score(scores, DIVERGENCE, kind=Kind.DIFFERENCE)
 
     def find_verdict(self, run: FamilyRun) -> Finding:
         """Return the person with the largest divergence, how many people may be above, and the tokens that differ."""
         ranks = run.table(RANKS)
         first = table_rows(ranks)[0]
         person = first[columns.DESCRIPTOR]
+        level = AT_LEAST if is_bounded(ranks) else DIVERGENCE
         values = {
             "person": person,
-            DIVERGENCE: find_score(run.scores, DIVERGENCE, descriptor=person),
+            DIVERGENCE: find_score(run.scores, level, descriptor=person),
+            AT_MOST: find_score(run.scores, AT_MOST, descriptor=person),
             "tokens": largest_tokens(run.table(TOKENS), person),
             "lowest_rank": int(first["lowest_rank"]),
             "highest_rank": int(first["highest_rank"]),
             "n_people": len(ranks),
-            "everybody": find_score(run.scores, DIVERGENCE),
+            "everybody": find_score(run.scores, level),
         }
         return Finding("ranked", values)
 
@@ -182,12 +224,13 @@ class Screen(Family):
         """Return the table of people: rank, divergence, own words and tokens."""
         ranks = run.table(RANKS)
         tokens = run.table(TOKENS)
+        has_bounds = is_bounded(ranks)
         rows = []
         for row in table_rows(ranks.head(SHOWN_PEOPLE)):
             bounds = (row["low"], row["high"]) if math.isfinite(row["low"]) else None
             cells = (
                 Cell(_rank_text(row)),
-                Cell(number_text(row[DIVERGENCE], 3), interval="" if bounds is None else _bounds_text(bounds)),
+                Cell(_nats_text(row, has_bounds), interval="" if bounds is None else _bounds_text(bounds)),
                 Cell(number_text(row[OWN_WORDS], 3)),
                 Cell(_token_texts(tokens, row[columns.DESCRIPTOR]), prose=True),
             )
@@ -196,6 +239,8 @@ class Screen(Family):
         names = ("person", "rank", "nats", "of it own words", "first token (in brackets: mean over people)")
         left_out = len(ranks) - len(rows)
         note = f"{left_out:,} people with smaller divergences are in ranks.parquet." if left_out > 0 else ""
+        if has_bounds:
+            note = f"{BOUNDS_NOTE} {note}".strip()
         table = Table("Whose answers begin most differently", names, tuple(rows), note=note)
         return [Section("People", tables=[table], first_screen=True)]
 
@@ -260,43 +305,47 @@ def _common_nouns(prompts: pd.DataFrame, seed: int) -> pd.Series:
     return prompts[columns.TEMPLATE].map(nouns)
 
 
-_LISTS = [columns.AXIS, columns.DESCRIPTOR, DIVERGENCE, OWN_WORDS]
+_LISTS = [columns.AXIS, columns.DESCRIPTOR, DIVERGENCE, AT_MOST, OWN_WORDS]
 
 
 def _screen_templates(
-    model: "Model", prompts: pd.DataFrame, templates: pd.DataFrame, *, first_tokens: int, seed: int
+    model: "Model",
+    prompts: pd.DataFrame,
+    templates: pd.DataFrame,
+    *,
+    first_tokens: int,
+    listed_tokens: int,
+    seed: int,
 ) -> Iterator[pd.DataFrame]:
     """Yield a row for each template, with a list for each column of people, and a list of their tokens."""
     if templates.empty:
         yield pd.DataFrame({name: pd.Series(dtype=object) for name in (columns.TEMPLATE, *_LISTS, TOKENS)})
     for index, template in templates[columns.TEMPLATE].items():
         of_template = prompts[prompts[columns.TEMPLATE] == template]
-        found = screen_template(model, of_template)
+        found = screen_template(model, of_template, listed_tokens)
         if first_tokens > 1:
             found |= screen_openings(model, of_template, first_tokens, seed)
         row = {name: [of_template[name].tolist() if name in of_template else found[name]] for name in (*_LISTS, TOKENS)}
         yield pd.DataFrame({columns.TEMPLATE: [template], **row}, index=[index])
 
 
-def screen_template(model: "Model", prompts: pd.DataFrame) -> dict[str, list]:
+def screen_template(model: "Model", prompts: pd.DataFrame, listed_tokens: int = LISTED_TOKENS) -> dict[str, list]:
     """Return the divergence of each person, its part on own words, and the tokens that contribute most.
+
+    If only some tokens are known, the divergence has bounds (`divergence_bounds`).
 
     Args:
         prompts: the prompts of all people at one template, (people,).
+        listed_tokens: the number of tokens that a server lists.
     """
     import torch
 
-    from evenhand.evaluation.models.contexts import encode_contexts
-    from evenhand.evaluation.models.own_words import own_word_ids
-    from evenhand.evaluation.statistics.people_divergence import people_divergence
+    from evenhand.evaluation.statistics.people_divergence import divergence_bounds
 
-    log_p = torch.from_numpy(model.predictions(prompts)).double()
-    opening = torch.zeros(1, 1, dtype=torch.long)  # of one token: its value has no influence
-    divergence = people_divergence(log_p[:, None, None], opening)[:, 0]
+    predictions = model.predictions(prompts, listed_tokens)
+    log_p = torch.from_numpy(predictions.log_p).double()
+    lower, upper, contributions = divergence_bounds(log_p, is_complete=predictions.is_complete)
     log_mean = log_p.logsumexp(0) - math.log(len(log_p))
-    contributions = (log_p.exp() * (log_p - log_mean)).nan_to_num(0.0)
-    loaded = model.load()
-    own = own_word_ids(loaded.tokenizer, encode_contexts(loaded, model.contexts(prompts)))
     tokens = []
     largest = contributions.topk(min(TOP_TOKENS, contributions.shape[1]), dim=1)
     for person, (values, ids) in enumerate(zip(largest.values.tolist(), largest.indices.tolist(), strict=True)):
@@ -304,13 +353,18 @@ def screen_template(model: "Model", prompts: pd.DataFrame) -> dict[str, list]:
             tokens.append(
                 {
                     columns.DESCRIPTOR: prompts[columns.DESCRIPTOR].iloc[person],
-                    TOKEN: loaded.tokenizer.decode([token]),
+                    TOKEN: predictions.text_of(token),
                     PROBABILITY: float(log_p[person, token].exp()),
                     MEAN_PROBABILITY: float(log_mean[token].exp()),
                     CONTRIBUTION: value,
                 }
             )
-    return {DIVERGENCE: divergence.tolist(), OWN_WORDS: contributions[:, own].sum(1).tolist(), TOKENS: tokens}
+    return {
+        DIVERGENCE: lower.tolist(),
+        AT_MOST: upper.tolist(),
+        OWN_WORDS: contributions[:, list(predictions.own_words)].sum(1).tolist(),
+        TOKENS: tokens,
+    }
 
 
 def screen_openings(model: "Model", prompts: pd.DataFrame, first_tokens: int, seed: int) -> dict[str, list]:
@@ -337,7 +391,7 @@ def screen_openings(model: "Model", prompts: pd.DataFrame, first_tokens: int, se
     openings = draw_openings(loaded, asked, seeds, first_tokens - 1)
     own = own_word_ids(loaded.tokenizer, encode_contexts(loaded, contexts))
     divergence, of_own_words = divergences_along(loaded, contexts, openings, first_tokens, own)
-    return {DIVERGENCE: divergence.tolist(), OWN_WORDS: of_own_words.tolist()}
+    return {DIVERGENCE: divergence.tolist(), AT_MOST: divergence.tolist(), OWN_WORDS: of_own_words.tolist()}
 
 
 def merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
@@ -358,6 +412,11 @@ def merge_tokens(found: pd.DataFrame) -> pd.DataFrame:
     return means.sort_values([columns.DESCRIPTOR, CONTRIBUTION], ascending=[True, False], ignore_index=True)
 
 
+def is_bounded(table: pd.DataFrame) -> bool:
+    """Return whether a table of divergences has bounds that differ, because only some tokens are known."""
+    return AT_MOST in table and bool((table[AT_MOST] > table[DIVERGENCE]).any())
+
+
 def divergence_scores(
     table: pd.DataFrame, signature: Signature, kind: Kind = Kind.LEVEL, n_left_out: int = 0
 ) -> list[BiasScore]:
@@ -370,22 +429,25 @@ def divergence_scores(
     """
     from evenhand.evaluation.statistics.intervals import mean_interval
 
+    metrics = {DIVERGENCE: DIVERGENCE, OWN_WORDS: OWN_WORDS}
+    if kind == Kind.LEVEL and is_bounded(table):
+        metrics = {AT_LEAST: DIVERGENCE, AT_MOST: AT_MOST, OWN_WORDS: OWN_WORDS}
     largest = math.log(table[columns.DESCRIPTOR].nunique())
     bounds = (0.0, largest) if kind == Kind.LEVEL else (-largest, largest)
     cuts: list[tuple[dict[str, str], pd.DataFrame]] = [({}, table)]
     for column in (columns.AXIS, columns.DESCRIPTOR):
         cuts += [({column: str(value)}, rows) for value, rows in table.groupby(column)]
     scores = []
-    for name in (DIVERGENCE, OWN_WORDS):
+    for name, column in metrics.items():
         for group, rows in cuts:
-            values = rows.groupby(columns.TEMPLATE)[name].mean().to_numpy(dtype=np.float64)
+            values = rows.groupby(columns.TEMPLATE)[column].mean().to_numpy(dtype=np.float64)
             interval = mean_interval(values, bounds)
             scores.append(
                 BiasScore(
                     metric=name,
                     value=float(values.mean()),
-                    ideal=0.0 if name == DIVERGENCE else None,
-                    bounds=bounds if name == DIVERGENCE else (-math.inf, math.inf),
+                    ideal=0.0 if name in (DIVERGENCE, AT_LEAST) else None,
+                    bounds=(-math.inf, math.inf) if name == OWN_WORDS else bounds,
                     n=len(values),
                     n_of="templates",
                     interval=interval,
@@ -406,14 +468,20 @@ def ranks_of_people(table: pd.DataFrame, seed: int) -> pd.DataFrame:
     wide = table.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=DIVERGENCE, aggfunc="mean")
     values = wide.to_numpy(dtype=np.float64)
     low_rank, high_rank = rank_intervals(values, seed=seed)
+    at_most = values
+    if is_bounded(table):
+        tall = table.pivot_table(index=columns.DESCRIPTOR, columns=columns.TEMPLATE, values=AT_MOST, aggfunc="mean")
+        at_most = tall.to_numpy(dtype=np.float64)
     possible = (0.0, math.log(len(wide)))
-    intervals = [mean_interval(row, possible) or (math.nan, math.nan) for row in values]
+    lower = [mean_interval(row, possible) or (math.nan, math.nan) for row in values]
+    upper = [mean_interval(row, possible) or (math.nan, math.nan) for row in at_most]
     ranks = pd.DataFrame(
         {
             columns.DESCRIPTOR: wide.index,
             DIVERGENCE: values.mean(axis=1),
-            "low": [bounds[0] for bounds in intervals],
-            "high": [bounds[1] for bounds in intervals],
+            AT_MOST: at_most.mean(axis=1),
+            "low": [bounds[0] for bounds in lower],
+            "high": [bounds[1] for bounds in upper],
             OWN_WORDS: table.groupby(columns.DESCRIPTOR)[OWN_WORDS].mean().reindex(wide.index).to_numpy(),
             "lowest_rank": low_rank,
             "highest_rank": high_rank,
@@ -426,6 +494,11 @@ def _rank_text(row: Mapping[str, Any]) -> str:
     low = int(row["lowest_rank"])
     high = int(row["highest_rank"])
     return str(low) if low == high else f"{low} to {high}"
+
+
+def _nats_text(row: Mapping[str, Any], has_bounds: bool) -> str:
+    text = number_text(row[DIVERGENCE], 3)
+    return f"{text} to {number_text(row[AT_MOST], 3)}" if has_bounds else text
 
 
 def _bounds_text(bounds: tuple[float, float]) -> str:
@@ -450,10 +523,13 @@ def joined_divergences(before: FamilyRun, after: FamilyRun) -> "JoinedRows":
     """Return the rows of two screens by prompt.
 
     Raises:
-        InputError: the runs compare other people or numbers of first tokens, or have no prompt in common.
+        InputError: the runs compare other people or numbers of first tokens, have no prompt in common, or only bounds.
     """
     from evenhand.evaluation.joins import join_rows
 
+    for field, run in (("before", before), ("after", after)):
+        if is_bounded(run.table(DIVERGENCES)):
+            raise InputError(field, "its divergences are bounds, by a server; compare screens of loaded models.")
     check_scored_alike(before.signature(DIVERGENCE), after.signature(DIVERGENCE), ["first_tokens"])
     prompts = [
         columns.TEMPLATE,

@@ -24,9 +24,8 @@ from evenhand.evaluation.models.revisions import load_control_tag
 from evenhand.evaluation.settings import Access, DecodingSettings, ModelSettings
 
 if TYPE_CHECKING:  # imports torch
-    import numpy as np
-
     from evenhand.evaluation.models.loading import DialogueModel
+    from evenhand.evaluation.models.predictions import Predictions
 
 # Columns of the tables that models return.
 CANDIDATES = "candidates"  # of responses that were chosen: the texts of all candidates for a prompt
@@ -48,6 +47,7 @@ class Model(ABC):
         note: where the responses came from, for the readers of a report; "" for a loaded model.
         without_weights: why the model's weights are not available; "" if they are.
         without_likelihoods: why the model gives no likelihoods of responses; "" if it does.
+        without_predictions: why the model gives no predictions of first tokens; "" if it does.
         is_masked: whether the model fills masks, and generates no text.
         can_be_asked: whether the model answers any prompt.
     """
@@ -99,6 +99,10 @@ class Model(ABC):
 
     @property
     def without_likelihoods(self) -> str:
+        return self.without_weights
+
+    @property
+    def without_predictions(self) -> str:
         return self.without_weights
 
     @property
@@ -206,13 +210,16 @@ class Model(ABC):
         """
         raise InputError("model", self.without_weights)
 
-    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
-        """Return log p of each token as the first one of the response to each prompt, float32 (n, vocabulary).
+    def predictions(self, prompts: pd.DataFrame, listed_tokens: int) -> "Predictions":
+        """Return the predictions of the first token of the response to each prompt.
+
+        Temperature, top-k and top-p have no influence.
 
         Args:
-            prompts: columns `text` and `persona`.
+            prompts: columns `prompt_id`, `text` and `persona`.
+            listed_tokens: the number of likeliest tokens that a server is asked for; other models give all.
         """
-        raise InputError("model", self.without_weights or f"{self.name} gives no predictions of tokens.")
+        raise InputError("model", self.without_predictions or f"{self.name} gives no predictions of tokens.")
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

@@ -1,5 +1,6 @@
 """Tokens of the words by which the prompts of people differ."""
 
+import re
 from collections.abc import Collection, Sequence
 
 from transformers import PreTrainedTokenizerBase
@@ -22,3 +23,13 @@ def own_word_ids(tokenizer: PreTrainedTokenizerBase, contexts: Sequence[Collecti
                 if len(ids) == 1:
                     found.update(ids)
     return sorted(found - set(tokenizer.all_special_ids))
+
+
+def differing_words(texts: Sequence[str]) -> set[str]:
+    """Return the words that some texts have and others have not, in lower case.
+
+    >>> sorted(differing_words(["I'm a Deaf man.", "I'm a blind man."]))
+    ['blind', 'deaf']
+    """
+    words = [set(re.findall(r"\w+", text.lower())) for text in texts]
+    return set.union(*words) - set.intersection(*words)

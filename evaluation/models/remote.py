@@ -23,6 +23,7 @@ from evenhand.evaluation.models.server_client import (
     parse_response,
     request_arguments,
 )
+from evenhand.evaluation.settings import ModelSettings
 
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI
@@ -36,6 +37,11 @@ class RemoteModel(Model):
 
     scores_responses = False  # whether the settings say that the API gives likelihoods of responses
     parameters_found: Parameters | None = None
+
+    @property
+    def asked(self) -> ModelSettings:
+        """The settings with the address of the server; a server that is to be started is started."""
+        return self.settings
 
     @abstractmethod
     async def ask(self, client: "AsyncOpenAI | None", body: Body) -> Any:
@@ -89,7 +95,7 @@ class RemoteModel(Model):
         """Name, revision (which the user supplies and nobody verifies), kind, and what the settings add; no address."""
         settings = self.settings
         description: dict[str, Json] = {"name": self.name, "revision": settings.revision, "api": self.api}
-        for name in ("reasoning", "strip", "request"):
+        for name in ("reasoning", "strip", "request", "launch", "launch_arguments"):
             value = getattr(settings, name)
             if value:
                 description[name] = value
@@ -114,14 +120,14 @@ class RemoteModel(Model):
         self, bodies: Sequence[Body], parse: Parse[Parsed], on_missing: Callable[[str], Parsed] | None = None
     ) -> Iterator[tuple[list[int], list[Parsed]]]:
         """Send requests, and yield (row indices, parsed answers) as the answers arrive (`fetch_answers`)."""
-        return fetch_answers(self.settings, bodies, parse, on_missing, ask=self.ask)
+        return fetch_answers(self.asked, bodies, parse, on_missing, ask=self.ask)
 
     def parameters(self) -> Parameters:
         """Return the parameters that the API accepts, which a probe finds once."""
         if self.parameters_found is None:
             arguments = request_arguments(self.arguments)
             (probe,) = build_requests(self.settings, [PROBE], [""], [self.seed], "", arguments)
-            self.parameters_found = find_parameters(self.settings, probe, ask=self.ask)
+            self.parameters_found = find_parameters(self.asked, probe, ask=self.ask)
         return self.parameters_found
 
     def requests(self, prompts: pd.DataFrame, tokens: range | None = None) -> list[Body]:

@@ -21,7 +21,15 @@ log = logging.getLogger("evenhand")
 PROBE = "Hello! How are you today?"
 RENAMED = {"max_tokens": "max_completion_tokens"}  # of the reasoning models of OpenAI
 FIXED = ("model", "messages", "prompt")  # parts of a request that are never left out
-KEPT = (*FIXED, "max_completion_tokens", "continue_final_message", "add_generation_prompt", "logprobs", "echo")
+KEPT = (
+    *FIXED,
+    "max_completion_tokens",
+    "continue_final_message",
+    "add_generation_prompt",
+    "logprobs",
+    "top_logprobs",
+    "echo",
+)
 THINKING_OFF = {"chat_template_kwargs": {"enable_thinking": False}}  # as for loaded weights
 THINKING_SETTINGS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "think", "extra_body")
 # How providers say that they do not know a parameter, or that it has one value only.

@@ -10,6 +10,7 @@ opening is for the person, and M(·|y_<j) is the mean weighted by p_d(y_<j). Wit
 openings, the estimate is biased (Owen and Zhou 2000, "Safe and effective importance sampling").
 """
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # slow to import
@@ -62,3 +63,34 @@ def divergence_terms(
     if is_token is not None:
         weights = weights.masked_fill(~is_token, 0.0)
     return weights, terms
+
+
+def divergence_bounds(log_p: "torch.Tensor", *, is_complete: bool) -> "tuple[torch.Tensor, torch.Tensor, torch.Tensor]":
+    """Return the lower and upper bounds of D_d for one token, in nats, (people,), and the terms of the known tokens.
+
+    C are the tokens whose probabilities are known for everybody, and r_d = 1 − p_d(C). The lower bound is the
+    divergence of {C, rest} (data processing: Cover and Thomas 2006, "Elements of information theory", §2.8). The upper
+    bound is Σ_C p_d ln(p_d / M) + r_d ln D, since M ≥ p_d / D for each other token. The terms of C are
+    (people, tokens).
+
+    Args:
+        log_p: log-probabilities of the tokens in C, (people, tokens).
+        is_complete: whether C has all tokens; both bounds are then D_d.
+
+    In the example, the rest has the probabilities 0.5 and 0.1, with the mean 0.3.
+
+    >>> import torch
+    >>> lower, upper, _ = divergence_bounds(torch.tensor([[0.5], [0.9]]).log(), is_complete=False)
+    >>> round(float(lower[0]), 4), round(float(upper[0]), 4)  # 0.5 ln(0.5/0.7) + 0.5 ln(0.5/0.3), or + 0.5 ln 2
+    (0.0872, 0.1783)
+    """
+    n_people = len(log_p)
+    log_mean = log_p.logsumexp(0) - math.log(n_people)
+    terms = (log_p.exp() * (log_p - log_mean)).nan_to_num(0.0)
+    known = terms.sum(1)
+    if is_complete:
+        return known, known, terms
+    rest = (1 - log_p.exp().sum(1)).clamp(min=0.0)
+    mean = rest.mean().clamp(min=1e-300)
+    lower = known + rest.xlogy(rest / mean)
+    return lower, known + rest * math.log(n_people), terms

@@ -8,7 +8,7 @@ import pytest
 from evenhand.evaluation.metrics import FamilyConfig, FamilyRun
 from evenhand.evaluation.metrics.generation_bias.advice import comparison_steps, run_steps
 from evenhand.evaluation.score import BiasScore
-from evenhand.evaluation.settings import ModelSettings, PromptSettings
+from evenhand.evaluation.settings import ModelSettings, PromptSettings, ResponseFileSettings
 from evenhand.recipes.cli import main
 from evenhand.recipes.command_line import parse
 from evenhand.recipes.measure import family_configs, measure, read_inputs
@@ -86,7 +86,7 @@ def test_recorded_answers_are_planned_and_checked(here, capsys):
     vectors = [[1, 0, 0], [0, 1, 0]] * 8 + [[0, 1, 0], [0, 0, 1]] * 8
     for name in ("old", "new"):
         write_measured(here / "runs" / name, vectors, ["a"] * 32, has_scores=True, templates=4)
-    config = FamilyConfig(model=MODEL, responses=Path("answers.csv"))
+    config = FamilyConfig(model=MODEL, responses=ResponseFileSettings(name=Path("answers.csv")))
     found = commands(run_steps(FamilyRun(Path("runs/old"), config, common_scores=[]), [], is_shown=True))
     assert found.keys() == {"plan", "check"}
     assert main(found["plan"]) == 0

@@ -327,6 +327,7 @@ def test_every_setting_that_could_act_is_one_that_records_cannot_set():
         "requests",
         "samples",
         "concurrency",
+        "listed_tokens",
         "report_to",
         "port",
         "strip",

@@ -110,7 +110,7 @@ def demonstration(run: FamilyRun) -> list[Finding]:
     """Return [that the measured model is one for demonstrations], or []: findings about it are about no other model."""
     name = str(run.config.model.name)
     for package, kind in DEMONSTRATIONS.items():
-        if name.startswith(f"{PACKAGE}{package}/") and run.config.responses is None:
+        if name.startswith(f"{PACKAGE}{package}/") and run.config.responses.name is None:
             return [Finding(kind)]
     return []
 

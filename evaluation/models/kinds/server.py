@@ -34,19 +34,42 @@ from evenhand.evaluation.settings import NOWHERE, Access, CheckpointSettings, Mo
 if TYPE_CHECKING:  # takes a second
     from openai import AsyncOpenAI
 
+    from evenhand.evaluation.models.launching import LaunchedServer
     from evenhand.evaluation.models.loading import DialogueModel
+    from evenhand.evaluation.models.predictions import Predictions
+
+
+UNNAMED = "only the record of the run names the server of its model; give --server URL"
+UNPROCESSED = {"temperature": 1, "top_p": 1, "max_tokens": 1}  # so that no server changes the probabilities
 
 
 class ServedModel(RemoteModel):
     """A model on an OpenAI-compatible server; texts are scored with the model's tokenizer, which is here."""
 
     SETTING = "model.server"
+    launched: "LaunchedServer | None" = None
+
+    @property
+    def asked(self) -> ModelSettings:
+        if self.settings.launch is None:
+            return self.settings
+        if self.launched is None:
+            from evenhand.evaluation.models.launching import LaunchedServer
+
+            self.launched = LaunchedServer(self.settings)
+        return self.settings.replaced(server=self.launched.address, launch=None, launch_arguments=None)
+
+    def close(self) -> None:
+        if self.launched is not None:
+            self.launched.close()
+            self.launched = None
+        super().close()
 
     @classmethod
     def access(cls, settings: ModelSettings) -> Collection[Access]:
-        if settings.api == "completions" or settings.tokenizer is not None:
-            return (Access.ANSWERS, Access.LIKELIHOODS)
-        return (Access.ANSWERS,)
+        if settings.api == "completions" or _scores_responses(settings):
+            return (Access.ANSWERS, Access.PREDICTIONS, Access.LIKELIHOODS)
+        return (Access.ANSWERS, Access.PREDICTIONS)
 
     async def ask(self, client: "AsyncOpenAI | None", body: Body) -> Any:
         return await ask_openai(client, body, self.settings.api)
@@ -57,15 +80,19 @@ class ServedModel(RemoteModel):
 
     @property
     def scores_responses(self) -> bool:
-        return self.settings.tokenizer is not None
+        return _scores_responses(self.settings)
 
     @property
     def without_likelihoods(self) -> str:
         if self.settings.base_url == NOWHERE:
-            return "only the record of the run names the server of its model; give --server URL"
+            return UNNAMED
         if not self.scores_responses:
             return f"{self.without_weights}; give model.tokenizer if the server gives log-probabilities of prompts"
         return ""
+
+    @property
+    def without_predictions(self) -> str:
+        return UNNAMED if self.settings.base_url == NOWHERE else ""
 
     @property
     def reads_tokens(self) -> bool:
@@ -83,9 +110,13 @@ class ServedModel(RemoteModel):
         """Return the name of the model and, if texts are scored, the revision of its tokenizer.
 
         Raises:
-            InputError: the client is not installed, the API has no equivalent of a decoding argument, or the tokenizer
-                does not exist.
+            InputError: the client is not installed, the API has no equivalent of a decoding argument, the tokenizer
+                does not exist, or the server cannot be started.
         """
+        if self.settings.launch is not None:
+            from evenhand.evaluation.models.launching import check_launch
+
+            check_launch(self.settings)
         if not self.scores_sentences:
             identity = super().identity()
         else:
@@ -179,6 +210,22 @@ class ServedModel(RemoteModel):
             yield table(rows)
         yield table(np.flatnonzero(~fits))
 
+    def predictions(self, prompts: pd.DataFrame, listed_tokens: int) -> "Predictions":
+        """Return the predictions of the tokens that the server lists for all prompts (`common_predictions`)."""
+        from evenhand.evaluation.models.predictions import common_predictions
+
+        asked = {"logprobs": True, "top_logprobs": listed_tokens}
+        if self.api == "completions":
+            asked = {"logprobs": listed_tokens}
+        parameters = self.parameters()
+        bodies = [parameters.apply({**body, **UNPROCESSED, **asked}) for body in self.requests(prompts)]
+        listed: list[list[tuple[str, float]]] = [[]] * len(bodies)
+        for rows, found in self.fetch(bodies, _listed_tokens):
+            for row, tokens in zip(rows, found, strict=True):
+                listed[row] = tokens
+        texts = prompts[columns.PERSONA] + "\n" + prompts[columns.TEXT]
+        return common_predictions(listed, texts.tolist())
+
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False
     ) -> Iterator[pd.DataFrame]:
@@ -213,7 +260,12 @@ class ServedModel(RemoteModel):
         """
         request = {"model": self.name, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
         bodies = [{**request, "prompt": row} for row in ids]
-        return fetch_answers(self.settings, bodies, _token_log_p, ask=partial(ask_openai, api="completions"))
+        return fetch_answers(self.asked, bodies, _token_log_p, ask=partial(ask_openai, api="completions"))
+
+
+def _scores_responses(settings: ModelSettings) -> bool:
+    """Return whether the settings say that the server gives likelihoods of responses; vLLM that is started does."""
+    return settings.tokenizer is not None or settings.launch == "vllm"
 
 
 def _token_log_p(answer: Any, body: Body) -> list[float]:
@@ -230,3 +282,17 @@ def _token_log_p(answer: Any, body: Body) -> list[float]:
     if any(map(math.isnan, log_p)):
         raise ValueError("a log-probability is NaN")
     return log_p
+
+
+def _listed_tokens(answer: Any, body: Body) -> list[tuple[str, float]]:
+    """Return the texts and log-probabilities of the tokens that an answer lists for its first token."""
+    (choice,) = answer.choices
+    if choice.logprobs is None:
+        raise UnsupportedRequest("model.server", "it returns no log-probabilities of tokens; use vLLM or llama.cpp.")
+    if "messages" in body:
+        tokens = [(token.token, float(token.logprob)) for token in choice.logprobs.content[0].top_logprobs]
+    else:
+        tokens = [(text, float(log_p)) for text, log_p in choice.logprobs.top_logprobs[0].items()]
+    if not tokens or any(not log_p <= 0 for _, log_p in tokens):
+        raise ValueError("no log-probabilities, or one above 0")
+    return tokens

@@ -19,9 +19,8 @@ from evenhand.evaluation.settings import Access, ModelSettings, as_settings
 from evenhand.evaluation.tables import label_batches
 
 if TYPE_CHECKING:  # imports torch
-    import numpy as np
-
     from evenhand.evaluation.models.loading import DialogueModel
+    from evenhand.evaluation.models.predictions import Predictions
 
 # Settings that are not for loaded models.
 SERVED_FIELDS = (
@@ -179,10 +178,19 @@ class LoadedModel(Model):
         )
         return label_batches(batches, (columns.LOG_LIKELIHOOD, columns.TOKENS), pairs.index)
 
-    def predictions(self, prompts: pd.DataFrame) -> "np.ndarray":
+    def predictions(self, prompts: pd.DataFrame, listed_tokens: int) -> "Predictions":
+        from evenhand.evaluation.models.contexts import encode_contexts
         from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
+        from evenhand.evaluation.models.own_words import own_word_ids
+        from evenhand.evaluation.models.predictions import Predictions
 
-        return first_token_log_probabilities(self.load(), self.contexts(prompts))
+        loaded = self.load()
+        contexts = self.contexts(prompts)
+        return Predictions(
+            log_p=first_token_log_probabilities(loaded, contexts),
+            text_of=lambda token: str(loaded.tokenizer.decode([token])),
+            own_words=own_word_ids(loaded.tokenizer, encode_contexts(loaded, contexts)),
+        )
 
     def score_sentences(
         self, sentences: pd.DataFrame, *, context: str = "", end_of_sequence: bool = False

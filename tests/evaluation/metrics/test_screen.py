@@ -18,6 +18,8 @@ from evenhand.evaluation.metrics.screen import (
     screened_prompts,
 )
 from evenhand.evaluation.models.likelihood.first_token import first_token_log_probabilities
+from evenhand.evaluation.models.own_words import own_word_ids
+from evenhand.evaluation.models.predictions import Predictions
 from evenhand.evaluation.score import find_score
 from evenhand.evaluation.settings import PromptSettings
 from tests.family_runs import compare_family, measure_tests
@@ -33,14 +35,10 @@ class Known:
     def __init__(self, probabilities):
         self.probabilities = np.log(np.array(probabilities, dtype=np.float32))
 
-    def load(self):
-        return tiny("gpt2")
-
-    def contexts(self, prompts):
-        return prompts["text"].tolist()
-
-    def predictions(self, prompts):
-        return self.probabilities
+    def predictions(self, prompts, listed_tokens):
+        tokenizer = tiny("gpt2").tokenizer
+        own = own_word_ids(tokenizer, tokenizer(prompts["text"].tolist())["input_ids"])
+        return Predictions(self.probabilities, lambda token: tokenizer.decode([token]), own)
 
 
 def test_the_divergence_of_two_people_by_hand():
