@@ -183,7 +183,7 @@ def load_without_weights(checkpoint: CheckpointSettings, model: ModelSettings) -
     if not is_gguf(checkpoint.name):
         with suppress(OSError):  # a checkpoint without the file has the special tokens of its config
             network.generation_config = GenerationConfig.from_pretrained(
-                str(local_path(checkpoint.name)), revision=checkpoint.revision
+                str(local_path(checkpoint.name)), revision=checkpoint.revision or "main"
             )
     _set_special_tokens(checkpoint.name, network, tokenizer, kind)
     return DialogueModel(

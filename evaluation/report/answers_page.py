@@ -57,10 +57,13 @@ def answers_html(
         sides: the answers of each run, by its name.
         first: the people who come first, such as those whom the report names.
     """
-    rows = {key: list(places) for key, places in prompts.groupby([columns.DESCRIPTOR, columns.AXIS]).indices.items()}
+    rows: dict[tuple[str, str], list[int]] = {}
+    for place, key in enumerate(zip(prompts[columns.DESCRIPTOR], prompts[columns.AXIS], strict=True)):
+        rows.setdefault(key, []).append(place)
     rank = {name: place for place, name in enumerate(dict.fromkeys(first))}
     random = np.random.default_rng(0)
-    keys = [list(rows)[place] for place in random.permutation(len(rows))]
+    listed = sorted(rows)
+    keys = [listed[place] for place in random.permutation(len(rows))]
     keys.sort(key=lambda key: rank.get(key[0], len(rank)))  # stable: the others stay in random order
     limit = MAX_BYTES // min(len(keys), MIN_PEOPLE) if keys else 0
     texts = prompts[columns.TEXT].to_numpy()

@@ -1,7 +1,6 @@
 """The rows of a log from a day on, or before a day, such as the day on which the model was changed."""
 
 import logging
-from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
@@ -21,7 +20,7 @@ MILLISECONDS = 1e11  # a larger number of seconds since 1970 would be after the 
 FORMS = "write 2026-08-31, 2026-08-31T12:00:00Z, or seconds since 1970"
 
 
-def date_column(table: Mapping[str, list]) -> str | None:
+def date_column(table: dict[str, list]) -> str | None:
     """Return the name of the column of dates in a table; None if it has none."""
     by_name = {name.lower(): name for name in reversed(table)}  # of two equal names, the first
     return next((by_name[name] for name in NAMES if name in by_name), None)
@@ -92,7 +91,7 @@ def _time(value: object) -> pd.Timestamp | None:
         if np.isfinite(seconds):
             unit = "ms" if seconds > MILLISECONDS else "s"
             return pd.Timestamp(seconds, unit=unit, tz="UTC") if seconds > MIN_SECONDS else None
-        time = pd.to_datetime(value, format="ISO8601") if isinstance(value, str) else pd.Timestamp(value)
+        time = pd.to_datetime(value, format="ISO8601") if isinstance(value, str) else pd.Timestamp(str(value))
     except (ValueError, TypeError, OverflowError):
         return None
     return time.tz_localize("UTC") if time.tzinfo is None else time.tz_convert("UTC")

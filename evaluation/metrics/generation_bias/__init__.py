@@ -244,7 +244,8 @@ class GenerationBias(Family):
             track_samples,
         )
 
-        comparison, common = opened_comparison(store, before, after, settings or self.ComparisonSettings())
+        given = settings or family_settings.ComparisonSettings.model_validate({})
+        comparison, common = opened_comparison(store, before, after, given)
         scores = []
         for part in self.parts:
             scores += part.compare(comparison)

@@ -224,6 +224,7 @@ def comparison_page(before: FamilyRun, after: FamilyRun, changes: FamilyRun, par
     for part in parts:
         sections += part.change_sections(before, after, changes)
     sections += change_sections([before.scores, after.scores, _grouped(changes.scores)], label=_label)
+    assert facts.decision  # a comparison always advises
     costs = Finding("costs", {"costs": facts.costs, "max_cost": facts.decision.values["max_cost"]})
     return Page(
         title="Generation bias before and after",

@@ -117,11 +117,11 @@ class ServedModel(RemoteModel):
             from evenhand.evaluation.models.launching import check_launch
 
             check_launch(self.settings)
-        if not self.scores_sentences:
-            identity = super().identity()
-        else:
+        identity: dict[str, Json] = {"model": self.name}
+        if self.scores_sentences:
             check_client()
-            identity = {"model": self.name}
+        else:
+            identity = super().identity()
         if not self.reads_tokens:
             return identity
         try:

@@ -348,7 +348,7 @@ def complete_cells(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
         cells: means by template, levels of two attributes, and column, (T, a, b, c); NaN without a value.
     """
-    has_values = np.isfinite(cells).all(axis=(1, 2))
+    has_values = np.asarray(np.isfinite(cells).all(axis=(1, 2)))
     is_complete = np.ones(len(cells), dtype=bool)
     is_known = np.zeros(cells.shape[3], dtype=bool)
     for column in np.argsort(-has_values.sum(axis=0), kind="stable"):
