@@ -37,9 +37,10 @@ NOTE = (
     "As in Smith et al. 2022, Tables 8 and 9: uncorrected, so that the noise of the responses is a part of each value. "
     "Compare only values from equally many responses to a template and descriptor."
 )
+NO_PAIR = "A dash: no two people of the axis have a common template."
 AXES_NOTE = (
-    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. A fall of FGB beside equally much "
-    "noise is smaller than the bias that is gone (pooled FGB*)."
+    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. FGB has equally much noise before and "
+    f"after, so that it falls by less than the bias (pooled FGB*). {NO_PAIR}"
 )
 BOLD = r"Bold: the 95\,\% interval is below the intervals of all others in the column."
 OVER_SEEDS = "95 % intervals in brackets: Student's t over the seeds"
@@ -133,7 +134,8 @@ def write_published_tables(folder: Path, sweep: Sweep) -> list[Path]:
     if AXIS_TABLE in lines:
         texts[f"{AXIS_TABLE}.csv"] = csv_text(list(lines[AXIS_TABLE][0]), lines[AXIS_TABLE])
         headings, cells = axis_cells(sweep.settings, columns_of_kind(sweep.points, AXIS_FGB))
-        texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption_of(sweep, AXIS_CAPTION), AXIS_TABLE)
+        caption = f"{caption_of(sweep, AXIS_CAPTION)} {NO_PAIR}"
+        texts[f"{AXIS_TABLE}.tex"] = latex_table(headings, cells, set(), caption, AXIS_TABLE)
     for name, text in texts.items():
         write_text(folder / name, text)
     return [folder / name for name in texts]
