@@ -39,8 +39,8 @@ NOTE = (
 )
 NO_PAIR = "A dash: no two people of the axis have a common template."
 AXES_NOTE = (
-    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. FGB has equally much noise before and "
-    f"after, so that it falls by less than the bias (pooled FGB*). {NO_PAIR}"
+    "As in Smith et al. 2022, Table 10: uncorrected FGB; in parentheses, the change. FGB has equally much noise before "
+    f"and after, so that it falls by less than the bias (pooled FGB*). {NO_PAIR}"
 )
 BOLD = r"Bold: the 95\,\% interval is below the intervals of all others in the column."
 OVER_SEEDS = "95 % intervals in brackets: Student's t over the seeds"
