@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.ticker import MaxNLocator
 
 from evenhand.evaluation.report.numbers import decimals_for, number, sanitize, span, tick_number
@@ -62,15 +62,17 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["sanitize"] = sanitize
-    environment.filters["sentence"] = _keep_units_together
+    environment.filters["sentence"] = _sentence
     environment.globals.update(
         row_scale=row_scale, row_ticks=row_ticks, row_plot=row_plot, signature_rows=signature_rows, zip=zip
     )
     return environment
 
 
-def _keep_units_together(sentence: str) -> str:
-    return re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sanitize(sentence))
+def _sentence(text: str) -> Markup:
+    """Return a text as HTML whose lines break neither before a unit nor after the hyphens of a flag."""
+    together = re.sub(r" (?=%|×|= |< )|(?<=[=<]) ", "\u00a0", sanitize(text))
+    return Markup(re.sub(r"--\w[\w.]*\w", r'<span class="flag">\g<0></span>', str(escape(together))))
 
 
 @dataclass(frozen=True)

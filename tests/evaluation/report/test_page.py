@@ -269,3 +269,9 @@ def test_a_metric_without_a_defined_score_has_no_table_beside_another():
     section = score_section("Scores", scores, "axis")
     assert len(section.tables) == 1 and not section.parts
     assert not score_section("Scores", scores[1:], "axis").tables[0].rows
+
+
+def test_a_flag_of_a_sentence_is_one_word_and_all_else_is_text():
+    sentence = "Give --model.system_prompt -- or <b>."
+    html = page_html(Page(title="t", subtitle="", headline_value="1", headline_caption="", verdict=sentence))
+    assert '<span class="flag">--model.system_prompt</span> -- or &lt;b&gt;.' in html
