@@ -2,9 +2,9 @@
 
 $ python -m benchmarks.large                                       # the built-in model on a CPU, a minute
 $ python -m benchmarks.large --model Qwen/Qwen2.5-7B-Instruct --launch vllm --answers 3120 --concurrency 256
-$ python -m benchmarks.large --model meta-llama/Llama-3.3-70B-Instruct --launch vllm --answers 3120 \\
-      --concurrency 512 --arguments '{"tensor_parallel_size": 4, "data_parallel_size": 2}'
+$ python -m benchmarks.large --model meta-llama/Llama-3.3-70B-Instruct --launch vllm --answers 3120 --concurrency 512
 
+The last one takes eight GPUs: `--arguments '{"tensor_parallel_size": 4, "data_parallel_size": 2}'`.
 Without `--launch`, this process loads the model. Answers are to the prompts of a measurement of 60 people. Printed are
 the seconds of each step, its tokens and rows per second, the peak memory, and the time of whole measurements at these
 rates. The classification of styles is not part of it.
