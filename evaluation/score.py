@@ -361,9 +361,10 @@ def common_levels(changes: Iterable[BiasScore], run: str) -> list[BiasScore]:
 
 
 def levels_beside_changes(own: Iterable[BiasScore], changes: Sequence[BiasScore], run: str) -> list[BiasScore]:
-    """Return the scores of a compared run, of the common rows where the comparison has them, else of all its rows.
+    """Return the levels of one of two compared runs, to print next to the changes.
 
-    A level beside a change is then of the same answers.
+    A level that the comparison has is computed from the rows that both runs have, as the change is; any other level is
+    the run's own.
 
     Args:
         own: the scores of the run.

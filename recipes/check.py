@@ -52,7 +52,7 @@ def check(settings: CheckSettings) -> int:
 
 
 def checked_limits(settings: CheckSettings) -> list[LimitText]:
-    """Return what a check finds, in words: in scores of generation bias if the run has them, else in a screen's."""
+    """Return the results of all limits as sentences: of generation bias if the run measured it, else of the screen."""
     families = read_measurement(settings.run, "run")[0].metrics
     if SCREEN in families and GENERATION_BIAS not in families:
         return limit_texts(screen_findings(settings), FAMILIES[SCREEN])
@@ -145,7 +145,7 @@ def junit_xml(title: str, findings: Sequence[LimitText]) -> str:
 
 
 def summary_markdown(title: str, status: str, findings: Sequence[LimitText], advice: str) -> str:
-    """Return the findings and `advice`, on how to read them, as Markdown; all texts are escaped."""
+    """Return the findings, and `advice` on how to read them, as Markdown with escaped texts."""
 
     def escaped(text: str) -> str:
         return MARKUP.sub(r"\\\1", sanitize(text))

@@ -117,7 +117,7 @@ class Model(ABC):
 
     @property
     def needs_partners(self) -> bool:
-        """Whether `respond` reads another person's prompt beside each prompt (`with_partners`)."""
+        """Whether `respond` reads another person's prompt with each prompt (`with_partners`)."""
         return False
 
     @property

@@ -26,7 +26,7 @@ def own_word_ids(tokenizer: PreTrainedTokenizerBase, contexts: Sequence[Collecti
 
 
 def differing_words(texts: Sequence[str]) -> set[str]:
-    """Return the words that some texts have and others have not, in lower case.
+    """Return the words, in lower case, that stand in some of the texts and not in all of them.
 
     >>> sorted(differing_words(["I'm a Deaf man.", "I'm a blind man."]))
     ['blind', 'deaf']

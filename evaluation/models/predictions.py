@@ -26,7 +26,7 @@ class Predictions:
 def common_predictions(listed: Sequence[Sequence[tuple[str, float]]], texts: Sequence[str]) -> Predictions:
     """Return the predictions of the tokens that are listed for all prompts.
 
-    Tokens are told apart by their texts, so a text is left out if a list has it twice, or if it has a part of a
+    A token is known by its text only, so a text is left out if a list has it twice, or if it has a part of a
     character, which many tokens share.
 
     Args:

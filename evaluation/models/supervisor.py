@@ -18,7 +18,7 @@ SECONDS_TO_END = 30  # after SIGTERM, before SIGKILL
 
 
 def main(command: list[str]) -> int:
-    """Run the command until it ends or standard input closes; return its exit status."""
+    """Run the command, end it when standard input is closed, and return its exit status."""
     for sent in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sent, lambda *_: sys.exit(1))
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)

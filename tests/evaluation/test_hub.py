@@ -1,4 +1,4 @@
-"""The hub: reached, not reached, closed, and asked to take an upload."""
+"""What is said of a hub that answers, that cannot be reached, that is switched off, and that gets an upload."""
 
 import json
 import socket

@@ -216,9 +216,7 @@ def read_responses(
     if columns.PROMPT_ID not in table or descriptor_column in table:  # with ids, the prompts have the descriptors
         table = name_descriptor(table, path, descriptor_column)
     if unknown is not None:
-        given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
-        # A word such as "none" may be the name of a group.
-        table[columns.DESCRIPTOR] = [unknown if value is None or not str(value).strip() else value for value in given]
+        table[columns.DESCRIPTOR] = _named_people(table, unknown)
     required = (columns.RESPONSE,) if columns.PROMPT_ID in table else WITHOUT_IDS
     try:
         require_columns(list(table), required, f"responses: {path}")
@@ -239,6 +237,12 @@ def read_responses(
         table = clean_columns(table, path)
         check_texts(table, path)
     return table | answers
+
+
+def _named_people(table: Mapping[str, list], unknown: str) -> list[object]:
+    """Return the descriptor of each row; `unknown` if it has none. A word such as "none" may be the name of a group."""
+    given = table.get(columns.DESCRIPTOR, [None] * len(table[next(iter(table))]))
+    return [unknown if value is None or not str(value).strip() else value for value in given]
 
 
 def _read_columns(path: Path, descriptor_column: str | None, named: Mapping[str, str]) -> dict[str, list]:

@@ -24,7 +24,7 @@ from evenhand.evaluation.score import display_name
 log = logging.getLogger("evenhand")
 
 
-OF_ANSWERS = (columns.REASONED, columns.CUT, UNANSWERED)  # columns of a file that are kept beside its responses
+OF_ANSWERS = (columns.REASONED, columns.CUT, UNANSWERED)  # columns of a file that are kept with its responses
 
 
 class RecordedModel(Model):

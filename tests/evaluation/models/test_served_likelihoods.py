@@ -40,7 +40,7 @@ FILTERS = {"template": ["I'm {noun_phrase}.", "I like {plural_noun_phrase}."]}
 
 
 def token_log_p(network):
-    """A function that returns log p of each token of a prompt except the first, as a server does."""
+    """Log p of each token of a prompt but the first, which has none, as a server returns them."""
 
     @torch.inference_mode()
     def compute(ids):

@@ -1,4 +1,4 @@
-"""Two runs on the same terms: by one offensiveness classifier, and under one model, that of the run before."""
+"""Measures of two compared runs by the same classifier of offensiveness, and by the same model: that of the run before."""
 
 import pandas as pd
 
