@@ -1,4 +1,4 @@
-"""Measures of two compared runs by the same classifier of offensiveness, and by the same model: that of the run before."""
+"""Measures of two compared runs by one classifier of offensiveness, and by one model: that of the run before."""
 
 import pandas as pd
 
