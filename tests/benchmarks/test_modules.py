@@ -14,7 +14,8 @@ BENCHMARKS = sorted(file.stem for file in (ROOT / "benchmarks").glob("[a-z]*.py"
 PAGES = [ROOT / "README.md", ROOT / "Makefile", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = [page.read_text(encoding="utf-8") for page in PAGES]
 TEXTS += [importlib.import_module(f"benchmarks.{name}").__doc__ for name in BENCHMARKS]
-COMMANDS = sorted(set(re.findall(r"python -m benchmarks\.(\w+)([^`#|\n]*)", "\n".join(TEXTS).replace(" $(MAP)", ""))))
+WITHOUT_LINE_BREAKS = "\n".join(TEXTS).replace("\\\n", " ").replace(" $(MAP)", "")
+COMMANDS = sorted(set(re.findall(r"python -m benchmarks\.(\w+)([^`#|\n]*)", WITHOUT_LINE_BREAKS)))
 
 
 class Parsed(Exception):
