@@ -197,11 +197,17 @@ def style_change(row: EffectRow) -> Finding:
 
 
 def is_newly_serious(found: Finding) -> bool:
-    """Return whether a person is shown to get more of a serious outcome after a change, and not before."""
+    """Return whether a person is shown to get more of a serious outcome after a change, and not before.
+
+    A person who is shown to get less of it before is turned round.
+    """
     values = found.values
-    if values["outcome"].name not in serious_measures() or values["after"].estimate <= 0:
+    if values["outcome"].name not in serious_measures():
         return False
-    return values["after"].certainty == SHOWN and values["before"].certainty != SHOWN
+    gets_more = {}
+    for side in ("before", "after"):
+        gets_more[side] = values[side].certainty == SHOWN and values[side].estimate > 0
+    return gets_more["after"] and not gets_more["before"]
 
 
 def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.answers import Answers
 from evenhand.evaluation.metrics.generation_bias.engine.effects import CHANGE_COLUMNS, COLUMNS
 from evenhand.evaluation.metrics.generation_bias.examples import change_example, effect_example
@@ -16,6 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
     changes_section,
+    is_newly_serious,
     named_changes,
     outcome_change,
     people_section,
@@ -286,3 +288,20 @@ def test_both_models_answers_to_one_prompt_are_read(run):
     offensive = [np.arange(8) == 1, np.arange(8) == 5]
     assert change_example(run, after, effect, ([0], [0]), offensive).hidden == {0}
     assert change_example(run, after, {**effect, "unit": "nobody"}, ([0], [0])).texts == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_new"),
+    [
+        ((0.0, "inconclusive"), (0.5, "shown"), True),
+        ((-0.2, "shown"), (0.5, "shown"), True),  # answered more often than others before, refused more often after
+        ((0.3, "shown"), (0.5, "shown"), False),
+        ((0.0, "inconclusive"), (0.5, "inconclusive"), False),
+        ((0.5, "shown"), (-0.2, "shown"), False),
+    ],
+)
+def test_more_of_a_serious_outcome_is_new_also_if_less_of_it_was_shown_before(before, after, is_new):
+    values = {"outcome": SimpleNamespace(name="refusal")}
+    for side, (estimate, certainty) in {"before": before, "after": after}.items():
+        values[side] = SimpleNamespace(estimate=estimate, certainty=certainty)
+    assert is_newly_serious(Finding("person_before_after", values)) == is_new
