@@ -2,7 +2,7 @@
 
 import fnmatch
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ from evenhand.evaluation.files import read_json
 
 # Settings, and entries of signatures and of evenhand.json, that contain a text which a model reads.
 PRIVATE = ("system_prompt", "instruction", "context", "request")
+# Keys of groups of scores, and of columns of tables: a template is a prompt without its person, which may be the user's
+# own, and raters are people who gave their names.
+PRIVATE_GROUPS = ("template", "rater")
 FACTS = "evenhand.json"  # of a tuned model
 CARD = "README.md"  # of a tuned model; its code contains the system prompt
 
@@ -22,6 +25,15 @@ def is_private(name: str) -> bool:
     (True, False)
     """
     return name.rpartition(".")[2] in PRIVATE
+
+
+def is_private_group(names: Iterable[str]) -> bool:
+    """Return whether keys of a group of scores, or words in the header of a table, name something private.
+
+    >>> is_private_group({"template": "Where is my invoice?"}), is_private_group({"descriptor": "old"})
+    (True, False)
+    """
+    return any(name in PRIVATE_GROUPS for name in names)
 
 
 def public_values(settings: Mapping[str, Any]) -> dict[str, Any]:
