@@ -114,6 +114,16 @@ def test_shares_below_one_of_100_differ_in_the_sentence_as_their_difference_says
     assert [cell.text for cell in row.cells[1:]] == ["0.4 of 100", "0.2 of 100", "+0.2"]
 
 
+def test_an_effect_that_reads_0_against_0_is_counted_and_not_named():
+    """A classifier's probabilities 0.01 % and 0.002 % differ for certain, and no answer does."""
+    tiny = {**SHOWN, "mean": 0.0001, "average": 0.00002, "shrunk": 0.00008}
+    section = section_of(tiny)
+    assert not any(each.rows for each in section.tables) and not section.examples
+    assert style_finding(table(tiny), "not shown").values["largest"] is None
+    assert style_summary(table(tiny, OPEN)).values["n_tiny"] == 1
+    assert style_summary(table(SHOWN, OPEN)).values["n_tiny"] == 0
+
+
 def test_the_size_is_in_all_units():
     (section,) = SpreadPart().sections(SimpleNamespace(scores=SCORES))
     rows = section.parts[0].tables[0].rows
