@@ -8,6 +8,7 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 import json
 from collections.abc import Iterator
 from dataclasses import Field, astuple
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -274,6 +275,12 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     texts = [template.replace(SINGULAR_SLOT, one).replace(PLURAL_SLOT, many) for template, one, many in filled]
     table.insert(0, columns.TEXT, pd.Series(texts, dtype=object))
     return table
+
+
+@lru_cache(maxsize=1)
+def all_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
+    """Return `generate_prompts(taxonomy)`, once for all runs of a loop; the table must not be changed."""
+    return generate_prompts(taxonomy)
 
 
 def _noun_phrases(taxonomy: Taxonomy) -> Iterator[NounPhrase]:
