@@ -8,7 +8,6 @@ of four JSON files. `generate_prompts` returns the same rows as the upstream gen
 import json
 from collections.abc import Iterator
 from dataclasses import Field, astuple
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
@@ -277,10 +276,19 @@ def generate_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
     return table
 
 
-@lru_cache(maxsize=1)
+_last_prompts: dict[tuple[str, tuple[Template, ...]], pd.DataFrame] = {}
+
+
 def all_prompts(taxonomy: AnyTaxonomy) -> pd.DataFrame:
-    """Return `generate_prompts(taxonomy)`, once for all runs of a loop; the table must not be changed."""
-    return generate_prompts(taxonomy)
+    """Return `generate_prompts` of a taxonomy that was loaded, once for all runs of a loop.
+
+    The table of the last taxonomy is kept and must not be changed.
+    """
+    key = (taxonomy.sha256, taxonomy.templates)
+    if key not in _last_prompts:
+        _last_prompts.clear()
+        _last_prompts[key] = generate_prompts(taxonomy)
+    return _last_prompts[key]
 
 
 def _noun_phrases(taxonomy: Taxonomy) -> Iterator[NounPhrase]:

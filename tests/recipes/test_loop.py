@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pandas as pd
 import psutil
@@ -25,7 +26,7 @@ from evenhand.recipes.cli import main
 from evenhand.recipes.compare import compare
 from evenhand.recipes.settings import CompareSettings
 from evenhand.recipes.testbed import DIALOGUE_MODEL
-from tests.forked_commands import ENVIRONMENT, ROOT, wait_until
+from tests.forked_commands import ENVIRONMENT, PATIENCE, ROOT, wait_until
 from tests.parsed_page import ParsedPage
 from tests.testbed_settings import CLASSIFIERS
 
@@ -273,20 +274,30 @@ def test_comparisons_read_the_likelihoods_of_the_base_or_compute_the_same(finish
     ]
 
 
+LAUNCHER = [sys.executable, "-m", "accelerate.commands.launch"]
+LAUNCHER += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "--num_processes", "2"]
+
+
 def test_two_processes_make_the_same_tables_and_one_lost_ends_both(finished, tmp_path, commands, settings):
     (tmp_path / "loop.yaml").write_text(settings)
     folder = tmp_path / "run"
     flags = arguments(tmp_path / "loop.yaml", folder, "--methods", UNTAGGED)
-    launched = commands.start(*flags, processes=2)
-    after = folder / UNTAGGED / "after"
-    wait_until(lambda: launched.status() is not None or list(after.glob("parts/*/*/*.parquet")))
-    assert launched.status() is None, launched.stderr
-    ranks = sorted(psutil.Process(launched.pid).children(), key=lambda process: process.pid)  # as they were forked
-    assert len(ranks) == 2
-    ranks[1].kill()
-    assert launched.wait() == 1
-    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", launched.stderr), launched.stderr
-    assert not any(one.is_running() for one in ranks)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    launched = subprocess.Popen([*LAUNCHER, "-m", "evenhand", *flags], cwd=ROOT, env=ENVIRONMENT, **pipes)
+    output = []
+    reader = Thread(target=lambda: output.append(launched.communicate()[0]))
+    reader.start()
+    try:
+        after = folder / UNTAGGED / "after"
+        wait_until(lambda: launched.poll() is not None or list(after.glob("parts/*/*/*.parquet")))
+        ranks = {int(one.environ()["RANK"]): one for one in psutil.Process(launched.pid).children()}
+        ranks[1].kill()
+    finally:
+        reader.join(PATIENCE)
+        launched.kill()
+    assert launched.returncode == 1
+    assert re.search(r"rank +: 1 .*\n +exitcode +: -9", output[0]), output[0]
+    assert not any(one.is_running() for one in ranks.values())
     commands.run(*flags)  # one process goes on
     for stage in (*SHARED, f"{UNTAGGED}/tune"):
         assert json.loads((folder / stage / "run.json").read_text())["processes"] == 2
@@ -320,11 +331,3 @@ def responses_are_equal(one: Path, two: Path) -> bool:
     first, second = (pd.read_parquet(run / "styles.parquet")[is_equal] for run in (one, two))
     pd.testing.assert_frame_equal(first, second, rtol=1e-4, atol=1e-5)
     return bool(is_equal.all())
-
-
-def test_a_launcher_starts_two_processes_of_which_one_prints(tmp_path):
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2"]
-    launcher += ["--config_file", "recipes/configs/accelerate/ddp.yaml", "-m", "evenhand"]
-    done = subprocess.run([*launcher, "configs"], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("testbed_alpha") == 1
