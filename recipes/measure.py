@@ -40,7 +40,7 @@ from evenhand.evaluation.score import SCORES, BiasScore, display_name, write_sco
 from evenhand.evaluation.tables import read_table
 from evenhand.mitigation.page import tuned_on_warnings
 from evenhand.recipes.audit_facts import read_criteria
-from evenhand.recipes.automatic import with_folder, with_precision
+from evenhand.recipes.automatic import with_precision
 from evenhand.recipes.finished_runs import check_same_precision, read_measurement
 from evenhand.recipes.plan import narrower_text
 from evenhand.recipes.settings import FAMILIES, GENERATION_BIAS, CompareSettings, MeasureSettings, family_config
@@ -87,7 +87,6 @@ def measure(
         n = processes.on_rank_zero(lambda: write_prompts(settings.write_prompts, config))
         log.info("measure: %s prompts are in %s", f"{n:,}", settings.write_prompts)
         return
-    settings = with_folder(settings)
     configs = family_configs(settings, for_comparisons=for_comparisons, loaded=loaded)
     inputs = processes.on_rank_zero(lambda: read_inputs(configs))
     if settings.criteria is not None:
