@@ -21,18 +21,6 @@ from evenhand.recipes.every_eval_ever import every_eval_ever
 from evenhand.recipes.settings import GENERATION_BIAS, AuditSettings
 
 AUDIT, PAGE = "audit.json", "audit.html"
-# Where the page shows the facts that a clause names.
-PLACES = {
-    "criterion": "1",
-    "headline": "2, scores",
-    "findings": "2, differences that are shown",
-    "outcomes": "2, rates by axis",
-    "prompts": "3, prompts",
-    "classifier": "3, classifier",
-    "not_tested": "3, not tested",
-    "files": "5",
-    "sign": "5",
-}
 SHARED = "every_eval_ever.json"
 LARGEST_RATIO = 100
 
@@ -151,7 +139,6 @@ def audit_html(facts: dict[str, Any], sha256: str) -> str:
     environment.filters["scaled"] = lambda value, factor: "–" if value is None else f"{factor * value:.1f}"
     environment.filters["share"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
     environment.filters["ratio"] = _ratio_text
-    environment.filters["place"] = PLACES.__getitem__
     return environment.get_template("audit_page.html.j2").render(
         facts=facts, sha256=sha256, largest_ratio=LARGEST_RATIO
     )

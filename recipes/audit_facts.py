@@ -39,6 +39,8 @@ SHOWN = "shown"
 SHARE = "share"  # the scale of effects in answers of 100; others are in the outcome's own unit
 CLAUSES = Path(__file__).parents[1] / "evaluation" / "data" / "files" / "clauses.yaml"
 SHIPPED_PROMPTS = ("paper", "more", "v1.0", "v1.1")
+TESTED_BY_METRICS = ("refusal", "other_language", "relevance", "offensive_share", "answer_accuracy")
+TESTED_BY_NO_RUN = ("other_people", "harm", "use_over_time")
 NOT_HANDED_OVER = (".lock", ".evenhand")
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -343,19 +345,12 @@ def classifier_accuracy(name: str) -> dict[str, Any]:
 
 
 def untested(folder: Path, scores: list[BiasScore]) -> list[str]:
-    """Return what the run did not test, by name."""
+    """Return what the run did not test: names for which the page has words."""
     measured = {score.metric for score in scores}
-    names = {
-        "refusal": "refusals",
-        "other_language": "the language of answers",
-        "relevance": "whether answers fit their message",
-        "offensive_share": "offensive answers",
-        "answer_accuracy": "whether answers are right",
-    }
-    missing = [text for metric, text in names.items() if metric not in measured]
+    missing = [metric for metric in TESTED_BY_METRICS if metric not in measured]
     if not (folder / f"{ATTRIBUTE_EFFECTS}.parquet").exists():
-        missing.append("two attributes of a person at once")
-    return [*missing, "people other than those asked about", "harm to anybody", "use over time"]
+        missing.append("two_attributes")
+    return [*missing, *TESTED_BY_NO_RUN]
 
 
 def handed_over(folder: Path) -> dict[str, str]:

@@ -19,12 +19,14 @@ import pandas as pd
 from evenhand.evaluation import columns
 from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
+from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.files import read_json, write_json, write_text
 from evenhand.evaluation.metrics.generation_bias.engine.values import measured_values
 from evenhand.evaluation.metrics.generation_bias.measures import Context, ValueKind, all_measures
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.numbers import number, sanitize
 from evenhand.evaluation.report.page import Cell, Page, Row, Section, Table
+from evenhand.evaluation.report.words import sentence
 from evenhand.evaluation.runs.lock import run_lock
 from evenhand.evaluation.runs.pages import claim_pages
 from evenhand.evaluation.statistics.betting import BETS, HIGHER, Blocks, evidence, log_factors, rejected
@@ -37,14 +39,10 @@ STATE = "watch.json"
 DAYS = "days.jsonl"
 REPORT = "report.html"
 HEAD_BYTES = 4096  # at the start of the log, by which a rotated file is known
-WORDS = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+YES_OR_NO = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
 DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
-LIMITS = (
-    "A difference is no harm: read the answers of the people who are named.",
-    "Requests of a stratum are taken to be of the same kind, whoever asks. If people ask for different things, name a "
-    "column for `template` that separates them.",
-    "Nobody is named for a difference that is smaller than the margin, or that the log is too short to show.",
-)
+LIMITS = ("limit_of_harm", "limit_of_strata", "limit_of_size")  # kinds of sentences in WORDS
+WORDS = Path(__file__).with_name("watch.j2")
 
 
 @dataclass
@@ -101,12 +99,17 @@ def watch(settings: WatchSettings) -> int:
         page = watch_page(state)
         write_text(settings.output_dir / REPORT, page_html(page))
     new = state.named[earlier:]
-    print(f"{settings.logs}: {state.answers:,} answers of {len(state.people):,} people; {page.verdict}")
-    for left_out in left_out_sentences(state):
+    print(words("state", log=str(settings.logs), **counts_of(state)))
+    for left_out in left_out_lines(state):
         print(f"  {left_out}")
     for entry in new:
-        print(f"  new: {sentence(entry)}")
+        print(f"  new: {words('named', **entry)}")
     return 1 if new else 0
+
+
+def words(kind: str, **values: Any) -> str:
+    """Return a sentence of watch.j2."""
+    return sentence(Finding(kind, values), WORDS)
 
 
 def read_state(settings: WatchSettings) -> State:
@@ -210,7 +213,7 @@ def outcome_values(rows: pd.DataFrame, outcome: str, *, was_read: bool = False) 
     values = []
     for value in rows[outcome]:
         is_missing = value is None or value != value or value == ""
-        known = np.nan if is_missing else WORDS.get(str(value).strip().lower().removesuffix(".0"))
+        known = np.nan if is_missing else YES_OR_NO.get(str(value).strip().lower().removesuffix(".0"))
         if known is None:
             raise InputError("outcomes", f"column {outcome!r} has {format_value(value)}; write true, false or null.")
         values.append(known)
@@ -283,29 +286,22 @@ def write_day(folder: Path, state: State) -> None:
     write_text(path, "".join(json.dumps(day) + "\n" for day in [*kept, line]))
 
 
-def sentence(entry: dict[str, Any]) -> str:
-    """Return what a name says, such as “deaf”: refusal more often than for the others."""
-    person = sanitize(entry["person"])
-    outcome = sanitize(entry["outcome"])
-    return f"“{person}”: {outcome} {entry['direction']} than for the others, since answer {entry['answers']:,}"
+def counts_of(state: State) -> dict[str, int]:
+    """Return the numbers of answers, of people, and of people who are named."""
+    n_named = len({entry["person"] for entry in state.named})
+    return {"n_answers": state.answers, "n_people": len(state.people), "n_named": n_named}
 
 
-def left_out_sentences(state: State) -> list[str]:
+def left_out_lines(state: State) -> list[str]:
     """Return a sentence for each kind of lines that are in no number, if there are some."""
-    counts = {
-        "answers do not say who asked": state.without_person,
-        "lines are no JSON objects in UTF-8": state.unreadable,
-    }
-    return [f"Left out: {n:,} {problem}." for problem, n in counts.items() if n]
+    counts = {"without_person": state.without_person, "unreadable": state.unreadable}
+    return [words(kind, n=n) for kind, n in counts.items() if n]
 
 
 def watch_page(state: State) -> Page:
     """Return the page: who is named, and the numbers of all people."""
     outcomes = state.settings["outcomes"]
-    margin = number(state.settings["margin"], 1)
-    error = number(100 * state.settings["error"], 1)
-    n_named = len({entry["person"] for entry in state.named})
-    verdict = "nobody is named." if n_named == 0 else f"{n_named} of {len(state.people)} people are named."
+    counts = counts_of(state)
     found = np.array(state.log_wealth) if state.log_wealth else np.zeros((0, len(outcomes), 2, len(BETS)))
     e_values = evidence(found)
     tables = []
@@ -328,27 +324,18 @@ def watch_page(state: State) -> Page:
         rows.sort(key=lambda each: (each[0], each[1]), reverse=True)
         columns = ("person", "answers with a value", "of 100", "evidence: more often", "evidence: less often", "named")
         tables.append(Table(f"{outcome}: each person's answers", columns, tuple(row for *_, row in rows)))
-    explanation = (
-        f"Each person is compared with the mean of the others in the same kind of request. A person is named if the "
-        f"difference is shown to exceed {margin} answers of 100. Over the whole life of the log, the probability of "
-        f"naming anybody without a reason is at most {error} %, however often you look."
-    )
     return Page(
         title="Watch: who is treated differently",
-        subtitle=f"{state.answers:,} answers of {len(state.people):,} people",
-        headline_value=str(n_named),
-        headline_caption=f"people named, of {len(state.people):,}",
-        verdict=verdict[0].upper() + verdict[1:],
-        warnings=left_out_sentences(state),
-        explanations=[explanation],
+        subtitle=words("size", **counts),
+        headline_value=str(counts["n_named"]),
+        headline_caption=words("people_named", **counts),
+        verdict=words("verdict", **counts),
+        warnings=left_out_lines(state),
+        explanations=[words("rule", margin=state.settings["margin"], error=state.settings["error"])],
         sections=[
-            Section("Named", [f"{sentence(entry)}." for entry in state.named], first_screen=True),
+            Section("Named", [f"{words('named', **entry)}." for entry in state.named], first_screen=True),
             Section("Everybody", tables=tables),
         ],
-        limits=LIMITS,
-        notes=[
-            "Evidence is the wealth of a bet that starts at 1 (Waudby-Smith and Ramdas 2024); names follow from all "
-            "bets together by closure of arithmetic means (Vovk and Wang 2021).",
-            f"{state.blocks:,} blocks of answers were compared.",
-        ],
+        limits=list(map(words, LIMITS)),
+        notes=[words("about_evidence"), words("blocks", n=state.blocks)],
     )

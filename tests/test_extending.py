@@ -35,7 +35,7 @@ from evenhand.recipes.loop import check_points
 from evenhand.recipes.point import plan_points
 
 quiet = ["--report_to", "none", "--quiet"]
-measured = ["measure", "--model", "m", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
+measured = ["measure", "--metrics", "prompt_length", "--prompts.descriptors", "20"]
 for run, words in (("before", "3"), ("after", "7")):
     assert main([*measured, "--prompt_length.min_words", words, "--output_dir", run, *quiet]) == 0
 assert main(["compare", "before", "after", "--output_dir", "changes", *quiet]) == 0

@@ -28,14 +28,14 @@ from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.private_texts import is_private, stand_ins
 from evenhand.evaluation.runs.results import RECORD
-from evenhand.evaluation.runs.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
+from evenhand.evaluation.runs.tracking import TrackedSettings, start_tracking, uploads_responses
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
     Form,
     Kind,
+    comparable_levels,
     find_score,
-    levels_beside_changes,
     read_scores,
 )
 from evenhand.evaluation.settings import as_settings
@@ -126,8 +126,8 @@ def threshold_columns(point: Point) -> dict[str, float]:
 def point_results(point: Point) -> dict[str, Any]:
     """Return the columns of bias, reduction and costs of a finished point."""
     changes = read_scores(point.comparison / SCORES)
-    before = levels_beside_changes(read_scores(point.before.output_dir / SCORES), changes, "before")
-    after = levels_beside_changes(read_scores(point.after.output_dir / SCORES), changes, "after")
+    before = comparable_levels(read_scores(point.before.output_dir / SCORES), changes, "before")
+    after = comparable_levels(read_scores(point.after.output_dir / SCORES), changes, "after")
     row = change_columns(before, after, changes)
     row |= bias_columns(before, after)
     if point.after_without_tag is not None:
@@ -245,7 +245,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: 
         results = {name: value for name, value in point_results(point).items() if isinstance(value, (int, float))}
         tracker.log_values({name: results[name] for name in HEADLINES if math.isfinite(results.get(name, math.nan))})
         tracker.log_summary(results)
-        tracker.log_table("scores", score_rows(read_scores(point.comparison / SCORES)))
+        tracker.log_score_table(read_scores(point.comparison / SCORES))
     if tuned is not None and curves:
         write_text(tuned, f"{name}\n")
     write_text(mark, f"{point.title}\n")

@@ -78,6 +78,7 @@ def findings_alone(
         max_spread: outcome → limit of its spread between people, in its unit.
         max_difference: limit of the largest difference of anybody from the average, in answers of 100.
     """
+    # Read from scores.json: a limit may be of any outcome, and facts.json has the numbers of the first page only.
     findings = []
     if max_pooled_fgb is not None:
         findings.append(_pooled(run, max_pooled_fgb))

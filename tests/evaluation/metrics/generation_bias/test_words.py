@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import evenhand.evaluation.metrics.generation_bias as family
+from evenhand import recipes
 from evenhand.evaluation.facts import Finding
 from evenhand.evaluation.metrics.generation_bias.headline import headline_value, size_change, size_finding
 from evenhand.evaluation.metrics.generation_bias.verdict import comparison_verdict
@@ -59,6 +60,9 @@ SENTENCE = re.compile(r"\w+\W+\w+\W+\w+.*[.?!:]$", re.DOTALL)
 # What declares a number with its definition; errors; the formats of the log.
 DECLARES = {"measure", "Measure", "Format", "COST", "KEPT", "POINTS", "SHARE", "of_bias", "relative", "Field", "log"}
 
+# The modules of `recipes` whose sentences are in templates, too.
+COMMANDS = ("watch", "audit", "audit_facts", "check", "check_screen", "limit_texts", "plan")
+
 
 def sentences(node):
     """Yield the sentences in Python code, apart from docstrings, errors, logs, and definitions of numbers."""
@@ -82,7 +86,8 @@ def sentences(node):
 
 def test_numbers_are_made_in_python_and_sentences_in_templates():
     found = {}
-    for file in Path(family.__file__).parent.rglob("*.py"):
+    commands = [Path(recipes.__file__).with_name(f"{name}.py") for name in COMMANDS]
+    for file in [*Path(family.__file__).parent.rglob("*.py"), *commands]:
         texts = list(sentences(ast.parse(file.read_text(encoding="utf-8"))))
         if texts:
             found[file.name] = texts
