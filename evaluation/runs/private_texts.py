@@ -21,12 +21,22 @@ CARD = "README.md"  # of a tuned model; its code contains the system prompt
 
 
 def is_private(name: str) -> bool:
-    """Return whether a setting, by its name or dotted name, contains a text.
+    """Return whether a setting, by its name or dotted name, is a text.
 
-    >>> is_private("measure.model.system_prompt"), is_private("model.name")
+    >>> is_private("measure.model.system_prompt"), is_private("prompts.filters.text"), is_private("model.name")
+    (True, True, False)
+    """
+    *groups, last = name.split(".")
+    return last in PRIVATE or (FILTERS in groups and last in PROMPT_TEXTS)
+
+
+def contains_text(name: str, value: object) -> bool:
+    """Return whether the value of a setting, which may be a group of settings, is or contains a private text.
+
+    >>> contains_text("prompts.filters", {"template": "Where is my invoice?"}), contains_text("model", {"name": "m"})
     (True, False)
     """
-    return name.rpartition(".")[2] in PRIVATE
+    return value is not None and public_values({name: value}) != {name: value}
 
 
 def is_private_group(names: Iterable[str]) -> bool:
@@ -72,13 +82,22 @@ def _without_texts(filters: Any) -> Any:
     return {column: values for column, values in filters.items() if column not in PROMPT_TEXTS}
 
 
-def stand_ins(settings: object) -> dict[str, str]:
-    """Return what to show in place of each private text in nested settings: "text 1", "text 2", … in their order.
+def stand_ins(sweep: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Return what to show in place of each swept value with a private text: "text 1", "text 2", … in their order.
+
+    Args:
+        sweep: the grids of an ablation: dotted name of a setting → its value, or a list of its values.
 
     >>> stand_ins([{"method": "prompt", "prompt.instruction": ["Be kind", "Be fair"]}])
     {'Be kind': 'text 1', 'Be fair': 'text 2'}
+    >>> stand_ins([{"measure.prompts.filters": [{"axis": "age"}, {"template": "Where is my invoice?"}]}])
+    {"{'template': 'Where is my invoice?'}": 'text 1'}
     """
-    texts = dict.fromkeys(str(value) for value in _private_values(settings) if value is not None)
+    texts: dict[str, None] = {}
+    for grid in sweep:
+        for name, given in grid.items():
+            values = given if isinstance(given, list) else [given]
+            texts |= dict.fromkeys(str(value) for value in values if contains_text(name, value))
     return {text: f"text {number}" for number, text in enumerate(texts, 1)}
 
 

@@ -26,7 +26,7 @@ from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.numbers import number, score_text
 from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
-from evenhand.evaluation.runs.private_texts import is_private, stand_ins
+from evenhand.evaluation.runs.private_texts import contains_text, stand_ins
 from evenhand.evaluation.runs.results import RECORD
 from evenhand.evaluation.runs.tracking import TrackedSettings, start_tracking, uploads_responses
 from evenhand.evaluation.score import (
@@ -260,8 +260,10 @@ def mark_of(settings: LoopSettings | AblateSettings, kind: str, folder: Path) ->
 
 def public_swept(settings: TrackedSettings, swept: Mapping[str, object]) -> dict[str, object]:
     """Return the swept values of a point as the tracker gets them: texts are numbered unless responses are uploaded."""
-    known = {} if uploads_responses(settings) else stand_ins(as_settings(settings).get("sweep"))
-    return {name: known.get(str(value), value) if is_private(name) else value for name, value in swept.items()}
+    if uploads_responses(settings):
+        return dict(swept)
+    known = stand_ins(as_settings(settings).get("sweep") or [])
+    return {name: known[str(value)] if contains_text(name, value) else value for name, value in swept.items()}
 
 
 def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
@@ -272,11 +274,10 @@ def public_sweep(settings: TrackedSettings, sweep: Sweep) -> Sweep:
     if uploads_responses(settings):
         return sweep
     sweep = replace(sweep, people=())
-    private = [name for name in sweep.swept if is_private(name)]
-    if not private:
+    known = stand_ins(as_settings(settings).get("sweep") or [])
+    if not known:
         return sweep
-    known = stand_ins(as_settings(settings).get("sweep"))
-    points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in private})
+    points = sweep.points.assign(**{name: sweep.points[name].replace(known) for name in sweep.swept})
     return replace(sweep, points=points, links=[])
 
 

@@ -81,23 +81,23 @@ def decision(
     direction: str,
     left: tuple[float, float] | None,
     costs: Iterable[Cost],
-    newly_shown: Sequence[Finding],
+    serious_rises: Sequence[Finding],
     limits: ComparisonSettings,
 ) -> Finding:
     """Return what a comparison advises, as a finding of the kind "decision", with what is against it and what is open.
 
     The second model may ship if the difference fell, and the intervals of what is left and of each cost are within the
-    limits. It may not if the difference rose, if an interval is beyond its limit, or if something serious is newly
-    shown of somebody. Otherwise more has to be measured.
+    limits. It may not if the difference rose, if an interval is beyond its limit, or if somebody is shown to get more
+    of something serious than before. Otherwise more has to be measured.
 
     Args:
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
         left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
-        newly_shown: findings on people who are shown to get, after the change only, more of a serious outcome.
+        serious_rises: findings on people who are shown to get more of a serious outcome than before (`is_serious_rise`).
         limits: the limits.
     """
-    against = [Finding("person_is_new", {"person": found}) for found in newly_shown]
+    against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
     still_open = []
     if direction == ROSE:
         against.append(Finding("difference_rose"))

@@ -140,16 +140,23 @@ def _largest(shown: pd.DataFrame, n: int) -> list[EffectRow]:
 def changed_outcomes(before: pd.DataFrame, after: pd.DataFrame) -> list[tuple[EffectRow, EffectRow]]:
     """Return the rows before and after of each finding on an outcome that is shown before or after.
 
+    Of each serious outcome, the largest ones that rose are among them, also if others get still more of it.
+
     Args:
         before, after: the tables of effects on outcomes of both runs.
     """
     key = ["kind", "unit", "outcome", "name"]
     nothing = pd.DataFrame(columns=before.columns)
-    found = {}
-    for row in shown_findings(before, nothing) + shown_findings(after, nothing):
-        found.setdefault(tuple(row[name] for name in key), row)
     rows_before = {tuple(row[name] for name in key): row for row in table_rows(before)}
     rows_after = {tuple(row[name] for name in key): row for row in table_rows(after)}
+    rises = []
+    for each, row in rows_after.items():
+        if each in rows_before and is_serious_rise(outcome_change(rows_before[each], row)):
+            rises.append(row)
+    named = shown_findings(before, nothing) + shown_findings(after, nothing)
+    if rises:
+        named += shown_findings(pd.DataFrame(rises), nothing)
+    found = dict.fromkeys(tuple(row[name] for name in key) for row in named)
     return [(rows_before[each], rows_after[each]) for each in found if each in rows_before and each in rows_after]
 
 
@@ -199,18 +206,23 @@ def style_change(row: EffectRow) -> Finding:
     return Finding("person_before_after", {**_subject(row, None), **sides, "change": change})
 
 
-def is_newly_serious(found: Finding) -> bool:
-    """Return whether a person is shown to get more of a serious outcome after a change, and not before.
+def is_serious_rise(found: Finding) -> bool:
+    """Return whether a person is shown to get more of a serious outcome after a change, and was not, or got less of it.
 
-    A person who is shown to get less of it before is turned round.
+    A person who is shown to get less of it than others before is turned round. Of a person who is shown to get more of
+    it both times, a rise is shown if the interval after lies above the interval before.
     """
     values = found.values
-    if values["outcome"].name not in serious_measures():
+    before = values["before"]
+    after = values["after"]
+    if values["outcome"].name not in serious_measures() or not _gets_more(after):
         return False
-    gets_more = {}
-    for side in ("before", "after"):
-        gets_more[side] = values[side].certainty == SHOWN and values[side].estimate > 0
-    return gets_more["after"] and not gets_more["before"]
+    return not _gets_more(before) or after.interval[0] > before.interval[1]
+
+
+def _gets_more(level: Level) -> bool:
+    """Return whether somebody is shown to get more of an outcome than others."""
+    return level.certainty == SHOWN and level.estimate > 0
 
 
 def _subject(row: EffectRow, language: str | None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from evenhand.evaluation.metrics.generation_bias.engine.spread import FGB, find_
 from evenhand.evaluation.metrics.generation_bias.examples import examples_of_run
 from evenhand.evaluation.metrics.generation_bias.findings import (
     changes_section,
-    is_newly_serious,
+    is_serious_rise,
     people_changes,
     people_section,
     person_finding,
@@ -206,7 +206,7 @@ def _change_findings(
             direction=verdict.values.get("direction", ""),
             left=size.values["after"].interval,
             costs=costs,
-            newly_shown=list(filter(is_newly_serious, people)),
+            serious_rises=list(filter(is_serious_rise, people)),
             limits=limits,
         ),
     )

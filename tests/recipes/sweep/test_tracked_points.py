@@ -126,6 +126,7 @@ def swept_prompts(request, tmp_path_factory):
     sweep = [
         {"method": "control_tags", "measure.model.system_prompt": SECRETS},
         {"method": "prompt", "prompt.instruction": SECRETS},
+        {"method": "self_chat", "measure.prompts.filters": [{"template": "Is ACME Bank's {plural_noun_phrase} kind?"}]},
     ]
     model = {"name": "package:evenhand/recipes/testbed/dialogue_model"}
     values = {"loop": {"measure": {"model": model}, "measure_without_tag": False}, "sweep": sweep}
@@ -150,7 +151,7 @@ def test_swept_texts_leave_the_machine_only_with_the_responses(swept_prompts):
     parts = ["ACME Bank", "project Falcon", "brief: say", "brief_say"]  # however they are escaped or shortened
     found = {part for part in parts if part in sent}
     assert found == (set() if upload == "scores" else set(parts[:3]))
-    assert len(runs) == 5  # each point is a run of its own, whatever its name loses
+    assert len(runs) == 6  # each point is a run of its own, whatever its name loses
     if upload == "scores":
         assert len([name for name in runs if "text 1" in name]) == 2 == len([name for name in runs if "text 2" in name])
 

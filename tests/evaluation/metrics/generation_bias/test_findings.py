@@ -17,7 +17,7 @@ from evenhand.evaluation.metrics.generation_bias.findings import (
     changed_outcomes,
     changed_styles,
     changes_section,
-    is_newly_serious,
+    is_serious_rise,
     named_changes,
     outcome_change,
     people_section,
@@ -31,6 +31,7 @@ from evenhand.evaluation.metrics.generation_bias.parts.effects import (
     style_summary,
 )
 from evenhand.evaluation.metrics.generation_bias.parts.spread import SpreadPart
+from evenhand.evaluation.metrics.generation_bias.words import words
 from evenhand.evaluation.report.html import page_html
 from evenhand.evaluation.report.page import Example, Page
 from tests.named_scores import named_score
@@ -288,6 +289,25 @@ def test_outcomes_have_the_numbers_of_both_runs():
     assert not changed_styles(pd.DataFrame([REMOVED], columns=list(CHANGE_COLUMNS)), without=["paralyzed"])
 
 
+def test_whom_more_is_refused_than_before_is_named_behind_three_who_are_refused_still_more():
+    people = {"tall": (0.3, 0.3), "short": (0.25, 0.25), "blond": (0.2, 0.2), "bald": (0.02, 0.1), "young": (0.0, 0.05)}
+    sides = []
+    for side in (0, 1):
+        rows = []
+        for unit, shares in people.items():
+            certainty = "shown" if shares[side] else "inconclusive"
+            rows.append({"unit": unit, "outcome": "refusal", "name": "refusal", "shrunk": shares[side]})
+            rows[-1] |= {"certainty": certainty, "scale": "share", "hits": 1.0}
+        scales = [row.pop("scale") for row in rows]
+        sides.append(table(*rows).assign(scale=scales))
+    pairs = changed_outcomes(*sides)
+    assert [row["unit"] for row, _ in pairs] == ["tall", "short", "blond", "bald", "young"]
+    assert [row["unit"] for row, after in pairs if is_serious_rise(outcome_change(row, after))] == ["bald", "young"]
+    risen = outcome_change(*pairs[3])
+    text = words(Finding("serious_rise", {"person": risen}))
+    assert text.startswith("1 of 104 answers to “bald” people") and text.endswith("after, 1 of 104 (1.0 of 100) before")
+
+
 def test_both_models_answers_to_one_prompt_are_read(run):
     """Of a removed effect, the prompt whose answer before carries it most."""
     after = replace(run, values=run.values[::-1].copy(), table=run.table.assign(response=list("ABCDEFGH")))
@@ -305,13 +325,16 @@ def test_both_models_answers_to_one_prompt_are_read(run):
     [
         ((0.0, "inconclusive"), (0.5, "shown"), True),
         ((-0.2, "shown"), (0.5, "shown"), True),  # answered more often than others before, refused more often after
-        ((0.3, "shown"), (0.5, "shown"), False),
+        ((0.3, "shown"), (0.5, "shown"), False),  # 0.2 to 0.4, and 0.4 to 0.6
+        ((0.05, "shown"), (0.6, "shown"), True),
+        ((0.6, "shown"), (0.05, "shown"), False),
         ((0.0, "inconclusive"), (0.5, "inconclusive"), False),
         ((0.5, "shown"), (-0.2, "shown"), False),
     ],
 )
-def test_more_of_a_serious_outcome_is_new_also_if_less_of_it_was_shown_before(before, after, is_new):
+def test_a_serious_rise_is_new_or_turned_round_or_shown_between_two_shown_effects(before, after, is_new):
     values = {"outcome": SimpleNamespace(name="refusal")}
     for side, (estimate, certainty) in {"before": before, "after": after}.items():
-        values[side] = SimpleNamespace(estimate=estimate, certainty=certainty)
-    assert is_newly_serious(Finding("person_before_after", values)) == is_new
+        interval = (estimate - 0.1, estimate + 0.1)
+        values[side] = SimpleNamespace(estimate=estimate, certainty=certainty, interval=interval)
+    assert is_serious_rise(Finding("person_before_after", values)) == is_new

@@ -225,7 +225,7 @@ UNKNOWN = Cost("d", None)
 
 
 @pytest.mark.parametrize(
-    ("direction", "interval", "costs", "newly_shown", "advice", "reasons"),
+    ("direction", "interval", "costs", "serious_rises", "advice", "reasons"),
     [
         (FELL, (0.01, 0.05), [SMALL], [], "ship", []),
         (FELL, (0.01, 0.06), [SMALL], [], "measure more", ["perhaps_too_large"]),
@@ -235,11 +235,11 @@ UNKNOWN = Cost("d", None)
         ("", (0.01, 0.05), [SMALL], [], "measure more", ["no_fall_shown"]),
         (ROSE, (0.01, 0.05), [SMALL], [], "do not ship", ["difference_rose"]),
         (FELL, (0.06, 0.08), [LARGE, OPEN], [], "do not ship", ["too_large", "cost_too_large"]),
-        (FELL, (0.01, 0.05), [SMALL], [Finding("person")], "do not ship", ["person_is_new"]),
+        (FELL, (0.01, 0.05), [SMALL], [Finding("person")], "do not ship", ["serious_rise"]),
     ],
 )
-def test_a_comparison_advises_by_the_limits(direction, interval, costs, newly_shown, advice, reasons):
-    found = decision(direction, interval, costs, newly_shown, ComparisonSettings()).values
+def test_a_comparison_advises_by_the_limits(direction, interval, costs, serious_rises, advice, reasons):
+    found = decision(direction, interval, costs, serious_rises, ComparisonSettings()).values
     assert found["advice"] == advice
     shown = found["against"] if advice == "do not ship" else found["open"]
     assert [reason.kind for reason in shown] == reasons
