@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from evenhand.evaluation import columns
+from evenhand.evaluation.data.readers.chats import value_at
 from evenhand.evaluation.data.readers.response_files import UNSPECIFIED, read_responses
 from evenhand.evaluation.errors import InputError, format_value, unknown_name
 from evenhand.evaluation.facts import Finding
@@ -40,6 +42,8 @@ DAYS = "days.jsonl"
 REPORT = "report.html"
 HEAD_BYTES = 4096  # at the start of the log, by which a rotated file is known
 YES_OR_NO = {"true": 1.0, "yes": 1.0, "1": 1.0, "false": 0.0, "no": 0.0, "0": 0.0}
+ALWAYS_GIVEN = (columns.TEXT, columns.RESPONSE, columns.TEMPLATE, columns.AXIS)
+MAX_NO_ANSWERS = 100  # of the new lines: of more, a setting or the log is wrong
 DIRECTIONS = ("more often", "less often")  # by `betting.HIGHER`, `betting.LOWER`
 LIMITS = ("limit_of_harm", "limit_of_strata", "limit_of_size")  # kinds of sentences in WORDS
 WORDS = Path(__file__).with_name("watch.j2")
@@ -54,7 +58,7 @@ class State:
         offset, head: the bytes of the log that were read, and the SHA-256 of its first bytes.
         answers, blocks: the number of answers read, and of blocks that were complete.
         without_person, unreadable: the number of answers that nobody is known to have got, and of lines that are no
-            JSON object; they are in no other number.
+            JSON object or no answer; they are in no other number.
         people: everybody, in the order in which they were first seen.
         counts: per person and outcome, the number of answers that have a value, and the sum of the values.
         log_wealth: (people, outcomes, directions, bets).
@@ -140,8 +144,9 @@ def read_state(settings: WatchSettings) -> State:
 def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
     """Return the rows of the complete lines that were added to the log, None if there are none; move `state.offset`.
 
-    Lines that are no JSON object, and rows that do not say who asked, are counted and left out: the log goes on behind
-    them. If all lines of the first call are so, the log is of another kind, or a column has another name.
+    Lines that are no JSON object or no answer, and rows that do not say who asked, are counted and left out: the log
+    goes on behind them. If all lines of the first call are so, or many are no answers, the log is of another kind, or a
+    column has another name.
     """
     with settings.logs.open("rb") as file:
         head = hashlib.sha256(file.read(min(state.offset, HEAD_BYTES))).hexdigest()
@@ -162,22 +167,18 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
     readable = [line for line in lines if is_object(line)]
     if lines and not readable and not state.answers:
         raise InputError("logs", f"no line of {settings.logs} is a JSON object in UTF-8; give a log of JSON lines.")
-    state.unreadable += len(lines) - len(readable)
     if not readable:
+        state.unreadable += len(lines)
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / f"{settings.logs.stem}.jsonl"
-        part.write_bytes(b"\n".join(readable) + b"\n")
-        try:
-            names = read_responses(part, named=settings.columns, unknown=UNSPECIFIED)
-        except InputError as error:
-            new_lines = f"{settings.logs} (its new lines)"
-            field, problem = (
-                text.replace(str(part), new_lines).replace("responses.columns", "columns")
-                for text in (error.field, error.problem)
-            )
-            raise InputError(field.replace("responses", "logs"), problem) from None
-    rows = pd.DataFrame(names)
+    try:
+        answers = readable
+        rows = read_lines(readable, settings)
+    except InputError as error:
+        answers = answer_lines(readable, settings)
+        if not answers:
+            raise error
+        rows = read_lines(answers, settings)
+    state.unreadable += len(lines) - len(answers)
     has_person = rows[columns.DESCRIPTOR] != UNSPECIFIED
     if not has_person.any() and not state.answers:
         raise InputError("logs", f"{settings.logs} does not say who asked; name it by --columns '{{descriptor: …}}'.")
@@ -185,6 +186,49 @@ def read_new_rows(settings: WatchSettings, state: State) -> pd.DataFrame | None:
     rows = rows[has_person].reset_index(drop=True)
     rows[columns.DESCRIPTOR] = [clean_name(str(name)) for name in rows[columns.DESCRIPTOR]]
     return rows if columns.TEMPLATE in rows else rows.assign(**{columns.TEMPLATE: UNSPECIFIED})
+
+
+def read_lines(lines: Sequence[bytes], settings: WatchSettings) -> pd.DataFrame:
+    """Return the rows of lines of the log, which are JSON objects; InputError if a line is no answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / f"{settings.logs.stem}.jsonl"
+        part.write_bytes(b"\n".join(lines) + b"\n")
+        try:
+            return pd.DataFrame(read_responses(part, named=settings.columns, unknown=UNSPECIFIED))
+        except InputError as error:
+            new_lines = f"{settings.logs} (its new lines)"
+            field, problem = (
+                text.replace(str(part), new_lines).replace("responses.columns", "columns")
+                for text in (error.field, error.problem)
+            )
+            raise InputError(field.replace("responses", "logs"), problem) from None
+
+
+def answer_lines(lines: Sequence[bytes], settings: WatchSettings) -> list[bytes]:
+    """Return the lines that are answers, found by halves; [] if more than MAX_NO_ANSWERS are none."""
+    parts = [list(lines)]
+    answers: list[bytes] = []
+    n_others = 0
+    while parts and n_others <= MAX_NO_ANSWERS:
+        part = parts.pop()
+        middle = len(part) // 2
+        try:
+            read_lines(part, settings.replaced(columns=columns_in(part, settings)))
+            answers += part
+        except InputError:
+            n_others += len(part) == 1
+            parts += [half for half in (part[middle:], part[:middle]) if len(part) > 1]
+    return answers if n_others <= MAX_NO_ANSWERS else []
+
+
+def columns_in(lines: Sequence[bytes], settings: WatchSettings) -> dict[str, str]:
+    """Return `settings.columns` without people and outcomes that all lines lack, which single answers may lack."""
+    rows = [json.loads(line) for line in lines]
+    found = {}
+    for name, place in settings.columns.items():
+        if name in ALWAYS_GIVEN or any(value_at(row, place) is not None for row in rows):
+            found[name] = place
+    return found
 
 
 def is_object(line: bytes) -> bool:

@@ -132,6 +132,17 @@ def test_a_line_that_was_broken_off_does_not_stop_the_watch(settings):
     assert "3 lines are no JSON objects" in (settings.output_dir / "report.html").read_text()
 
 
+def test_a_line_that_is_no_answer_is_left_out_and_a_number_is_a_person(settings):
+    row = {"text": "Help me.", "descriptor": "deaf", "response": YES, "who": {"rated": True}}
+    changed = ({}, {"text": None}, {"descriptor": 65}, {"response": 7}, {"descriptor": ["deaf"]}, {"descriptor": "65"})
+    settings.logs.write_text("".join(json.dumps({**row, **values}) + "\n" for values in [*changed, {"who": None}]))
+    watch(settings.replaced(columns={"vip": "who.rated"}, outcomes=["vip"]))
+    state = state_of(settings)
+    assert (state["people"], state["answers"]) == (["deaf", "65"], 4)
+    assert (state["unreadable"], state["without_person"]) == (2, 1)
+    assert state["counts"] == [[[1, 1]], [[2, 2]]]  # the last answer is not rated
+
+
 @pytest.mark.parametrize(
     ("content", "match"), [("no JSON\n", "no line"), (json.dumps({"text": "a", "response": "b"}) + "\n", "who asked")]
 )

@@ -94,8 +94,7 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
     text = NO_DECISION.sub(" ", _without_markup(answer))
     names = sorted(map(plain_choice, rule.choices), key=len, reverse=True)
     any_of = "|".join(re.escape(name) + (AFTER_LETTER if len(name) == 1 else "") for name in names)
-    either = "|".join(map(re.escape, names))
-    text = re.sub(rf"(?<!\w)({either})(?:,? or | and | ?/ ?)({either})(?!\w)", " ", text, flags=re.IGNORECASE)
+    text = _without_lists(text, names)
     choice = f"(?<!\\w)({any_of})(?!\\w){ASKED_OR_DENIED}"
     end = r"(?=\W*$|[.,!;:\n]| -| –| from me| the\b)"
     # The first kind of statement that there is decides; of one kind, the last in the answer.
@@ -110,6 +109,21 @@ def read_decision(answer: str, rule: DecisionRule) -> str | None:
         if found_choices:
             return _choice(found_choices[-1], rule.choices)
     return None
+
+
+def _without_lists(text: str, names: Sequence[str]) -> str:
+    """Return a text without lists of choices: "yes or no", "A / B / C", and "yes, no", but not "yes, no need"."""
+    either = "|".join(map(re.escape, names))
+
+    def replaced(found: re.Match[str]) -> str:
+        choices = set(found[1].casefold().split(", "))
+        has_only_commas = choices <= {*names}
+        is_kept = has_only_commas and (found[2] is None or len(choices) == 1)
+        return found[1] if is_kept else " "
+
+    joint = r"(?:,? or |,? and | ?/ ?|, )"
+    pattern = rf"(?<!\w)((?:{either})(?:{joint}(?:{either}))+)(?!\w)((?=\W*$|[.,;!]))?"
+    return re.sub(pattern, replaced, text, flags=re.IGNORECASE | re.MULTILINE)
 
 
 def read_number(answer: str, rule: DecisionRule) -> float | None:

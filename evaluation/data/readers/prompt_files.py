@@ -188,11 +188,14 @@ def read_rows(
 
 
 def name_descriptor(table: dict[str, list], path: Path, descriptor_column: str | None) -> dict[str, list]:
-    """Copy the values of `descriptor_column`, if it is given, as text to the column descriptor; return the columns."""
+    """Return the columns with people as texts, from `descriptor_column` if it is given; a number is a person, too."""
     if descriptor_column is not None:
         if descriptor_column not in table:
             names = ", ".join(table)
             raise InputError("prompts.descriptor_column", f"{path} has no {descriptor_column!r}; its columns: {names}.")
         values = table[descriptor_column]
         table[columns.DESCRIPTOR] = [value if value is None else str(value) for value in values]
+    elif columns.DESCRIPTOR in table:
+        values = table[columns.DESCRIPTOR]
+        table[columns.DESCRIPTOR] = [str(value) if isinstance(value, int | float) else value for value in values]
     return table

@@ -94,7 +94,7 @@ def decision(
         direction: how the whole difference in style changed; a value that is no direction means that it is unknown.
         left: the interval of the share of moved answers after the change (`headline.Size`); None if it is unknown.
         costs: the `found_costs`.
-        serious_rises: findings on people who are shown to get more of a serious outcome than before (`is_serious_rise`).
+        serious_rises: findings on people who are shown to get more of a serious outcome than before.
         limits: the limits.
     """
     against = [Finding("serious_rise", {"person": found}) for found in serious_rises]
