@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -45,15 +46,18 @@ def tag_note(model: str, untagged: BiasScore | None = None, before: BiasScore | 
         return ""
     note = (
         f'These scores are measured with the control tag "{tag}" at the end of every context; Evenhand adds the tag. '
-        "Without the tag, the tuned model can be more biased than the original."
+        "Without the tag, the tuned model "
     )
+    if tuning_metadata(model).get("is_activated"):
+        return f"{note}is the original, token by token: the tag switches the adapter on."
+    note += "can be more biased than the original."
     if untagged is None or before is None:
         return note
     pooled = f"pooled FGB* {score_text(untagged)}, against {score_text(before)} before tuning"
     return f"{note} Measured without the tag: {pooled}."
 
 
-def tuning_metadata(model: str) -> dict[str, str]:
+def tuning_metadata(model: str) -> dict[str, Any]:
     """Return the content of a tuned model's evenhand.json; {} for other models."""
     file = Path(model) / TUNING_FILE
     content = read_json(file, "model") if file.exists() else {}

@@ -47,7 +47,7 @@ from evenhand.evaluation.score import (
 from evenhand.evaluation.settings import ModelSettings
 from evenhand.mitigation.adapter import atomic_write_folder
 from evenhand.mitigation.card import model_card, table
-from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, trained_method
+from evenhand.mitigation.methods import JOIN, TrainedMethod, load_method, method_class, reads_labels, trained_method
 from evenhand.mitigation.methods.shrink import MAPS_FILE
 from evenhand.recipes.finished_runs import MODEL_CODE, permitted_measurement, read_measurement
 from evenhand.recipes.label import read_threshold
@@ -128,7 +128,10 @@ def export(settings: ExportSettings) -> None:
         inputs["comparison"] = run_sha256(record)
     with stage("export", settings, inputs) as store:
         if store is not None:
-            further: dict[str, object] = dict(read_threshold(Path(config["labels"])))
+            facts = json.loads((settings.tuning / ADAPTER_FOLDER / TUNING_FILE).read_text(encoding="utf-8"))
+            further: dict[str, object] = {}
+            if reads_labels(facts["method"], facts["settings"]):
+                further |= read_threshold(Path(config["labels"]))
             labelled = read_run(Path(config["labels"]), "label", "tuning")[0]["run"]
             permissions = Permissions(code=settings.trust_remote_code)
             measured, _ = permitted_measurement(Path(labelled), "tuning", permissions, [MODEL_CODE])

@@ -43,7 +43,7 @@ def plan(settings: PlanSettings) -> None:
     """
     measured, record = read_measurement(settings.run, "run", GENERATION_BIAS)
     pilot = read_pilot(settings.run)
-    seconds = record["seconds"]["total"] / len(read_answers(settings.run))
+    seconds = record["seconds"]["total"] / pilot.design.n  # answers without a style took time, too
     path = settings.run / "effects.parquet"
     columns = ["kind", "outcome", "name", "average", "detectable"]
     effect = detectable_sizes(read_table(path, columns))[0] if path.exists() else np.nan

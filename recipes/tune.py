@@ -88,7 +88,7 @@ def tune(settings: TuneSettings, *, loaded: DialogueModel | None = None) -> None
                 neutral=_neutral_dialogue(config),
                 callbacks=callbacks,
                 report_to=settings.report_to,
-                card=read_threshold(settings.labels),
+                card=read_threshold(settings.labels) if method.reads_labels else {},
             )
         curves = {
             "train_loss": result.train_losses,

@@ -202,6 +202,22 @@ def load_method(
     return parts[0] if len(parts) == 1 else CombinedMethod(parts)
 
 
+def reads_labels(name: str, settings: Mapping[str, object]) -> bool:
+    """Return whether a model was tuned on labels.
+
+    Args:
+        name: the name of the method that trained it.
+        settings: the settings of its tuning, among them the method's, as evenhand.json has them.
+
+    >>> reads_labels("distill", {"only_bias": False}), reads_labels("rejection", {})
+    (False, True)
+    """
+    known = method_class(name)
+    given = {field: value for field, value in settings.items() if field in known.Settings.model_fields}
+    trained = known(known.Settings.model_validate(given)).training_part
+    return trained is not None and trained.reads_labels
+
+
 def trained_method(name: str, settings: Mapping[str, StrictSettings] | None = None, *, seed: int = 0) -> TrainedMethod:
     """Return the part of a method that trains, as `load_method`.
 

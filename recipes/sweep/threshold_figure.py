@@ -1,7 +1,7 @@
 """The figure of a sweep over thresholds: bias and costs by the share of the training responses labelled `bias`.
 
 The share is one axis for settings with a threshold β and settings with a quantile, and for every α, whose bias values
-have other scales. Points whose β was set and points whose quantile was set are two lines.
+have other scales. Points whose β was set and points whose quantile or share was set are two lines.
 
 Source: Smith et al. 2022, C.1 (α, β) and Table 8 (bias by β).
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Chart
@@ -29,6 +30,7 @@ from evenhand.recipes.sweep.summary import CORRECTED, DECODING, METRICS
 from evenhand.recipes.sweep.thresholds import (
     NAMES,
     QUANTILE,
+    SHARE,
     ThresholdCurve,
     is_measured,
     significant,
@@ -38,9 +40,9 @@ from evenhand.recipes.sweep.thresholds import (
 
 FIGURE_NOTE = (
     "Bias, and what it cost, by the share of the training responses that is labelled bias; above, the threshold β of "
-    "one line. Filled dots: β was set; hollow squares: a quantile was set. Bands, and the thin lines of models without "
-    "a threshold, are 95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. They are cut "
-    "where a value is impossible, and where they would leave the panel."
+    "one line. Filled dots: β was set; hollow squares: a quantile or a share was set. Bands, and the thin lines of "
+    "models without a threshold, are 95 % intervals: Student’s t over the seeds, or the measurement’s for one seed. "
+    "They are cut where a value is impossible, and where they would leave the panel."
 )
 PANELS_IN_A_ROW = 3
 PANEL_HEIGHT = 215  # pixels
@@ -48,7 +50,7 @@ LEGEND_HEIGHT = 60  # pixels
 MIN_DISTANCE = 17  # percentage points between tick labels of β
 MARGIN = 1.5  # of an axis beyond the values, in units of their range: more of a band is cut
 SET = "β set"
-BY_QUANTILE = "quantile set"
+BY_SHARE = "quantile or share set"
 # Colours whose lightness differs, with other dashes, so that lines differ in print without colours.
 Style = tuple[str, LineStyleType]
 CURVE_STYLES: tuple[Style, ...] = (
@@ -175,11 +177,17 @@ def draw_curve(axes: Axes, curve: ThresholdCurve, panel: Panel, color: str, dash
 
 
 def rows_by_kind(curve: ThresholdCurve) -> dict[str, list[SettingRow]]:
-    """Return the points of a curve whose β was set, and those whose quantile was set, each by the share labelled."""
-    kinds: dict[str, list[SettingRow]] = {SET: [], BY_QUANTILE: []}
+    """Return the points of a curve whose β was set, and those whose quantile or share was, by the share labelled."""
+    kinds: dict[str, list[SettingRow]] = {SET: [], BY_SHARE: []}
     for row in sorted(curve.rows, key=lambda row: row["share_labelled_bias"]):
-        kinds[BY_QUANTILE if math.isfinite(row.get(QUANTILE, math.nan)) else SET].append(row)
+        has_share = any(is_set(row.get(name)) for name in (QUANTILE, SHARE))
+        kinds[BY_SHARE if has_share else SET].append(row)
     return {kind: rows for kind, rows in kinds.items() if rows}
+
+
+def is_set(value: object) -> bool:
+    """Return whether a point has a value of a swept setting: not null, and not NaN, which other points have."""
+    return not pd.isna(value) and value != "null"
 
 
 def marker(kind: str, color: str) -> dict[str, Any]:

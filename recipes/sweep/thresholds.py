@@ -22,10 +22,12 @@ from evenhand.recipes.sweep.summary import DECODING, setting_fields, setting_lab
 ALPHA = "label.alpha"
 BETA = "label.beta"
 QUANTILE = "label.quantile"
+SHARE = "label.share"
+SETTINGS = (ALPHA, BETA, QUANTILE, SHARE)  # of a threshold
 NAMES = {"fgb": "FGB", "fgb_corrected": "FGB*", "fgb_pooled_corrected": "pooled FGB*"}
 TABLE_NOTE = (
-    "β is the threshold of the bias value b: responses with b > β are labelled bias. Where a quantile is set, β is the "
-    "mean over the seeds. FGB contains the noise of the responses; FGB* and pooled FGB* do not."
+    "β is the threshold of the bias value b: responses with b > β are labelled bias. Where a quantile or a share "
+    "is set, β is the mean over the seeds. FGB contains the noise of the responses; FGB* and pooled FGB* do not."
 )
 
 
@@ -51,7 +53,7 @@ def threshold_curves(settings: Sequence[SettingRow], swept: Sequence[str]) -> li
         swept: names of the settings that vary.
     """
     labelled = [row for row in settings if math.isfinite(row["beta"]) and row["seeds"]]
-    others = [name for name in setting_fields(swept) if name not in (ALPHA, BETA, QUANTILE)]
+    others = [name for name in setting_fields(swept) if name not in SETTINGS]
     others.append("alpha")
     groups: dict[tuple[str, ...], list[SettingRow]] = {}
     for row in labelled:

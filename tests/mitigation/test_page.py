@@ -41,4 +41,10 @@ def test_tags_and_methods_of_a_tuning(tmp_path, model):
     assert '" no_bias"' in tag_note(model) and "Measured" not in tag_note(model)
     text = tag_note(model, pooled(0.0158, (0.0145, 0.0170)), pooled(0.01))
     assert text.endswith("pooled FGB* 15.80 [14.50, 17.00] thousandths, against 10.00 thousandths before tuning.")
+    activated = {"method": "control_tags", "control_tag": " no_bias", "is_activated": True}
+    (tmp_path / "evenhand.json").write_text(json.dumps(activated))
+    assert "is the original, token by token" in tag_note(model) and "more biased" not in tag_note(model)
+
+
+def test_an_undefined_bias_without_the_tag_has_its_reason(model):
     assert "undefined: no responses" in tag_note(model, pooled(math.nan, reason="no responses"), pooled(0.01))

@@ -144,6 +144,7 @@ def test_the_lines_of_the_card_answer_as_the_tuned_model(name, tmp_path, monkeyp
     card = (folder / "README.md").read_text()
     assert yaml.safe_load(card.split("---")[1])["library_name"] == "transformers"
     assert "| before | after |" not in card and str(tmp_path) not in card
+    assert "| beta |" not in card  # the method read no labels
     again = load_dialogue_model(str(folder))  # Evenhand reads it too, and adds the tag once
     assert again.control_tag == (TAG if name == "base_without_template" else "")
     assert evenhand_answer(again, again.control_tag) == answer

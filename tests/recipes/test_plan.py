@@ -56,8 +56,13 @@ def test_a_design_has_no_more_answers_than_there_are_where_some_pairs_have_none(
     folder = write_measured(tmp_path / "run", styles.tolist(), ["ok"] * 240, templates=10)
     design = read_pilot(folder).design
     assert (design.n, design.responses, design.share_of_pairs) == (228, 12, pytest.approx(19 / 20))
+    record = read_record(folder, "run")
+    record["seconds"]["total"] = 600.0
+    write_record(folder, record)
     plan(PlanSettings(run=folder))
     printed = capsys.readouterr().out
+    (this,) = [line.split() for line in printed.splitlines() if line.split()[:2] == ["this", "run"]]
+    assert this[5:7] == ["228", "10.0"]  # also the 12 answers without a style took their time
     assert "95 %" in printed and "228" in printed
 
 

@@ -129,10 +129,23 @@ def _model_flags(model: ModelSettings) -> str:
     flags = []
     for name, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value)
-        flags.append(f" --model.{name} {shlex.quote(sanitize(text, MAX_FLAG))}")
+        flags.append(f" --model.{name} {_quoted_text(text)}")
     if not has_weights(model):
         flags.append(" --generation_bias.outcomes '[language, refusal, length, readability]'")
     return "".join(flags)
+
+
+def _quoted_text(text: str) -> str:
+    r"""Return a text as it is typed in a shell, on one line.
+
+    >>> print(_quoted_text("Be kind"), _quoted_text("Don't lie.\nBe kind."))
+    'Be kind' $'Don\'t lie.\nBe kind.'
+    """
+    if not {"\n", "\r"} & set(text):
+        return shlex.quote(sanitize(text, MAX_FLAG))
+    for character, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\r", "\\r")):
+        text = text.replace(character, escaped)
+    return f"$'{sanitize(text, MAX_FLAG)}'"
 
 
 def comparison_steps(before: Path, after: Path) -> list[Step]:

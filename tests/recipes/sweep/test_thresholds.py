@@ -10,7 +10,14 @@ from evenhand.evaluation.tables import table_rows
 from evenhand.recipes.sweep.page import page
 from evenhand.recipes.sweep.published import is_shown_lowest, published_tables, write_published_tables
 from evenhand.recipes.sweep.summary import published_columns
-from evenhand.recipes.sweep.threshold_figure import BY_QUANTILE, SET, curve_rows, threshold_charts, write_charts
+from evenhand.recipes.sweep.threshold_figure import (
+    BY_SHARE,
+    SET,
+    curve_rows,
+    rows_by_kind,
+    threshold_charts,
+    write_charts,
+)
 from evenhand.recipes.sweep.thresholds import spaced, threshold_curves, threshold_table
 from tests.report_pages import printed, texts
 
@@ -73,6 +80,21 @@ def test_a_curve_has_set_and_computed_thresholds_in_the_order_of_beta(settings):
     assert threshold_curves(rows_of(ROWS[0], ROWS[3], swept=SWEPT), SWEPT) == []  # one threshold
 
 
+@pytest.mark.parametrize("unset", [math.nan, "null"])
+def test_a_sweep_over_the_share_is_a_curve(unset):
+    """A column with null has texts."""
+    swept = ["label.value", "label.share"]
+    rows = []
+    for value, beta, share in [("divergence", 0.1, 0.1), ("divergence", 0.001, 0.7), ("bias_value", 0.3, 0.5)]:
+        given = share if unset != "null" else str(share)
+        rows.append(labelled(beta, share, 0.03) | {"label.value": value, "label.share": given})
+    rows.append(labelled(0.2, 0.6, 0.03) | {"label.value": "bias_value", "label.share": unset})
+    settings = rows_of(*rows, swept=swept)
+    curves = threshold_curves(settings, swept)
+    assert [curve.values("beta") for curve in curves] == [[0.001, 0.1], [0.2, 0.3]]
+    assert [list(rows_by_kind(curve)) for curve in curves] == [[BY_SHARE], [SET, BY_SHARE]]
+
+
 def test_the_threshold_of_a_quantile_is_the_mean_over_seeds_refused_ones_included():
     rows = [labelled(beta, 0.5, 0.01, quantile=0.5, seed=seed) for seed, beta in enumerate((0.1, 0.2))]
     kept = {name: rows[1][name] for name in ("alpha", "beta", "quantile", "share_labelled_bias", "label.beta")}
@@ -115,7 +137,7 @@ def test_set_thresholds_and_quantiles_are_two_lines_by_the_share_labelled(settin
 def test_every_line_is_in_the_legend(settings):
     chart = threshold_charts(settings, SWEPT)["thresholds"]
     named = [text.get_text() for text in chart.legends[0].get_texts()]
-    lines = [f"control_tags, {SET}", f"control_tags, {BY_QUANTILE}", "base model", "self_chat"]
+    lines = [f"control_tags, {SET}", f"control_tags, {BY_SHARE}", "base model", "self_chat"]
     assert named == [*lines, "95 % interval"]
     styles = [(line.get_linestyle(), line.get_marker(), line.get_color()) for line in chart.legends[0].get_lines()]
     assert len(set(styles)) == len(lines)
@@ -175,7 +197,7 @@ def test_rows_of_the_tracker_are_in_the_order_of_the_share(settings):
     assert [row["share_labelled_bias"] for row in rows] == [0.1, 0.5, 0.7]
     curve = "control_tags, beta set fgb"
     assert [row.get(curve) for row in rows] == [30.0, None, 20.0]
-    assert rows[0][f"{curve}_low"] == pytest.approx(29) and rows[1][f"control_tags, {BY_QUANTILE} fgb"] == 10.0
+    assert rows[0][f"{curve}_low"] == pytest.approx(29) and rows[1][f"control_tags, {BY_SHARE} fgb"] == 10.0
     assert "control_tags, beta set relevance_kept" in rows[0]
 
 
