@@ -245,7 +245,7 @@ def _band_section(table: pd.DataFrame) -> Section:
         if template not in PAPER_BANDS:
             note += " Smith et al. 2022, Table 12, has other templates and ranges."
         tables.append(Table(sanitize(template, 60), listed, tuple(lines), note))
-    return Section("Descriptors by offensiveness", tables=tables, folded=True)
+    return Section("Descriptors by offensiveness", tables=tables, folded=True, is_private=True)
 
 
 def _example_section(table: pd.DataFrame) -> Section:

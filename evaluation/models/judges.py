@@ -47,7 +47,7 @@ TOP_LOGPROBS = 20  # the largest number that the API allows
 ANSWER_TOKENS = 256
 OPTION_TOKENS = 2  # of an answer with log-probabilities: the second says whether the first is an option or a word
 MIN_MASS = 0.5  # the smallest probability of all options together that names one
-READING = 3  # version of the rules by which answers are read; judgements by others are not used again
+READING = 4  # version of the rules by which answers are read; judgements by others are not used again
 CHARACTERS_PER_TOKEN = 4  # of English text, for the estimate of costs
 # The two kinds of a judge's answers.
 LOGPROBS = "log-probabilities"
@@ -58,6 +58,7 @@ PARAMETERS = " "
 NO_OPTION: list[float] = []  # the judgement of a text whose answers name no option
 PROBE = "Thank you so much!"  # the text of the first request, which decides between the two kinds of answers
 FILES = Path(__file__).resolve().parents[1] / "data" / "files" / "judges"
+TAG = r"</?[A-Za-z_][\w-]*>"  # in an answer
 OPTIONS = string.ascii_uppercase + string.digits  # each a single token of common tokenizers
 
 
@@ -322,8 +323,9 @@ def _parse_answer(answer: Any, body: Body, labels: Sequence[str]) -> dict[str, f
 def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     """Return the one option that a judge's answer names; None if it names none or several.
 
-    It is a letter or digit that is the whole answer, is followed by its label, is in brackets or bold, or ends the
-    answer or its first line. The words "A" and "I" at the start of a sentence are none.
+    It is a letter or digit that is the whole answer, is followed by its label, is in brackets, bold or tags
+    ("<answer>B</answer>"), or ends the answer or its first line. The words "A" and "I" at the start of a sentence are
+    none.
 
     >>> [
     ...     named_option(text)
@@ -333,7 +335,8 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     >>> named_option("B) polite, as asked", ["warm", "polite"])
     'B'
     """
-    text = text.strip()
+    in_tags = re.findall(rf"{TAG}\W*([A-Za-z0-9])\W*(?={TAG})", text)
+    text = re.sub(TAG, " ", text).strip()
     options = OPTIONS[: len(labels)] if labels else OPTIONS
     whole = re.fullmatch(r"\W*([A-Za-z0-9])\W*", text)
     if whole:
@@ -346,6 +349,7 @@ def named_option(text: str, labels: Sequence[str] = ()) -> str | None:
     not_second = r"(?<![A-Z0-9], )(?<![A-Z0-9][,/&+])(?<![A-Z0-9] [/&+] )"  # of several: "A, B", "A/B", "A & B"
     ends = rf"(?<!\bor )(?<!\bnor )(?<!\band )(?<!\bnot ){not_second}(?<![\w'’])([A-Z0-9])[^\w\n]*(?=\n|$)"
     found = {next(filter(None, match.groups())) for match in re.finditer(marked, text)}
+    found |= {option.upper() for option in in_tags}
     for lines in (text[-200:], text.partition("\n")[0]):
         found = found or set(re.findall(ends, lines)[-1:])
     return found.pop() if len(found) == 1 and found <= set(options) else None

@@ -134,6 +134,8 @@ class Section:
 
     If `folded` is true, the page displays only the section's title and sentences until the reader opens the section.
     The terminal prints only sections with `first_screen`. `parts` are subsections, which have no subsections.
+    A section whose sentences, captions or figures contain prompts `is_private`: no tracker gets it unless the settings
+    ask for it.
     """
 
     title: str
@@ -144,6 +146,7 @@ class Section:
     parts: Sequence["Section"] = ()
     folded: bool = False
     first_screen: bool = False
+    is_private: bool = False
 
     @property
     def has_content(self) -> bool:

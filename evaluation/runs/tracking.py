@@ -25,7 +25,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError, first_line
 from evenhand.evaluation.facts import Facts
 from evenhand.evaluation.files import write_text
-from evenhand.evaluation.report.page import Page, Section
+from evenhand.evaluation.report.page import Page, Section, Table
 from evenhand.evaluation.runs.private_texts import public_files, public_values
 from evenhand.evaluation.score import BiasScore
 from evenhand.evaluation.settings import LOCAL_SOURCES, as_settings
@@ -76,8 +76,6 @@ class Tracker:
     def log_scores(self, scores: Sequence[BiasScore]) -> None:
         """Log all scores in a table, overall scores in the summary, and the first HEADLINES overall scores in panels.
 
-        Scores by template are left out without `logs_responses`.
-
         A score is overall if it has a value and no group.
         """
         overall = {}
@@ -87,9 +85,15 @@ class Tracker:
         headlines = list(overall)[:HEADLINES]
         self.log_values({name: overall[name] for name in headlines})
         self.log_summary(overall)
-        # A template is a prompt without its person, which may be the user's own.
+        self.log_score_table(scores)
+
+    def log_score_table(self, scores: Sequence[BiasScore]) -> None:
+        """Log all scores in a table; those of single templates are left out without `logs_responses`.
+
+        A template is a prompt without its person, which may be the user's own.
+        """
         public = [score for score in scores if self.logs_responses or columns.TEMPLATE not in score.group]
-        self.log_table("scores", score_rows(public))
+        self.log_table("scores", pd.DataFrame([_row(score) for score in public]))
 
     def log_facts(self, facts: Mapping[str, Facts]) -> None:
         """Add what each family found to the summary: its headline, verdict, advice, and how many people are named."""
@@ -286,7 +290,7 @@ def _servers(settings: object) -> Iterator[str]:
 def _without_texts(page: Page) -> Page:
     return replace(
         page,
-        sections=[_section_without_texts(section) for section in page.sections],
+        sections=_sections_without_texts(page.sections),
         signature=public_values(page.signature),
         notes=[*page.notes, "Prompts and responses are left out (see the setting upload)."],
         private_notes=(),
@@ -294,11 +298,21 @@ def _without_texts(page: Page) -> Page:
     )
 
 
-def _section_without_texts(section: Section) -> Section:
-    examples = [replace(example, texts=(), prompt="") for example in section.examples]
-    parts = [_section_without_texts(part) for part in section.parts]
-    tables = [table for table in section.tables if not any(columns.TEMPLATE in name.split() for name in table.columns)]
-    return replace(section, examples=examples, parts=parts, tables=tables)
+def _sections_without_texts(sections: Sequence[Section]) -> list[Section]:
+    """Return the public sections without examples and without tables whose rows are templates."""
+    public = []
+    for section in sections:
+        if section.is_private:
+            continue
+        examples = [replace(example, texts=(), prompt="") for example in section.examples]
+        parts = _sections_without_texts(section.parts)
+        tables = [table for table in section.tables if not _has_templates(table)]
+        public.append(replace(section, examples=examples, parts=parts, tables=tables))
+    return public
+
+
+def _has_templates(table: Table) -> bool:
+    return any(columns.TEMPLATE in name.split() for name in table.columns)
 
 
 def _wandb_mode() -> Mode:
@@ -394,11 +408,6 @@ def metric_names(section: str, names: Sequence[str]) -> dict[str, str]:
 def _plain(name: str) -> str:
     """Return a name in which "-" replaces characters that are not allowed in the names of files and artifacts."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
-
-
-def score_rows(scores: Sequence[BiasScore]) -> pd.DataFrame:
-    """Return the table of scores that W&B gets."""
-    return pd.DataFrame([_row(score) for score in scores])
 
 
 def _row(score: BiasScore) -> dict[str, object]:

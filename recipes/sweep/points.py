@@ -28,7 +28,7 @@ from evenhand.evaluation.report.output import REPORT, present
 from evenhand.evaluation.report.page import Link
 from evenhand.evaluation.runs.private_texts import is_private, stand_ins
 from evenhand.evaluation.runs.results import RECORD
-from evenhand.evaluation.runs.tracking import TrackedSettings, score_rows, start_tracking, uploads_responses
+from evenhand.evaluation.runs.tracking import TrackedSettings, start_tracking, uploads_responses
 from evenhand.evaluation.score import (
     SCORES,
     BiasScore,
@@ -245,7 +245,7 @@ def track_point(settings: LoopSettings | AblateSettings, point: Point, refused: 
         results = {name: value for name, value in point_results(point).items() if isinstance(value, (int, float))}
         tracker.log_values({name: results[name] for name in HEADLINES if math.isfinite(results.get(name, math.nan))})
         tracker.log_summary(results)
-        tracker.log_table("scores", score_rows(read_scores(point.comparison / SCORES)))
+        tracker.log_score_table(read_scores(point.comparison / SCORES))
     if tuned is not None and curves:
         write_text(tuned, f"{name}\n")
     write_text(mark, f"{point.title}\n")

@@ -55,6 +55,9 @@ def test_a_run_without_an_interval_or_without_bias_has_no_plan(tmp_path):
     single = write_measured(tmp_path / "single", np.eye(3)[[0, 1]].tolist(), ["ok"] * 2)
     with pytest.raises(InputError, match="^run: "):
         plan(PlanSettings(run=single))
+    alike = write_measured(tmp_path / "alike", np.eye(3)[[0] * 16].tolist(), ["ok"] * 16, templates=4)
+    with pytest.raises(InputError, match="^run: .* read whether all answers are alike"):
+        plan(PlanSettings(run=alike))
     rng = np.random.default_rng(0)
     even = write_measured(tmp_path / "even", np.eye(3)[rng.integers(0, 2, 64)].tolist(), ["ok"] * 64, templates=8)
     with pytest.raises(InputError, match="^reduction: "):

@@ -24,6 +24,7 @@ REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
 STOPS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason", "completionReason")
 # Names in the body of a provider's answer that a model's own JSON hardly has.
 BODY = ("choices", "candidates", "generations", "generated_text", *STOPS)
+CLOSING = ".,;:!?)]}”’…%。，、；：！？）」』"  # punctuation that follows a word without a blank
 MAX_DEPTH = 20  # of values inside values
 
 
@@ -123,7 +124,22 @@ def _joined_parts(content: object) -> tuple[str | None, str]:
         if _is_reasoning(part)
     ]
     texts = [text for text in texts if text]
-    return "".join(texts) if texts else None, "".join(reasoning)
+    return _joined(texts) if texts else None, _joined(reasoning)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Return the texts of parts as one, with a new line where two meet without a blank or closing punctuation.
+
+    Anthropic cuts sentences before and after what it cites, with their blanks.
+
+    >>> _joined(["Oh, ", "no", ".", "Look:"])
+    'Oh, no.\\nLook:'
+    """
+    joined = ""
+    for text in texts:
+        is_apart = not joined or joined[-1].isspace() or text[:1].isspace() or text[:1] in CLOSING
+        joined += text if is_apart else f"\n{text}"
+    return joined
 
 
 def _is_reasoning(part: object) -> TypeGuard[Mapping[str, object]]:

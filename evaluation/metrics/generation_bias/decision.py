@@ -63,8 +63,11 @@ def found_costs(changes: Sequence[BiasScore], max_cost: float) -> list[Cost]:
 
 
 def _lost(score: BiasScore) -> tuple[float, float]:
-    """Return the ends of the share that is lost: what is not kept, or by how much something rose that should not."""
-    low, high = score.interval or (score.value, score.value)
+    """Return the ends of the share that is lost: what is not kept, or by how much something rose that should not.
+
+    Without an interval, nothing is known of a cost.
+    """
+    low, high = score.interval or (-math.inf, math.inf)
     return (low, high) if score.kind == Kind.RISE else (1 - high, 1 - low)
 
 

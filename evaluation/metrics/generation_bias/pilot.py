@@ -1,5 +1,6 @@
 """A finished run as the pilot of a more precise one: its design, and its estimate of pooled FGB*."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from evenhand.evaluation import columns
 from evenhand.evaluation.errors import InputError
 from evenhand.evaluation.metrics.generation_bias.answers import read_answers
 from evenhand.evaluation.statistics.cells import arrange_cells, to_codes
+from evenhand.evaluation.statistics.descriptor_spread import Estimate
 from evenhand.evaluation.statistics.person_pairs import pooled_spread
 from evenhand.evaluation.statistics.sample_size import Pilot, StudySize
 from evenhand.evaluation.statistics.variance_shares import variance_parts
@@ -21,11 +23,7 @@ def read_pilot(folder: Path) -> Pilot:
     cells = arrange_cells(run.values, template, descriptor, min_count=1)
     estimate = pooled_spread(cells)
     if estimate.interval is None:
-        raise InputError(
-            "run",
-            f"{folder}: nothing can be planned, since its pooled FGB* has no interval; measure a first run with "
-            "at least two descriptors and two templates.",
-        )
+        raise InputError("run", f"{folder}: nothing can be planned, since {_why_no_interval(estimate)}.")
     parts = variance_parts(cells)
     interaction = 0.0
     if parts.reason is None and parts.chance > 0:
@@ -41,3 +39,13 @@ def read_pilot(folder: Path) -> Pilot:
         share_of_pairs=n_pairs / (n_descriptors * n_templates),
     )
     return Pilot(design, estimate)
+
+
+def _why_no_interval(estimate: Estimate) -> str:
+    """Return why pooled FGB* has no interval, and what to measure."""
+    if math.isnan(estimate.value):
+        return "its pooled FGB* is unknown; measure a first run with at least two descriptors and two templates"
+    return (
+        "the styles vary too little: between the templates of a descriptor, nothing does, so its pooled FGB* has no "
+        "interval; read whether all answers are alike, and measure with more templates, or with a decoding that samples"
+    )

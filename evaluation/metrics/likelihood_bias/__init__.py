@@ -327,7 +327,8 @@ def _extremes_section(likelihoods: pd.DataFrame, scores: Sequence[BiasScore]) ->
     )
     names = ("axis", "Likelihood Bias, %", "most likely", "least likely", "compared")
     title = "Most and least likely descriptors by axis"
-    return Section(title, [note] if lines else [], [Table(title, names, tuple(row for _, row in lines))])
+    table = Table(title, names, tuple(row for _, row in lines))
+    return Section(title, [note] if lines else [], [table], is_private=True)
 
 
 def _with_medians(ends: pd.DataFrame) -> str:

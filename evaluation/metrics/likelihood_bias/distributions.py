@@ -31,7 +31,8 @@ def distribution_section(likelihoods: pd.DataFrame) -> Section:
         "logarithmic. Smith et al. 2022, Figures 2 and 4, have points in place of boxes, equally many for each axis, "
         "and name some."
     )
-    return Section("Distribution of perplexity", figures=[Figure("", svg(box_panels(panels)), note)], folded=True)
+    figures = [Figure("", svg(box_panels(panels)), note)]
+    return Section("Distribution of perplexity", figures=figures, folded=True, is_private=True)
 
 
 def _title(template: str) -> str:

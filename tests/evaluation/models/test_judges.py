@@ -163,6 +163,12 @@ LABELS = ("warm", "cold", "condescending")
         ("It is neither A nor B.", None),
         ("So, B", "B"),
         ("It is not A.", None),
+        ("<answer>B</answer>", "B"),
+        ("It is polite. <answer> b </answer> I am sure.", "B"),
+        ("<answer>B: cold</answer>", "B"),
+        ("It is polite, so <answer>B", "B"),
+        ("<answer>A</answer> or <answer>B</answer>", None),
+        ("<answer>A friend</answer>", None),
         ("(A) or (B)", None),
         ("R", None),  # there are three options
         ("a warm answer", None),

@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import sys
+from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -15,6 +17,8 @@ import wandb
 from matplotlib.figure import Figure
 
 from evenhand.evaluation.errors import InputError
+from evenhand.evaluation.metrics import likelihood_bias, offensiveness
+from evenhand.evaluation.metrics.likelihood_bias.distributions import distribution_section
 from evenhand.evaluation.report.page import Cell, Example, Page, Row, Section, Table
 from evenhand.evaluation.runs import tracking
 from evenhand.evaluation.runs.private_texts import is_private
@@ -24,6 +28,7 @@ from evenhand.recipes import report
 from evenhand.recipes.cli import run_command
 from evenhand.recipes.command_line import settings_in
 from evenhand.recipes.settings import COMMANDS, LabelSettings, MeasureSettings
+from tests.likelihood_tables import make_table
 from tests.named_scores import named_score
 
 SCORES = [
@@ -246,3 +251,33 @@ def test_templates_are_prompts_of_the_user(logs_responses):
     tables = [row["scores"].data for row in logged if "scores" in row]
     html = [Path(row["report"]._path).read_text() for row in logged if "report" in row]
     assert (secret in str(tables)) == (secret in html[0]) == logs_responses
+
+
+@pytest.mark.parametrize("logs_responses", [False, True])
+def test_sections_of_other_families_with_templates_of_the_user_are_left_out(logs_responses):
+    """Templates are in sentences, captions and the titles of charts, which are images in base64."""
+    secret = "Our ACME bot"
+    likelihoods = make_table({("age", f"{secret} {t}", f"d{d}"): [1.0, 2.0 + d] for t in range(2) for d in range(3)})
+    template = [f"{secret} {t}" for t in range(2) for _ in range(3)]
+    people = {"axis": "age", "template": template, "descriptor": ["a", "b", "c"] * 2}
+    rated = pd.DataFrame({**people, "probability": [0.1, 0.5, 0.9] * 2})
+    sections = [
+        likelihood_bias._extremes_section(likelihoods, []),
+        distribution_section(likelihoods),
+        offensiveness._template_section(rated),
+        offensiveness._band_section(rated),
+    ]
+    for section in sections:
+        logged = []
+        tracker = Tracker(wandb_run=SimpleNamespace(log=logged.append, summary={}), logs_responses=logs_responses)
+        tracker.log_report({Path("report"): Page("t", "s", sections=[section])})
+        html = Path(logged[0]["report"]._path).read_text()
+        charts = [b64decode(chart).decode() for chart in re.findall(r"base64,([^\"]+)", html)]
+        assert (secret in "".join([html, *charts])) == logs_responses
+
+
+def test_scores_of_a_point_by_template_are_left_out():
+    logged = []
+    tracker = Tracker(wandb_run=SimpleNamespace(log=logged.append, summary={}))
+    tracker.log_score_table([replace(SCORES[0], group={"template": "Our ACME bot"}), SCORES[0]])
+    assert [row[:2] for row in logged[0]["scores"].data] == [["fgb_pooled_corrected", ""]]

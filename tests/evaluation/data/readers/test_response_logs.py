@@ -132,6 +132,7 @@ def test_two_epochs_of_a_log_that_inspect_wrote_are_two_responses(tmp_path):
 
 
 PARTS = [{"type": "thinking", "thinking": "Well"}, {"type": "text", "text": "Oh."}, {"type": "text", "text": " No."}]
+APART = [{"type": "text", "text": "Oh."}, {"type": "text", "text": "No."}]
 OUTPUT = [  # of /v1/responses
     {"type": "reasoning", "summary": []},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Oh. No."}]},
@@ -139,6 +140,7 @@ OUTPUT = [  # of /v1/responses
 REFUSED = [{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I can't."}]}]
 BODIES = {  # the body of an answer, its response, and the reason if it has none
     "chat with parts": ({"choices": [{"message": {"content": PARTS}}]}, "Oh. No.", None),
+    "parts without a blank": ({"choices": [{"message": {"content": APART}}]}, "Oh.\nNo.", None),
     "responses": ({"object": "response", "output": OUTPUT}, "Oh. No.", None),
     "responses, refused": ({"object": "response", "output": REFUSED}, "", "refusal"),
     "responses, filtered": (

@@ -208,6 +208,15 @@ def test_costs_have_their_numbers_and_intervals():
     assert [cost.score for cost in found_costs([], max_cost=5)] == [None] * 4
 
 
+@pytest.mark.parametrize("change", [score("relevance_kept", 1.0), score("response_perplexity_rise", 0.0)])
+def test_a_cost_without_an_interval_may_be_large(change):
+    costs = found_costs([change], max_cost=5)
+    (known,) = [cost for cost in costs if cost.score]
+    assert (known.least, known.most) == ("none", "large")
+    found = decision(FELL, (0.01, 0.05), [known], [], ComparisonSettings()).values
+    assert found["advice"] == "measure more"
+
+
 KEPT = score("relevance_kept", 0.9)
 LARGE = Cost("a", KEPT, least="large", most="large")
 SMALL = Cost("b", KEPT, least="none", most="small")
