@@ -81,7 +81,8 @@ class LaunchedServer:
             time.sleep(SECONDS_BETWEEN_CHECKS)
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
         said = escape_hidden(" ".join(lines))[-LOG_CHARACTERS:]
-        raise InputError("model.launch", f"the server ended before it answered: “{said}”; its log is {self.log}.")
+        ended = "ended before it answered" if self.process.poll() is not None else "does not answer"
+        raise InputError("model.launch", f"the server {ended}: “{said}”; its log is {self.log}.")
 
     def close(self) -> None:
         """End the server, and wait until it has ended."""
